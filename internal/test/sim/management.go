@@ -24,16 +24,10 @@ func errNoManagement() error {
 	return errors.New("there is no simulated management cluster: start the simulator with Options.Management")
 }
 
-func binaries(options Options) kube.Binaries {
-	return kube.Binaries{
-		APIServer: options.Binaries.APIServer, Etcd: options.Binaries.Etcd, ControllerManager: options.Binaries.ControllerManager,
-	}
-}
-
 // startManagement leaves the server in the simulator only once it runs.
 func (s *Simulator) startManagement(ctx context.Context, options Options) error {
 	server, err := kube.NewManagement(kube.ManagementOptions{
-		Recorder: s.writer, Dir: filepath.Join(s.dir, managementDir), Binaries: binaries(options),
+		Recorder: s.writer, Dir: filepath.Join(s.dir, managementDir), Binaries: s.programs,
 	})
 	if err != nil {
 		return err

@@ -77,9 +77,8 @@ func (m *memory) Wait(ctx context.Context) error {
 
 // Stop implements kubernetes.
 func (m *memory) Stop(context.Context) error {
-	// Watches would keep their connections open.
-	m.server.Stop()
 	m.Socket.Stop()
+	m.server.Stop()
 
 	return nil
 }

@@ -169,6 +169,72 @@ func TestMemory_HistoryTellsTheProviderFromOthers(t *testing.T) {
 	}
 }
 
+// TestMemory_NodeThatComesBackIsAnotherObject: a kubelet whose Node object was deleted makes a
+// new one.
+func TestMemory_NodeThatComesBackIsAnotherObject(t *testing.T) {
+	simulator := inMemory(t, sim.Options{ControlPlanes: 1, Workers: 1, Speed: 120})
+	nodes := user(t, simulator, "test").CoreV1().Nodes()
+
+	before, err := nodes.Get(t.Context(), "worker-0", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	if err := nodes.Delete(t.Context(), "worker-0", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+
+	if err := simulator.World.RebootByHand("worker-0", model.RebootDefault); err != nil {
+		t.Fatal(err)
+	}
+
+	poll := time.NewTicker(10 * time.Millisecond)
+	defer poll.Stop()
+
+	for deadline := time.Now().Add(time.Minute); ; <-poll.C {
+		found, err := nodes.Get(t.Context(), "worker-0", metav1.GetOptions{})
+		if err == nil {
+			if found.UID == before.UID || found.UID == "" {
+				t.Errorf("it has the UID %q, and had %q", found.UID, before.UID)
+			}
+
+			return
+		}
+
+		if time.Now().After(deadline) {
+			t.Fatal("it did not come back:", err)
+		}
+	}
+}
+
+// TestMemory_LostReplyComesAfterTheEffect, and the next one arrives.
+func TestMemory_LostReplyComesAfterTheEffect(t *testing.T) {
+	simulator := inMemory(t, sim.Options{
+		ControlPlanes: 1, Workers: 1,
+		Faults: []model.Fault{{Node: "worker-0", Step: model.StepPatch, Effect: model.EffectConnectionLost, Times: 1}},
+	})
+	nodes := user(t, simulator, "terraform-provider-talosupgrade/test").CoreV1().Nodes()
+
+	annotate := func(value string) error {
+		_, err := nodes.Patch(t.Context(), "worker-0", types.MergePatchType, []byte(`{"metadata":{"annotations":{"a":"`+value+`"}}}`), metav1.PatchOptions{})
+
+		return err
+	}
+
+	if err := annotate("1"); err == nil {
+		t.Error("the reply arrived")
+	}
+
+	found, err := nodes.Get(t.Context(), "worker-0", metav1.GetOptions{})
+	if err != nil || found.Annotations["a"] != "1" {
+		t.Errorf("the node has the annotations %v, %v", found.Annotations, err)
+	}
+
+	if err := annotate("2"); err != nil {
+		t.Error("the next one:", err)
+	}
+}
+
 // TestMemory_OperatorsNeedTheRealServer and whoever asks for them is told so.
 func TestMemory_OperatorsNeedTheRealServer(t *testing.T) {
 	_, err := sim.Start(t.Context(), sim.Options{ControlPlanes: 1, Talos: "1.13.2", Kubernetes: "1.34.2", Dir: t.TempDir(), InMemory: true, Management: true})

@@ -9,7 +9,6 @@ import (
 	"io"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/model"
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/toolchain"
 )
 
 // Options describe a simulated cluster.
@@ -67,8 +66,6 @@ type Options struct {
 	Faults []model.Fault
 	// Progress receives what takes long at the first start; nil drops it.
 	Progress io.Writer
-	// Binaries are looked for or built when empty.
-	Binaries toolchain.Binaries
 }
 
 func (o Options) withDefaults() Options {

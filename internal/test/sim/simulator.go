@@ -28,7 +28,9 @@ type Simulator struct {
 	clock  *model.ScaledClock
 	file   *os.File
 	writer *history.Writer
-	kube   kubernetes
+	// programs are those of the real Kubernetes.
+	programs kube.Binaries
+	kube     kubernetes
 	// management is nil where there is no such cluster.
 	management *kube.Management
 	wire       *wire.Server
@@ -40,25 +42,26 @@ type Simulator struct {
 func Start(ctx context.Context, options Options) (*Simulator, error) {
 	options = options.withDefaults()
 
-	switch {
-	case options.InMemory:
+	var programs kube.Binaries
+
+	if options.InMemory {
 		if err := errInMemory(options); err != nil {
 			return nil, err
 		}
-	case options.Binaries.APIServer == "":
+	} else {
 		found, err := toolchain.Kubernetes(ctx, toolchain.Options{Progress: options.Progress})
 		if err != nil {
 			return nil, err
 		}
 
-		options.Binaries = found
+		programs = kube.Binaries{APIServer: found.APIServer, Etcd: found.Etcd, ControllerManager: found.ControllerManager}
 	}
 
 	if err := os.MkdirAll(options.Dir, 0o750); err != nil {
 		return nil, fmt.Errorf("creating the simulator's directory: %w", err)
 	}
 
-	s := &Simulator{dir: options.Dir, clock: model.NewScaledClock(options.Speed)}
+	s := &Simulator{dir: options.Dir, programs: programs, clock: model.NewScaledClock(options.Speed)}
 	if err := s.start(ctx, options); err != nil {
 		return nil, errors.Join(err, s.Stop())
 	}
@@ -150,7 +153,7 @@ func (s *Simulator) startKubernetes(ctx context.Context, options Options) error 
 
 	server, err := kube.New(kube.Options{
 		World: kube.FromModel(s.World), Clock: s.clock, Recorder: s.writer, Dir: s.dir, Pods: options.Pods, Seed: options.Seed,
-		CustomResources: options.CustomResources, Binaries: binaries(options),
+		CustomResources: options.CustomResources, Binaries: s.programs,
 	})
 	if err != nil {
 		return err

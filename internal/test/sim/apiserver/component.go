@@ -302,6 +302,10 @@ func (s *Server) setProxy(image string) {
 		return
 	}
 
+	if s.life.Err() != nil {
+		return
+	}
+
 	ctx, stop := context.WithCancel(s.life)
 	s.system.stop = stop
 

@@ -3,6 +3,8 @@
 package apiserver
 
 import (
+	"slices"
+
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -82,19 +84,20 @@ func (s *Server) serveDefinitions() {
 }
 
 // define serves what a definition says from now on, and nothing of what it said before; now
-// is nil where it is gone.
+// is nil where it is gone. Each version has objects of its own, as nothing is converted.
 func (s *Server) define(of *table, before, now object) {
 	if of.version != groupOfDefinitions() {
 		return
 	}
 
+	defined := definedBy(now)
+
 	for _, one := range definedBy(before) {
-		if now == nil {
+		if !slices.ContainsFunc(defined, func(other definedKind) bool { return other.resource == one.resource }) {
 			s.tables = without(s.tables, one.kind.APIVersion, one.kind.Kind)
 		}
 	}
 
-	defined := definedBy(now)
 	for _, one := range defined {
 		s.serveKind(one.resource, one.namespaced, one.kind)
 	}

@@ -651,12 +651,13 @@ func (c *codec) encode(media string, version schema.GroupVersion, object runtime
 	return body, media, err
 }
 
-// stream writes the events of a watch to a client, in a media type.
-func (s *Server) stream(w http.ResponseWriter, r *http.Request, of *table) (write func(watch.EventType, runtime.Object) error, err error) {
+// stream writes the events of a watch to a client, in a media type. Typed tells that the
+// objects have a Go type.
+func (s *Server) stream(w http.ResponseWriter, r *http.Request, of *table, typed bool) (write func(watch.EventType, runtime.Object) error, err error) {
 	c, media := s.codec, accepted(r.Header)
 
 	// There is no protobuf of objects without a Go type.
-	if of.custom != nil && media != "" {
+	if !typed && media != "" {
 		media = runtime.ContentTypeJSON
 	}
 

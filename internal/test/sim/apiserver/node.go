@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apiresource "k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/history"
@@ -70,7 +69,7 @@ func (s *Server) register(state model.KubeState, now time.Time) {
 
 	s.kubelets[state.Name] = made
 	s.commit(itself(), s.core(resourceNodes), &corev1.Node{ObjectMeta: metav1.ObjectMeta{
-		Name: state.Name, UID: types.UID("uid-of-node-" + state.Name), Labels: kubeletLabels(state),
+		Name: state.Name, Labels: kubeletLabels(state),
 	}})
 	s.showNode(made, state)
 }

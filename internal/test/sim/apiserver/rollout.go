@@ -36,18 +36,18 @@ func (s *Server) Bootstrap() error {
 	s.serveDefinitions()
 	s.mu.Unlock()
 
-	founding := founding{server: s, objects: objects, done: map[string]string{}}
-	if err := founding.create(); err != nil {
+	creation := creation{server: s, objects: objects, done: map[string]string{}}
+	if err := creation.create(); err != nil {
 		return fmt.Errorf("apiserver: %w", err)
 	}
 
-	s.work.Go(founding.goOn)
+	s.work.Go(creation.goOn)
 
 	return nil
 }
 
-// founding is how the bootstrap manifests come into the cluster.
-type founding struct {
+// creation is how the bootstrap manifests come into the cluster.
+type creation struct {
 	server  *Server
 	objects dynamic.Interface
 	// done is of which boot and configuration a control plane has created its manifests.
@@ -55,14 +55,14 @@ type founding struct {
 }
 
 // goOn creates manifests until the server ends.
-func (f *founding) goOn() {
+func (f *creation) goOn() {
 	for {
 		noticed, _ := f.server.noticed()
 		pause := time.Hour
 
 		if f.create() != nil {
 			// It is tried again, as a control plane does.
-			pause = rolloutPause
+			pause = f.server.real(rolloutPause)
 		}
 
 		again := time.NewTimer(pause)
@@ -81,7 +81,7 @@ func (f *founding) goOn() {
 }
 
 // create has each control plane that has not done so yet create its manifests.
-func (f *founding) create() error {
+func (f *creation) create() error {
 	world := f.server.world
 
 	for _, state := range world.KubeStates() {

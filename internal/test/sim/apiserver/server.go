@@ -4,7 +4,7 @@
 // that its API server stores, what acts on them, and the API over HTTP, in JSON and
 // protobuf. The shipped adapter is a client of it: without a connection, which costs
 // the least, or over pipes with HTTP/2 and mutual TLS, where connections matter. Both
-// work inside a testing/synctest bubble.
+// work inside a testing/synctest bubble. Clients of other processes come over TCP.
 //
 //	kubernetes, err := apiserver.New(world)
 //	defer kubernetes.Stop()
@@ -15,13 +15,15 @@
 // and table.go are for kubectl. rollout.go brings the bootstrap manifests of Talos into the
 // cluster. node.go has the kubelets, pod.go the workloads
 // and their budgets, component.go the pods of the control plane and of kube-proxy.
-// person.go is what somebody else does to the objects. transport.go and listener.go are
-// the two ways in.
+// person.go is what somebody else does to the objects. transport.go, listener.go and socket.go are
+// the three ways in.
 //
 // It is as strict as the real API server where a client depends on it: resource
 // versions, preconditions, selectors, pages that expire, dry runs, and evictions that
 // ask the budgets. It serves the requests that the shipped adapters and kubectl make, and
-// answers others with 404, 405 or 415. Server-side apply is for kinds with a Go type.
+// answers others with 404, 405 or 415. It knows no types of the fields of custom kinds, so an
+// apply replaces their lists as a whole; nothing has defaults, a namespace need not exist, and
+// finalizers hold nothing back that a client deletes.
 package apiserver
 
 import (
@@ -147,6 +149,15 @@ func (s *Server) Stop() {
 func (s *Server) World() *model.World { return s.world }
 
 func (s *Server) now() time.Time { return s.world.Clock().Now() }
+
+// real is how long a duration of the simulation takes, and not less than a moment.
+func (s *Server) real(simulated time.Duration) time.Duration {
+	if scaled, is := s.world.Clock().(*model.ScaledClock); is {
+		return max(scaled.Real(simulated), 50*time.Millisecond)
+	}
+
+	return simulated
+}
 
 // stamp is how objects tell an instant of the simulation. Clients compare it with their own
 // clocks, so it is the real one where the simulation runs faster than they do.

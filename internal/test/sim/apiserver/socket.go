@@ -53,7 +53,6 @@ func (s *Server) ListenTCP() (*Socket, error) {
 
 	// What fails is tried again by the front itself.
 	l.unwatch = s.world.OnChange(func(string) { _ = l.front.Update() })
-	_ = l.front.Update()
 
 	l.accept(l.listener)
 

@@ -158,7 +158,7 @@ func (w *way) watch(out http.ResponseWriter, r *http.Request, asked *call, by *c
 func (w *way) open(out http.ResponseWriter, r *http.Request, asked *call) (*stream, time.Duration, error) {
 	s := w.server
 
-	of, wanted, err := s.watched(asked)
+	of, wanted, typed, err := s.watched(asked)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -172,24 +172,23 @@ func (w *way) open(out http.ResponseWriter, r *http.Request, asked *call) (*stre
 		return nil, 0, apierrors.NewBadRequest("timeoutSeconds is no number of seconds")
 	}
 
-	write, err := s.stream(out, r, of)
+	write, err := s.stream(out, r, of, typed)
 
 	return &stream{server: s, of: of, wanted: wanted, who: asked.who, write: write}, cmp.Or(time.Duration(seconds)*time.Second, longestWatch), err
 }
 
-// watched is what a watch is about.
-func (s *Server) watched(asked *call) (*table, selection, error) {
+// watched is what a watch is about, and whether that has a Go type.
+func (s *Server) watched(asked *call) (of *table, wanted selection, typed bool, err error) {
 	s.lock()
 	defer s.mu.Unlock()
 
-	of, err := s.served(asked)
-	if err != nil {
-		return nil, selection{}, err
+	if of, err = s.served(asked); err != nil {
+		return nil, selection{}, false, err
 	}
 
-	wanted, err := of.selection(asked.Namespace, asked.query)
+	wanted, err = of.selection(asked.Namespace, asked.query)
 
-	return of, wanted, err
+	return of, wanted, of.custom == nil, err
 }
 
 // begin sends what there is, unless the client knows a version of that.
@@ -258,7 +257,7 @@ func (w *stream) bookmark(annotations map[string]string) error {
 
 // follow sends changes until the watch ends.
 func (w *stream) follow(ctx context.Context, broken <-chan struct{}, by *caller, bookmarks bool) error {
-	look, mark := time.NewTicker(w.of.glance()), time.NewTicker(bookmarkEvery)
+	look, mark := time.NewTicker(w.server.real(w.of.glance())), time.NewTicker(bookmarkEvery)
 	defer look.Stop()
 	defer mark.Stop()
 

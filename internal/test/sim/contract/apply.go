@@ -75,6 +75,26 @@ func fieldsAreOwned(t *testing.T, f WireFixture) {
 	refused(t, "an apply by nobody", err, http.StatusUnprocessableEntity, metav1.StatusReasonInvalid)
 }
 
+// createdIsApplied has two managers apply the same field of what was created without it.
+func createdIsApplied(t *testing.T, f WireFixture) {
+	create(t, f)
+
+	objects := f.Wire().CoreV1().ConfigMaps(namespace)
+
+	apply := func(manager string) error {
+		wanted := applycorev1.ConfigMap(journalName, namespace).WithData(map[string]string{"applied": manager})
+		_, err := objects.Apply(t.Context(), wanted, metav1.ApplyOptions{FieldManager: manager})
+
+		return err
+	}
+
+	if err := apply("one"); err != nil {
+		t.Fatal(err)
+	}
+
+	refused(t, "what was applied by somebody else", apply("two"), http.StatusConflict, metav1.StatusReasonConflict)
+}
+
 // listsAreMerged has two managers apply a port each of a Service.
 func listsAreMerged(t *testing.T, f WireFixture) {
 	services := f.Wire().CoreV1().Services(namespace)

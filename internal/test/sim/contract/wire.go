@@ -63,6 +63,7 @@ func WireCases() []WireCase {
 		{"a watch tells of what it wants alone", selectedChangesAreWatched},
 		{"a watch can begin with what there is", watchesBeginWithWhatThereIs},
 		{"a field belongs to who has applied it", fieldsAreOwned},
+		{"a field of what was created belongs to who has applied it", createdIsApplied},
 		{"lists are applied by their keys", listsAreMerged},
 		{"a patch is one of three kinds", patchesAreOfThreeKinds},
 		{"objects are told in tables", tablesAreTold},

@@ -54,7 +54,10 @@ func New(target string, list func() []Plane, lose func(cut func()) bool) (*Front
 
 	f := &Front{target: target, lose: lose, list: list, planes: map[string]*Gate{}, shared: shared}
 
-	return f, f.Update()
+	// A port that somebody has taken for the moment is tried again.
+	_ = f.Update()
+
+	return f, nil
 }
 
 // Sent is how many bytes clients were answered through the gates that there are.
@@ -284,7 +287,7 @@ func HostPort(port int) string { return net.JoinHostPort(Loopback, strconv.Itoa(
 // dialTimeout bounds a connection to a process on the same machine.
 const dialTimeout = 5 * time.Second
 
-// Gate is a port on the loopback that leads to the real API server while it is
+// Gate is a port on the loopback that leads to the API server while it is
 // open. While it is closed the port refuses connections, and closing it resets
 // those that exist, as a machine that goes down does.
 type Gate struct {

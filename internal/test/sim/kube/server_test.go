@@ -361,3 +361,51 @@ func componentsFollow(t *testing.T, world *model.World, client kubernetes.Interf
 		return err == nil && state.Components.Proxy == "1.34.3" && rolled(getProxies(t, client), 1)
 	})
 }
+
+func reachable(t *testing.T, client kubernetes.Interface) bool {
+	t.Helper()
+
+	_, err := client.CoreV1().Namespaces().Get(t.Context(), namespaceSystem, metav1.GetOptions{})
+
+	return err == nil
+}
+
+func TestServer_EndpointsFollowTheControlPlanes(t *testing.T) {
+	s := need(t)
+
+	own, err := s.server.KubeconfigFor("cp-0")
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	through, shared := newTestClient(t, own, "test"), s.as(t, "test")
+
+	reach := func(what string, client kubernetes.Interface) {
+		t.Helper()
+		until(t, what, func() bool { return reachable(t, client) })
+	}
+
+	reach("cp-0 to answer", through)
+
+	s.world.takeDown("cp-0")
+	t.Cleanup(func() { s.world.bringUp("cp-0", "cp-0-boot-0", "1.12.6") })
+
+	if reachable(t, through) {
+		t.Error("cp-0 answers while it is down")
+	}
+
+	reach("the shared address to answer with cp-0 down", shared)
+
+	s.world.change("", func(w *fakeWorld, _ *Machine) { w.noQuorum = true })
+	t.Cleanup(func() { s.world.change("", func(w *fakeWorld, _ *Machine) { w.noQuorum = false }) })
+
+	if reachable(t, shared) {
+		t.Error("the shared address answers without a quorum of etcd")
+	}
+
+	s.world.change("", func(w *fakeWorld, _ *Machine) { w.noQuorum = false })
+	s.world.bringUp("cp-0", "cp-0-boot-0", "1.12.6")
+
+	reach("cp-0 to answer again", through)
+	reach("the shared address to answer again", shared)
+}
