@@ -145,8 +145,9 @@ func (w *world) observes(ctx context.Context, t *testing.T) {
 func (w *world) upgrades(ctx context.Context, t *testing.T) {
 	target := kubernetesVersions[1]
 	saved := filepath.Join(t.TempDir(), "etcd")
-	f := w.terraform(t, fmt.Sprintf(
-		"resource \"talosupgrade_cluster\" \"this\" {\n  kubernetes_version = %q\n  etcd_snapshot = { directory = %s }\n}\n", target, quote(saved)))
+	resource := fmt.Sprintf(
+		"resource \"talosupgrade_cluster\" \"this\" {\n  kubernetes_version = %q\n  etcd_snapshot = { directory = %s }\n}\n", target, quote(saved))
+	f := w.terraform(t, resource)
 
 	f.plan(ctx, t).must(somethingToDo, target.String())
 
@@ -166,6 +167,9 @@ func (w *world) upgrades(ctx context.Context, t *testing.T) {
 	})
 
 	apply.kill()
+
+	// The one that was killed took the kubeconfig from Talos.
+	f.write(t, "  talosconfig_path = "+quote(w.talosconfig)+"\n  kubeconfig_path  = "+quote(w.kubeconfig())+"\n", resource)
 
 	f.apply(ctx, t).must(nothingToDo)
 	f.plan(ctx, t).must(nothingToDo)
