@@ -8,9 +8,9 @@ import (
 	"testing"
 )
 
-// TestEveryConfigurationIsValid holds each block of HCL in the pages, and each
+// TestAccEveryConfigurationIsValid holds each block of HCL in the pages, and each
 // example, to the command line and the schema.
-func TestEveryConfigurationIsValid(t *testing.T) {
+func TestAccEveryConfigurationIsValid(t *testing.T) {
 	j := newJudge(t)
 
 	snippets, err := collect(j.root)

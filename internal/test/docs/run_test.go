@@ -4,7 +4,6 @@ package docs
 
 import (
 	"context"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -44,7 +43,7 @@ provider "talosupgrade" {
 func TestAccConfigurationsRun(t *testing.T) {
 	j := newJudge(t)
 
-	if os.Getenv("TALOSUPGRADE_ACC") != "full" {
+	if !complete() {
 		t.Skip("TALOSUPGRADE_ACC is not full")
 	}
 
