@@ -25,7 +25,7 @@ func errNoManagement() error {
 }
 
 // startManagement leaves the server in the simulator only once it runs.
-func (s *Simulator) startManagement(ctx context.Context, options Options) error {
+func (s *Simulator) startManagement(ctx context.Context) error {
 	server, err := kube.NewManagement(kube.ManagementOptions{
 		Recorder: s.writer, Dir: filepath.Join(s.dir, managementDir), Binaries: s.programs,
 	})

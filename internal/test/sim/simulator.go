@@ -121,7 +121,7 @@ func (s *Simulator) startServers(ctx context.Context, options Options) error {
 	)
 
 	if options.Management {
-		group.Go(func() { failed = s.startManagement(ctx, options) })
+		group.Go(func() { failed = s.startManagement(ctx) })
 	}
 
 	err := s.startKubernetes(ctx, options)
