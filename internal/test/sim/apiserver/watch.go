@@ -79,25 +79,25 @@ func (c *changes) since(version int64) (list []change, more <-chan struct{}, err
 
 // event is what a watch is told that wants certain objects: an object that is not one of
 // them any more is gone. The kind is empty for what is none of its affairs.
-func (c change) event(wanted selection) (kind watch.EventType, about object) {
+func (c change) event(wanted selection) event {
+	told := event{version: c.version}
 	was, is := c.before != nil && wanted.matches(c.before), c.now != nil && wanted.matches(c.now)
 
 	switch {
 	case is && !was:
-		kind, about = watch.Added, c.now
+		told.kind, told.about = watch.Added, c.now
 	case is:
-		kind, about = watch.Modified, c.now
+		told.kind, told.about = watch.Modified, c.now
 	case was:
-		kind, about = watch.Deleted, c.before
+		told.kind, told.about = watch.Deleted, c.before
 	default:
-		return "", nil
+		return told
 	}
 
-	// To encode an object writes into it.
-	about, _ = about.DeepCopyObject().(object)
-	about.SetResourceVersion(strconv.FormatInt(c.version, 10))
+	told.about, _ = told.about.DeepCopyObject().(object)
+	told.about.SetResourceVersion(strconv.FormatInt(c.version, 10))
 
-	return kind, about
+	return told
 }
 
 // glance is how often a watch looks after what becomes of the objects with time alone.
@@ -301,19 +301,17 @@ func (w *stream) follow(ctx context.Context, broken <-chan struct{}, by *caller,
 // send tells the client of what has changed, and the history of what the client was
 // told.
 func (w *stream) send() (<-chan struct{}, error) {
-	list, more, err := w.server.changed(w.of, w.sent)
+	list, more, err := w.server.changed(w.of, w.wanted, w.sent)
 	if err != nil {
 		return nil, err
 	}
 
 	for _, one := range list {
-		kind, about := one.event(w.wanted)
-
-		if kind != "" {
+		if one.kind != "" {
 			// It is what there was a moment ago, and the client may act on it at once.
-			w.tell("watch", one.version, "object", about.GetName())
+			w.tell("watch", one.version, "object", one.about.GetName())
 
-			if err := w.write(kind, about); err != nil {
+			if err := w.write(one.kind, one.about); err != nil {
 				return nil, err
 			}
 		}
@@ -324,14 +322,32 @@ func (w *stream) send() (<-chan struct{}, error) {
 	return more, nil
 }
 
-// changed are the changes after a version, those among them that nobody has noticed yet.
-func (s *Server) changed(of *table, version int64) ([]change, <-chan struct{}, error) {
+// event is what a watch is told; the kind is empty for nothing.
+type event struct {
+	kind    watch.EventType
+	about   object
+	version int64
+}
+
+// changed is what a watch is told of the changes after a version, those among them that
+// nobody has noticed yet. The objects are copies: to encode one, as every request does with
+// the lock, writes into it.
+func (s *Server) changed(of *table, wanted selection, version int64) (events []event, more <-chan struct{}, err error) {
 	s.lock()
 	defer s.mu.Unlock()
 
 	s.refresh(of)
 
-	return of.log.since(version)
+	list, more, err := of.log.since(version)
+	if err != nil {
+		return nil, nil, err
+	}
+
+	for _, one := range list {
+		events = append(events, one.event(wanted))
+	}
+
+	return events, more, nil
 }
 
 // noticed is closed when a node may have changed; still tells that the watches stand
