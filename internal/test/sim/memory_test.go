@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 
@@ -45,7 +46,7 @@ func user(t *testing.T, simulator *sim.Simulator, agent string) kubernetes.Inter
 		t.Fatal(err)
 	}
 
-	config.UserAgent, config.Timeout = agent, 10*time.Second
+	config.UserAgent = agent
 
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
@@ -55,37 +56,11 @@ func user(t *testing.T, simulator *sim.Simulator, agent string) kubernetes.Inter
 	return client
 }
 
-// TestMemory_APIComesAndGoesWithTheControlPlane of which there is one; past it, it answers.
+// TestMemory_APIComesAndGoesWithTheControlPlane of which there is one: its connections are cut,
+// and later it answers again. Past it, nothing ends.
 func TestMemory_APIComesAndGoesWithTheControlPlane(t *testing.T) {
 	simulator := inMemory(t, sim.Options{ControlPlanes: 1, Workers: 1, Pods: 2, Speed: 120})
 	client := user(t, simulator, "test")
-
-	answers := func() bool {
-		_, err := client.CoreV1().Nodes().Get(t.Context(), "cp-0", metav1.GetOptions{})
-
-		return err == nil
-	}
-
-	until := func(what string, want bool) {
-		t.Helper()
-
-		poll := time.NewTicker(10 * time.Millisecond)
-		defer poll.Stop()
-
-		for deadline := time.Now().Add(time.Minute); answers() != want; <-poll.C {
-			if time.Now().After(deadline) {
-				t.Fatal("waited in vain for the API server", what)
-			}
-		}
-	}
-
-	until("to answer", true)
-
-	if err := simulator.World.RebootByHand("cp-0", model.RebootDefault); err != nil {
-		t.Fatal(err)
-	}
-
-	until("to be away while its control plane reboots", false)
 
 	past, err := simulator.Config()
 	if err != nil {
@@ -97,11 +72,53 @@ func TestMemory_APIComesAndGoesWithTheControlPlane(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	if _, err := direct.CoreV1().Nodes().Get(t.Context(), "cp-0", metav1.GetOptions{}); err != nil {
-		t.Error("past the control plane:", err)
+	follow := func(client kubernetes.Interface) <-chan watch.Event {
+		t.Helper()
+
+		opened, err := client.CoreV1().ConfigMaps("default").Watch(t.Context(), metav1.ListOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		t.Cleanup(opened.Stop)
+
+		return opened.ResultChan()
 	}
 
-	until("to answer again", true)
+	through, beside := follow(client), follow(direct)
+
+	if err := simulator.World.RebootByHand("cp-0", model.RebootDefault); err != nil {
+		t.Fatal(err)
+	}
+
+	select {
+	case _, open := <-through:
+		if open {
+			t.Error("the watch tells something instead of ending")
+		}
+	case <-time.After(time.Minute):
+		t.Fatal("the watch goes on although its control plane reboots")
+	}
+
+	poll := time.NewTicker(10 * time.Millisecond)
+	defer poll.Stop()
+
+	for deadline := time.Now().Add(time.Minute); ; <-poll.C {
+		_, err := client.CoreV1().Nodes().Get(t.Context(), "cp-0", metav1.GetOptions{})
+		if err == nil {
+			break
+		}
+
+		if time.Now().After(deadline) {
+			t.Fatal("it does not answer again:", err)
+		}
+	}
+
+	select {
+	case _, open := <-beside:
+		t.Errorf("a watch past the control plane: %t", open)
+	default:
+	}
 }
 
 // TestMemory_ObjectsTellTheTimeOfTheirClients, however fast the simulation is.
