@@ -98,14 +98,14 @@ func (p *play) unsettledManifests() string {
 // DaemonSet need not be ready: their nodes may not be.
 func (p *play) rolledOut(k key) bool {
 	if k.kind == kindDaemonSet {
-		set, err := p.informers.Apps().V1().DaemonSets().Lister().DaemonSets(k.namespace).Get(k.name)
+		set, found := p.daemonSets.get(k.namespace, k.name)
 
-		return err == nil && set.Status.ObservedGeneration == set.Generation &&
+		return found && set.Status.ObservedGeneration == set.Generation &&
 			set.Status.CurrentNumberScheduled == set.Status.DesiredNumberScheduled
 	}
 
-	deployment, err := p.informers.Apps().V1().Deployments().Lister().Deployments(k.namespace).Get(k.name)
-	if err != nil || deployment.Status.ObservedGeneration != deployment.Generation {
+	deployment, found := p.deployments.get(k.namespace, k.name)
+	if !found || deployment.Status.ObservedGeneration != deployment.Generation {
 		return false
 	}
 
@@ -166,8 +166,8 @@ func (p *play) reconcileProxy(k key) {
 
 	pods := slices.DeleteFunc(p.podsOn(k.name), func(pod *corev1.Pod) bool { return !isProxy(pod) })
 	if len(pods) == 0 {
-		_, err := p.informers.Apps().V1().DaemonSets().Lister().DaemonSets(namespaceSystem).Get(nameProxy)
-		if err != nil && machine.Proxy != "" {
+		_, found := p.daemonSets.get(namespaceSystem, nameProxy)
+		if !found && machine.Proxy != "" {
 			p.tells(k.name, "")
 			p.options.World.SetProxy(k.name, "")
 		}

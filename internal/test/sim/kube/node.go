@@ -74,10 +74,11 @@ func (p *play) registerNode(ctx context.Context, machine Machine) (*corev1.Node,
 	nodes := p.client.CoreV1().Nodes()
 
 	// What is written for an object that has changed since is refused, and tried again.
-	known, err := p.informers.Core().V1().Nodes().Lister().Get(machine.Name)
+	known, found := p.nodes.get("", machine.Name)
 	node := known.DeepCopy()
 
-	if err != nil {
+	var err error
+	if !found {
 		node, err = nodes.Get(ctx, machine.Name, metav1.GetOptions{})
 	}
 

@@ -15,7 +15,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/informers"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
@@ -61,10 +60,14 @@ type play struct {
 	client  *client
 	ledger  *ledger
 
-	informers informers.SharedInformerFactory
-	pods      cache.Indexer
-	queue     workqueue.TypedRateLimitingInterface[key]
-	timers    *timers
+	nodes       watched[*corev1.Node]
+	pods        watched[*corev1.Pod]
+	budgets     watched[*policyv1.PodDisruptionBudget]
+	daemonSets  watched[*appsv1.DaemonSet]
+	deployments watched[*appsv1.Deployment]
+
+	queue  workqueue.TypedRateLimitingInterface[key]
+	timers *timers
 
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -97,12 +100,18 @@ func newPlay(options Options, client *client, ledger *ledger) *play {
 	queue := workqueue.NewTypedRateLimitingQueue(
 		workqueue.NewTypedItemExponentialFailureRateLimiter[key](retryLowest, retryHighest))
 
+	core, apps := client.CoreV1().RESTClient(), client.AppsV1().RESTClient()
+
 	return &play{
 		options: options, client: client, ledger: ledger,
-		informers: informers.NewSharedInformerFactory(client, 0),
-		queue:     queue,
-		timers:    newTimers(ctx, options.Clock, queue),
-		ctx:       ctx, cancel: cancel,
+		nodes:       watching(core, "nodes", &corev1.Node{}, nil),
+		pods:        watching(core, "pods", &corev1.Pod{}, cache.Indexers{indexNodeName: nodeOf}),
+		budgets:     watching(client.PolicyV1().RESTClient(), "poddisruptionbudgets", &policyv1.PodDisruptionBudget{}, nil),
+		daemonSets:  watching(apps, "daemonsets", &appsv1.DaemonSet{}, nil),
+		deployments: watching(apps, "deployments", &appsv1.Deployment{}, nil),
+		queue:       queue,
+		timers:      newTimers(ctx, options.Clock, queue),
+		ctx:         ctx, cancel: cancel,
 		registered: map[string]string{},
 		assumed:    map[string]string{},
 		proxies:    map[string]string{},
@@ -155,77 +164,45 @@ func (p *play) now() metav1.Time { return metav1.NewTime(p.options.Stamp().Trunc
 func (p *play) stop() {
 	p.cancel()
 	p.queue.ShutDown()
-	p.informers.Shutdown()
 	p.timers.stop()
 	p.wait.Wait()
 }
 
 // listen fills the caches and has every later change looked at.
 func (p *play) listen(ctx context.Context) error {
-	pods := p.informers.Core().V1().Pods().Informer()
-	p.pods = pods.GetIndexer()
-
-	err := pods.AddIndexers(cache.Indexers{indexNodeName: func(object any) ([]string, error) {
-		pod, ok := object.(*corev1.Pod)
-		if !ok {
-			return nil, nil
-		}
-
-		return []string{pod.Spec.NodeName}, nil
-	}})
-	if err != nil {
-		return fmt.Errorf("indexing pods: %w", err)
+	if err := errors.Join(
+		p.daemonSets.handle(func(*appsv1.DaemonSet) {}, p.daemonsGone),
+		p.pods.handle(p.podSeen, p.podGone),
+		p.nodes.handle(p.nodeSeen, p.nodeSeen),
+		p.budgets.handle(p.budgetSeen, func(object *policyv1.PodDisruptionBudget) { p.ledger.budgets.remove(object) }),
+	); err != nil {
+		return err
 	}
 
-	apps := p.informers.Apps().V1()
-	registrations := []error{
-		handle(apps.DaemonSets().Informer(), func(*appsv1.DaemonSet) {}, p.daemonsGone),
-		handle(apps.Deployments().Informer(), func(*appsv1.Deployment) {}, func(*appsv1.Deployment) {}),
-		handle(pods, p.podSeen, p.podGone),
-		handle(p.informers.Core().V1().Nodes().Informer(), p.nodeSeen, p.nodeSeen),
-		handle(p.informers.Policy().V1().PodDisruptionBudgets().Informer(),
-			p.budgetSeen, func(object *policyv1.PodDisruptionBudget) { p.ledger.budgets.remove(object) }),
+	all := []cache.SharedIndexInformer{
+		p.nodes.informer, p.pods.informer, p.budgets.informer, p.daemonSets.informer, p.deployments.informer,
 	}
-	if err := errors.Join(registrations...); err != nil {
-		return fmt.Errorf("watching the cluster: %w", err)
+	synced := make([]cache.InformerSynced, 0, len(all))
+
+	for _, informer := range all {
+		p.wait.Go(func() { informer.RunWithContext(p.ctx) })
+		synced = append(synced, informer.HasSynced)
 	}
 
-	p.informers.StartWithContext(p.ctx)
-
-	for informer, synced := range p.informers.WaitForCacheSync(ctx.Done()) {
-		if !synced {
-			return fmt.Errorf("watching %s: %w", informer, ctx.Err())
-		}
+	if !cache.WaitForCacheSync(ctx.Done(), synced...) {
+		return fmt.Errorf("watching the cluster: %w", ctx.Err())
 	}
 
 	return nil
 }
 
-// handle has one function called for each new state and one for each end.
-func handle[T any](informer cache.SharedIndexInformer, seen, gone func(T)) error {
-	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc: func(object any) {
-			if typed, ok := object.(T); ok {
-				seen(typed)
-			}
-		},
-		UpdateFunc: func(_, object any) {
-			if typed, ok := object.(T); ok {
-				seen(typed)
-			}
-		},
-		DeleteFunc: func(object any) {
-			if last, ok := object.(cache.DeletedFinalStateUnknown); ok {
-				object = last.Obj
-			}
+func nodeOf(object any) ([]string, error) {
+	pod, ok := object.(*corev1.Pod)
+	if !ok {
+		return nil, nil
+	}
 
-			if typed, ok := object.(T); ok {
-				gone(typed)
-			}
-		},
-	})
-
-	return err
+	return []string{pod.Spec.NodeName}, nil
 }
 
 // changed has everything looked at that depends on a machine.

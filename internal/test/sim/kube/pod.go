@@ -54,21 +54,7 @@ func (p *play) podGone(pod *corev1.Pod) {
 
 // podsOn lists the pods of a node, or with an empty name those without one.
 func (p *play) podsOn(node string) []*corev1.Pod {
-	objects, err := p.pods.ByIndex(indexNodeName, node)
-	if err != nil {
-		// Only a missing index can fail, and listen adds it.
-		return nil
-	}
-
-	pods := make([]*corev1.Pod, 0, len(objects))
-
-	for _, object := range objects {
-		if pod, ok := object.(*corev1.Pod); ok {
-			pods = append(pods, pod)
-		}
-	}
-
-	return pods
+	return p.pods.by(indexNodeName, node)
 }
 
 func (p *play) wakePods(node string) {
@@ -78,14 +64,7 @@ func (p *play) wakePods(node string) {
 }
 
 func (p *play) pod(k key) (*corev1.Pod, bool) {
-	object, exists, err := p.pods.GetByKey(k.namespace + "/" + k.name)
-	if err != nil || !exists {
-		return nil, false
-	}
-
-	pod, ok := object.(*corev1.Pod)
-
-	return pod, ok
+	return p.pods.get(k.namespace, k.name)
 }
 
 // reconcilePod does what the scheduler, the kubelet or, for a lost node, the
@@ -175,13 +154,11 @@ func (p *play) removePod(ctx context.Context, pod *corev1.Pod) error {
 // losePod marks a pod of a node that the node controller finds not ready, and
 // removes one whose node was deleted.
 func (p *play) losePod(ctx context.Context, pod *corev1.Pod) error {
-	node, err := p.informers.Core().V1().Nodes().Lister().Get(pod.Spec.NodeName)
+	node, found := p.nodes.get("", pod.Spec.NodeName)
 
 	switch {
-	case apierrors.IsNotFound(err):
+	case !found:
 		return p.removePod(ctx, pod)
-	case err != nil:
-		return fmt.Errorf("reading node %s: %w", pod.Spec.NodeName, err)
 	case readyStatus(node) == corev1.ConditionTrue, !podReady(pod):
 		return nil
 	}

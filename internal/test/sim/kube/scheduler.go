@@ -12,7 +12,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	scheduling "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 )
@@ -33,12 +32,12 @@ func (p *play) schedule(ctx context.Context, pod *corev1.Pod) error {
 		return p.removePod(ctx, pod)
 	}
 
-	node, err := p.choose(pod)
-	if err != nil || node == "" {
-		return err
+	node := p.choose(pod)
+	if node == "" {
+		return nil
 	}
 
-	err = p.client.CoreV1().Pods(pod.Namespace).Bind(ctx, &corev1.Binding{
+	err := p.client.CoreV1().Pods(pod.Namespace).Bind(ctx, &corev1.Binding{
 		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID},
 		Target:     corev1.ObjectReference{Kind: "Node", Name: node},
 	}, metav1.CreateOptions{})
@@ -60,31 +59,26 @@ func (p *play) schedule(ctx context.Context, pod *corev1.Pod) error {
 
 // choose takes the node with the fewest pods of the same controller, then the
 // fewest pods, and remembers the choice until the cache shows it.
-func (p *play) choose(pod *corev1.Pod) (string, error) {
-	nodes, err := p.informers.Core().V1().Nodes().Lister().List(labels.Everything())
-	if err != nil {
-		return "", fmt.Errorf("listing nodes: %w", err)
-	}
-
+func (p *play) choose(pod *corev1.Pod) string {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
 
 	if p.assumed[string(pod.UID)] != "" {
-		return "", nil
+		return ""
 	}
 
 	placed := p.placements()
 
 	var candidates []candidate
 
-	for _, node := range nodes {
+	for _, node := range p.nodes.all() {
 		if fits(pod, node) {
 			candidates = append(candidates, weigh(node, pod, placed[node.Name]))
 		}
 	}
 
 	if len(candidates) == 0 {
-		return "", nil
+		return ""
 	}
 
 	slices.SortFunc(candidates, func(a, b candidate) int { return cmp.Compare(a.name, b.name) })
@@ -100,7 +94,7 @@ func (p *play) choose(pod *corev1.Pod) (string, error) {
 
 	p.assumed[string(pod.UID)] = best.name
 
-	return best.name, nil
+	return best.name
 }
 
 // placements are the pods on each node, with the bindings that the cache does
@@ -108,12 +102,7 @@ func (p *play) choose(pod *corev1.Pod) (string, error) {
 func (p *play) placements() map[string][]*corev1.Pod {
 	placed := map[string][]*corev1.Pod{}
 
-	for _, object := range p.pods.List() {
-		pod, ok := object.(*corev1.Pod)
-		if !ok {
-			continue
-		}
-
+	for _, pod := range p.pods.all() {
 		node := pod.Spec.NodeName
 		if node == "" {
 			node = p.assumed[string(pod.UID)]

@@ -105,8 +105,8 @@ func (p *play) unsettledNodes() string {
 			continue
 		}
 
-		node, err := p.informers.Core().V1().Nodes().Lister().Get(machine.Name)
-		if err != nil || machine.Kubelet.Ready != (readyStatus(node) == corev1.ConditionTrue) {
+		node, found := p.nodes.get("", machine.Name)
+		if !found || machine.Kubelet.Ready != (readyStatus(node) == corev1.ConditionTrue) {
 			return "node " + machine.Name
 		}
 
@@ -139,12 +139,7 @@ func (p *play) unsettled() string {
 func (p *play) unsettledPods() string {
 	ready := 0
 
-	for _, object := range p.pods.List() {
-		pod, ok := object.(*corev1.Pod)
-		if !ok {
-			continue
-		}
-
+	for _, pod := range p.pods.all() {
 		switch {
 		case pod.Namespace == namespaceWorkload && pod.Labels[labelApp] != "" && podReady(pod):
 			ready++
@@ -168,16 +163,10 @@ func (p *play) expectReady(pod *corev1.Pod) bool {
 }
 
 func (p *play) unsettledBudgets() string {
-	budgets, err := p.informers.Policy().V1().PodDisruptionBudgets().Lister().
-		PodDisruptionBudgets(namespaceWorkload).List(labels.Everything())
-	if err != nil {
-		return errors.Join(errors.New("the disruption budgets"), err).Error()
-	}
-
 	counted := 0
 
-	for _, budget := range budgets {
-		if budget.Status.DisruptionsAllowed > 0 && budget.Status.ObservedGeneration == budget.Generation {
+	for _, budget := range p.budgets.all() {
+		if budget.Namespace == namespaceWorkload && budget.Status.DisruptionsAllowed > 0 && budget.Status.ObservedGeneration == budget.Generation {
 			counted++
 		}
 	}
@@ -262,19 +251,14 @@ func (p *play) reconcileBlock(ctx context.Context, node string) error {
 
 // removeBlock takes away what there is.
 func (p *play) removeBlock(ctx context.Context, node string) error {
-	budget, err := p.informers.Policy().V1().PodDisruptionBudgets().Lister().
-		PodDisruptionBudgets(namespaceWorkload).Get(blockName(node))
-	if apierrors.IsNotFound(err) {
+	budget, found := p.budgets.get(namespaceWorkload, blockName(node))
+	if !found {
 		return nil
-	}
-
-	if err != nil {
-		return fmt.Errorf("looking for the budget that blocks the drain of %s: %w", node, err)
 	}
 
 	// The ReplicaSet first, or its controller would start another pod; the
 	// budget last, since it is what is looked for.
-	err = p.client.AppsV1().ReplicaSets(namespaceWorkload).Delete(ctx, blockName(node), metav1.DeleteOptions{})
+	err := p.client.AppsV1().ReplicaSets(namespaceWorkload).Delete(ctx, blockName(node), metav1.DeleteOptions{})
 	failed := gone(err)
 
 	for _, pod := range p.blockPods(node) {
@@ -303,21 +287,15 @@ func gone(err error) error {
 }
 
 func (p *play) blockPods(node string) []*corev1.Pod {
-	pods, err := p.informers.Core().V1().Pods().Lister().Pods(namespaceWorkload).
-		List(labels.SelectorFromSet(labels.Set{labelBlocked: node}))
-	if err != nil {
-		// The lister of a cache has nothing that could fail.
-		return nil
-	}
-
-	return pods
+	return slices.DeleteFunc(p.pods.all(), func(pod *corev1.Pod) bool {
+		return pod.Namespace != namespaceWorkload || pod.Labels[labelBlocked] != node
+	})
 }
 
 // blockStands tells whether an eviction on the node would be refused now.
 func (p *play) blockStands(node string) bool {
-	budget, err := p.informers.Policy().V1().PodDisruptionBudgets().Lister().
-		PodDisruptionBudgets(namespaceWorkload).Get(blockName(node))
-	if err != nil || budget.Status.ObservedGeneration != budget.Generation || budget.Status.ExpectedPods == 0 {
+	budget, found := p.budgets.get(namespaceWorkload, blockName(node))
+	if !found || budget.Status.ObservedGeneration != budget.Generation || budget.Status.ExpectedPods == 0 {
 		return false
 	}
 
