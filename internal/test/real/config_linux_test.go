@@ -94,15 +94,18 @@ func (w *world) configureMachine(input *generate.Input, m *machine) error {
 
 // patch is what a machine of this suite has beside what every machine has.
 func (w *world) patch(m *machine, all []hierarchy) string {
-	kubelet := map[string]any{"extraArgs": map[string]string{"boot-id-file": bootIDFile}}
-	extra := map[string]any{}
+	kubelet, extra := map[string]any{}, map[string]any{}
 
-	if !all[0].unified() {
+	if !m.emulated {
+		kubelet["extraArgs"] = map[string]string{"boot-id-file": bootIDFile}
+	}
+
+	if !m.emulated && !all[0].unified() {
 		extra["failCgroupV1"] = false
 	}
 
 	var limit unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err == nil && limit.Max < wantedOpenFiles {
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err == nil && limit.Max < wantedOpenFiles && !m.emulated {
 		extra["maxOpenFiles"] = limit.Max
 	}
 
@@ -127,6 +130,7 @@ func (w *world) patch(m *machine, all []hierarchy) string {
 		{
 			"machine": map[string]any{
 				"kubelet": kubelet,
+				"install": map[string]any{"disk": "/dev/vda"},
 				"time":    map[string]any{"disabled": true},
 				// Container mode wants both.
 				"features":   map[string]any{"hostDNS": map[string]any{"enabled": true, "forwardKubeDNSToHost": true}},

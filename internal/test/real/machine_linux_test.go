@@ -25,12 +25,15 @@ import (
 // machines of a world.
 const bootIDFile = "/run/boot-id"
 
-// machine is a Talos machine: a root directory with namespaces of its own.
+// machine is a Talos machine: a root directory with namespaces of its own, or one that
+// QEMU runs.
 type machine struct {
 	name         string
 	address      netip.Addr
 	controlPlane bool
-	config       []byte
+	// emulated says that it is one of QEMU.
+	emulated bool
+	config   []byte
 
 	dir     string
 	cgroups cgroups
@@ -53,6 +56,10 @@ type machineOrder struct {
 
 // power starts the machine.
 func (m *machine) power(w *world) error {
+	if m.emulated {
+		return m.emulate(w)
+	}
+
 	all, err := hierarchies()
 	if err != nil {
 		return err
@@ -88,6 +95,21 @@ func (m *machine) power(w *world) error {
 	m.command.Stdout, m.command.Stderr = log, log
 	m.command.SysProcAttr = &syscall.SysProcAttr{Cloneflags: worldNamespaces, Pdeathsig: syscall.SIGKILL, Setsid: true}
 
+	if err := m.start(); err != nil {
+		return err
+	}
+
+	if err := errors.Join(m.cgroups.enter(m.command.Process.Pid), plugIn(m.name, m.command.Process.Pid)); err != nil {
+		return err
+	}
+
+	_, err = input.Write(order)
+
+	return errors.Join(err, input.Close())
+}
+
+// start starts the command and notes when it has ended.
+func (m *machine) start() error {
 	started := make(chan error)
 	m.ended = make(chan struct{})
 
@@ -108,13 +130,7 @@ func (m *machine) power(w *world) error {
 		return fmt.Errorf("starting the machine: %w", err)
 	}
 
-	if err := errors.Join(m.cgroups.enter(m.command.Process.Pid), plugIn(m.name, m.command.Process.Pid)); err != nil {
-		return err
-	}
-
-	_, err = input.Write(order)
-
-	return errors.Join(err, input.Close())
+	return nil
 }
 
 // cut takes the power from the machine: everything in it is killed.
@@ -459,6 +475,11 @@ func keepLogs(machines []*machine, dir string) error {
 		target := filepath.Join(dir, m.name)
 
 		all = append(all, os.MkdirAll(target, 0o755), copyFile(m.log(), filepath.Join(target, "console.log")))
+
+		if m.emulated {
+			// What it writes is on its disk.
+			continue
+		}
 
 		source := filepath.Join(m.dir, "var", "log")
 

@@ -28,7 +28,7 @@ func TestReal(t *testing.T) {
 	need(t)
 
 	ctx := t.Context()
-	w := openWorld(ctx, t)
+	w := openWorld(ctx, t, false)
 
 	for _, part := range []struct {
 		name string

@@ -6,12 +6,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http/httptest"
 	"net/netip"
 	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -41,18 +43,25 @@ type world struct {
 	images *images
 	// discovery is what the machines tell each other of themselves.
 	discovery *discovery
-	machines  []*machine
-	started   time.Time
+	// configs serves their configurations to machines of QEMU.
+	configs  *httptest.Server
+	machines []*machine
+	// emulated says that the workers are machines of QEMU.
+	emulated bool
+	// accel is how QEMU runs them, once probe has found it out.
+	accel   string
+	probe   sync.Once
+	started time.Time
 
 	// talosconfig is the path of the administrator's.
 	talosconfig string
 }
 
-// openWorld starts a control plane and two workers.
-func openWorld(ctx context.Context, t *testing.T) *world {
+// openWorld starts a control plane and two workers, which QEMU runs if they are emulated.
+func openWorld(ctx context.Context, t *testing.T, emulated bool) *world {
 	t.Helper()
 
-	w := &world{dir: os.Getenv(worldVariable), started: time.Now()}
+	w := &world{dir: os.Getenv(worldVariable), emulated: emulated, started: time.Now()}
 
 	note, err := readNote(w.dir)
 	if err != nil {
@@ -134,6 +143,10 @@ func (w *world) makeImages(ctx context.Context) error {
 	// What a node is to be upgraded with is pulled before it is drained, whatever is in it.
 	made["ghcr.io/siderolabs/installer:v"+nextTalos] = &layer{files: []file{program(w.programs.Pause, "pause")}}
 
+	if w.emulated {
+		w.makeInstallers(made)
+	}
+
 	for i, release := range w.programs.Releases {
 		tag := ":" + kubernetesVersions[i].Tag()
 		made["registry.k8s.io/kube-apiserver"+tag] = &layer{files: []file{program(release.APIServer, bin+"kube-apiserver")}}
@@ -179,6 +192,10 @@ func (w *world) close(t *testing.T) {
 
 	if w.images != nil {
 		w.images.server.Close()
+	}
+
+	if w.configs != nil {
+		w.configs.Close()
 	}
 
 	if !t.Failed() {
@@ -234,7 +251,7 @@ func (w *world) until(ctx context.Context, t *testing.T, what string, patience t
 func (w *world) makeMachines(context.Context) error {
 	for i, name := range []string{"control-plane", "worker-1", "worker-2"} {
 		w.machines = append(w.machines, &machine{
-			name: name, controlPlane: i == 0, dir: w.state("machines", name), address: netip.AddrFrom4([4]byte{10, 5, 0, byte(2 + i)}),
+			name: name, controlPlane: i == 0, emulated: w.emulated && i > 0, dir: w.state("machines", name), address: netip.AddrFrom4([4]byte{10, 5, 0, byte(2 + i)}),
 		})
 	}
 
@@ -244,6 +261,10 @@ func (w *world) makeMachines(context.Context) error {
 	}
 
 	if err := w.configure(); err != nil {
+		return err
+	}
+
+	if err := w.serveConfigs(); err != nil {
 		return err
 	}
 

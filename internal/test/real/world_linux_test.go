@@ -291,7 +291,9 @@ type programs struct {
 	Etcd                 string
 	Releases             []toolchain.Release
 	CLI                  toolchain.CLI
-	Provider             string
+	// Machines are those of QEMU; there are none in make real.
+	Machines *toolchain.MachineImages
+	Provider string
 }
 
 // prepare builds or finds what machines are made of. A world has no network to fetch
@@ -335,6 +337,15 @@ func prepare(ctx context.Context, progress io.Writer) (programs, error) {
 		}
 
 		made.Releases = append(made.Releases, release)
+	}
+
+	if os.Getenv(machinesVariable) != "" {
+		images, err := toolchain.Machines(ctx, made.Containerd, filepath.Join(made.Packages, "usr", "bin", "runc"), machineSystems, options)
+		if err != nil {
+			return programs{}, err
+		}
+
+		made.Machines = &images
 	}
 
 	if made.CLI, err = toolchain.Terraform(ctx, options); err != nil {

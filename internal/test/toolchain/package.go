@@ -53,33 +53,22 @@ func fetchPackages(ctx context.Context, dir string, progress io.Writer) error {
 	}
 	defer os.RemoveAll(apt.dir)
 
-	if err := apt.run(ctx, "update"); err != nil {
-		return err
-	}
-
-	if err := apt.run(ctx, append([]string{"--yes", "--download-only", "install"}, machinePackages[:]...)...); err != nil {
-		return err
-	}
-
-	files, err := filepath.Glob(filepath.Join(apt.dir, "cache", "archives", "*.deb"))
+	number, err := apt.fetch(ctx, dir, machinePackages[:], keepPrograms[:])
 	if err != nil {
-		return fmt.Errorf("listing the packages: %w", err)
+		return err
 	}
 
-	for _, file := range files {
-		if err := unpackPackage(ctx, file, dir); err != nil {
-			return fmt.Errorf("unpacking %s: %w", filepath.Base(file), err)
-		}
-	}
-
-	fmt.Fprintf(progress, "fetched %d packages in %s\n", len(files), time.Since(started).Round(time.Second))
+	fmt.Fprintf(progress, "fetched %d packages in %s\n", number, time.Since(started).Round(time.Second))
 
 	return nil
 }
 
 // aptDir is the state of a system on which nothing is installed, so that apt-get fetches
 // every dependency and touches nothing of this machine.
-type aptDir struct{ dir string }
+type aptDir struct {
+	dir      string
+	settings []string
+}
 
 func newAptDir(dir string) (aptDir, error) {
 	for _, sub := range []string{"state/lists/partial", "cache/archives/partial"} {
@@ -92,7 +81,42 @@ func newAptDir(dir string) (aptDir, error) {
 		return aptDir{}, fmt.Errorf("creating the state of apt-get: %w", err)
 	}
 
-	return aptDir{dir}, nil
+	return aptDir{dir: dir, settings: []string{
+		"Dir::State=" + filepath.Join(dir, "state"),
+		"Dir::State::status=" + filepath.Join(dir, "state", "status"),
+		"Dir::Cache=" + filepath.Join(dir, "cache"),
+		"APT::Sandbox::User=root", "APT::Install-Recommends=false", "Acquire::Retries=3",
+	}}, nil
+}
+
+// fetch unpacks below target what is kept of the packages and of all that they need, and
+// returns how many there were.
+func (a aptDir) fetch(ctx context.Context, target string, packages []string, kept []string) (int, error) {
+	if err := a.run(ctx, "update"); err != nil {
+		return 0, err
+	}
+
+	if err := a.run(ctx, append([]string{"--yes", "--download-only", "install"}, packages...)...); err != nil {
+		return 0, err
+	}
+
+	return a.unpack(ctx, filepath.Join(a.dir, "cache", "archives"), target, kept)
+}
+
+// unpack unpacks what is kept of all packages in a directory.
+func (a aptDir) unpack(ctx context.Context, from, target string, kept []string) (int, error) {
+	files, err := filepath.Glob(filepath.Join(from, "*.deb"))
+	if err != nil {
+		return 0, fmt.Errorf("listing the packages: %w", err)
+	}
+
+	for _, file := range files {
+		if err := unpackPackage(ctx, file, target, kept); err != nil {
+			return 0, fmt.Errorf("unpacking %s: %w", filepath.Base(file), err)
+		}
+	}
+
+	return len(files), nil
 }
 
 func (a aptDir) run(ctx context.Context, args ...string) error {
@@ -100,21 +124,7 @@ func (a aptDir) run(ctx context.Context, args ...string) error {
 		return errors.New("apt-get is not on PATH: real machines take runc and mount from packages of Debian or Ubuntu")
 	}
 
-	settings := []string{
-		"Dir::State=" + filepath.Join(a.dir, "state"),
-		"Dir::State::status=" + filepath.Join(a.dir, "state", "status"),
-		"Dir::Cache=" + filepath.Join(a.dir, "cache"),
-		"APT::Sandbox::User=root", "APT::Install-Recommends=false", "Acquire::Retries=3",
-	}
-
-	var all []string
-
-	for _, setting := range settings {
-		all = append(all, "-o", setting)
-	}
-
-	command := exec.CommandContext(ctx, "apt-get", append(all, args...)...)
-	command.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive", "LC_ALL=C")
+	command := a.command(ctx, "apt-get", args...)
 	command.WaitDelay = time.Second
 
 	if said, err := command.CombinedOutput(); err != nil {
@@ -126,7 +136,7 @@ func (a aptDir) run(ctx context.Context, args ...string) error {
 
 // unpackPackage writes the files of a package below dir, programs to usr/bin and libraries
 // to usr/lib whatever the package says, as systems with a merged /usr have them.
-func unpackPackage(ctx context.Context, file, dir string) error {
+func unpackPackage(ctx context.Context, file, dir string, kept []string) error {
 	var complaint bytes.Buffer
 
 	command := exec.CommandContext(ctx, "dpkg-deb", "--fsys-tarfile", file)
@@ -142,7 +152,7 @@ func unpackPackage(ctx context.Context, file, dir string) error {
 		return fmt.Errorf("starting dpkg-deb: %w", err)
 	}
 
-	unpacking := unpack(tar.NewReader(output), dir)
+	unpacking := unpack(tar.NewReader(output), dir, kept)
 
 	// What was not read, after an error, would keep dpkg-deb from ending.
 	_, _ = io.Copy(io.Discard, output)
@@ -154,7 +164,7 @@ func unpackPackage(ctx context.Context, file, dir string) error {
 	return unpacking
 }
 
-func unpack(archive *tar.Reader, dir string) error {
+func unpack(archive *tar.Reader, dir string, kept []string) error {
 	for {
 		header, err := archive.Next()
 		if errors.Is(err, io.EOF) {
@@ -165,7 +175,7 @@ func unpack(archive *tar.Reader, dir string) error {
 			return fmt.Errorf("reading the archive: %w", err)
 		}
 
-		name, wanted := merged(header.Name)
+		name, wanted := merged(header.Name, kept)
 		if !wanted {
 			continue
 		}
@@ -181,7 +191,7 @@ func unpack(archive *tar.Reader, dir string) error {
 		case tar.TypeSymlink:
 			err = os.Symlink(header.Linkname, target)
 		case tar.TypeLink:
-			from, _ := merged(header.Linkname)
+			from, _ := merged(header.Linkname, kept)
 			err = os.Link(filepath.Join(dir, filepath.FromSlash(from)), target)
 		}
 
@@ -202,8 +212,11 @@ func unpackFile(path string, mode fs.FileMode, content io.Reader) error {
 	return errors.Join(err, file.Close())
 }
 
+// keepPrograms are programs and what they need, without documents.
+var keepPrograms = [...]string{"usr/bin/", "usr/lib/", "usr/lib64/"}
+
 // merged is where a file of a package goes, and whether a machine needs it.
-func merged(name string) (string, bool) {
+func merged(name string, kept []string) (string, bool) {
 	name = strings.TrimPrefix(path.Clean("/"+name), "/")
 
 	for _, move := range [][2]string{
@@ -216,8 +229,8 @@ func merged(name string) (string, bool) {
 		}
 	}
 
-	for _, kept := range []string{"usr/bin/", "usr/lib/", "usr/lib64/"} {
-		if strings.HasPrefix(name, kept) {
+	for _, prefix := range kept {
+		if strings.HasPrefix(name, prefix) {
 			return name, true
 		}
 	}

@@ -45,7 +45,7 @@ func TestUnpackedPackagesHaveAMergedUsr(t *testing.T) {
 	}
 
 	dir := t.TempDir()
-	if err := unpack(tar.NewReader(&archive), dir); err != nil {
+	if err := unpack(tar.NewReader(&archive), dir, keepPrograms[:]); err != nil {
 		t.Fatal(err)
 	}
 

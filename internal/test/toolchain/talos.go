@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 )
 
@@ -62,25 +61,9 @@ func Talos(ctx context.Context, tolerant bool, options Options) (TalosBuild, err
 }
 
 func buildTalos(ctx context.Context, module, dir string, tolerant bool, options Options) error {
-	command, err := goCommand(ctx, module, "list", "-m", "-f", "{{.Version}} {{.Dir}}", talosModule)
+	release, source, err := moduleSource(ctx, module, talosModule)
 	if err != nil {
 		return err
-	}
-
-	var complaint bytes.Buffer
-
-	command.Stderr = &complaint
-
-	answer, err := command.Output()
-	if err != nil {
-		return fmt.Errorf("finding the source of Talos: %w\n%s", err, &complaint)
-	}
-
-	release, source, _ := strings.Cut(strings.TrimSpace(string(answer)), " ")
-	if source == "" {
-		if source, err = downloadTalos(ctx, module); err != nil {
-			return err
-		}
 	}
 
 	if err := keepTalos(dir, release, source); err != nil {
@@ -112,28 +95,32 @@ func buildTalos(ctx context.Context, module, dir string, tolerant bool, options 
 	}.announced(ctx, options.progress(), "building machined, talosctl and etcdutl of Talos "+release+" for real machines: once, some minutes")
 }
 
-// downloadTalos returns the directory of the module where the cache of modules has none yet.
-func downloadTalos(ctx context.Context, module string) (string, error) {
-	command, err := goCommand(ctx, module, "mod", "download", talosModule)
-	if err != nil {
-		return "", err
+// moduleSource returns the version of a module and the directory with its source, which is
+// fetched where it is missing.
+func moduleSource(ctx context.Context, module, path string) (release, dir string, err error) {
+	said := ""
+
+	for _, args := range [][]string{{"mod", "download", path}, {"list", "-m", "-f", "{{.Version}} {{.Dir}}", path}} {
+		command, err := goCommand(ctx, module, args...)
+		if err != nil {
+			return "", "", err
+		}
+
+		var complaint bytes.Buffer
+
+		command.Stderr = &complaint
+
+		answer, err := command.Output()
+		if err != nil {
+			return "", "", fmt.Errorf("finding the source of %s: %w\n%s", path, err, &complaint)
+		}
+
+		said = string(answer)
 	}
 
-	if said, err := command.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("downloading the source of Talos: %w\n%s", err, said)
-	}
+	release, dir, _ = strings.Cut(strings.TrimSpace(said), " ")
 
-	command, err = goCommand(ctx, module, "list", "-m", "-f", "{{.Dir}}", talosModule)
-	if err != nil {
-		return "", err
-	}
-
-	answer, err := command.Output()
-	if err != nil {
-		return "", fmt.Errorf("finding the source of Talos: %w", err)
-	}
-
-	return strings.TrimSpace(string(answer)), nil
+	return release, dir, nil
 }
 
 // keepTalos copies what is needed of the source beside the programs.
@@ -184,24 +171,7 @@ func changeTalos(module, source, changed string) (string, error) {
 		return "", fmt.Errorf("changing how machined starts processes: %w", err)
 	}
 
-	modfile := filepath.Join(changed, "tolerant.mod")
-
-	for from, to := range map[string]string{"go.mod": modfile, "go.sum": strings.TrimSuffix(modfile, ".mod") + ".sum"} {
-		text, err := os.ReadFile(filepath.Join(module, from))
-		if err != nil {
-			return "", fmt.Errorf("reading the module of Talos: %w", err)
-		}
-
-		if from == "go.mod" {
-			text = append(text, "\nreplace "+talosModule+" => "+strconv.Quote(changed)+"\n"...)
-		}
-
-		if err := os.WriteFile(to, text, 0o644); err != nil {
-			return "", fmt.Errorf("writing the module of the changed Talos: %w", err)
-		}
-	}
-
-	return modfile, nil
+	return replaceModule(module, filepath.Join(changed, "tolerant.mod"), talosModule, changed)
 }
 
 // tolerate lets a refusal to lower an OOM score pass.

@@ -277,6 +277,7 @@ require (
 	github.com/siderolabs/go-blockdevice/v2 v2.0.30 // indirect
 	github.com/siderolabs/go-circular v0.2.3 // indirect
 	github.com/siderolabs/go-cmd v0.2.0 // indirect
+	github.com/siderolabs/go-copy v0.1.0 // indirect
 	github.com/siderolabs/go-debug v0.6.2 // indirect
 	github.com/siderolabs/go-kmsg v0.1.6 // indirect
 	github.com/siderolabs/go-kubeconfig v0.1.2 // indirect
@@ -400,7 +401,9 @@ require (
 
 // They come from one build.
 tool (
+	github.com/siderolabs/talos/cmd/installer
 	github.com/siderolabs/talos/cmd/talosctl
+	github.com/siderolabs/talos/internal/app/init
 	github.com/siderolabs/talos/internal/app/machined
 	go.etcd.io/etcd/etcdutl/v3
 )

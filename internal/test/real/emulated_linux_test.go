@@ -1,0 +1,280 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package real
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jsimonetti/rtnetlink/v2"
+	"golang.org/x/sys/unix"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/toolchain"
+)
+
+// machinesVariable names the parts of make machines that run.
+const machinesVariable = "TALOSUPGRADE_MACHINES"
+
+// brokenTalos is a release that does not come up, until it is mended.
+const brokenTalos = "1.13.11"
+
+// machineSystems are what a machine of QEMU has, and what it is upgraded to.
+var machineSystems = []toolchain.MachineSystem{
+	{Version: "v1.13.9"}, {Version: "v" + nextTalos}, {Version: "v" + brokenTalos, Broken: true}, {Version: "v" + brokenTalos},
+}
+
+const (
+	// configPort is where a machine finds its configuration.
+	configPort = "8080"
+	// machineMemory is what a machine has in MiB, and what QEMU takes of this one's.
+	machineMemory = 3072
+)
+
+// makeInstallers adds images that install a version; of one that is mended later, the
+// broken one.
+func (w *world) makeInstallers(made map[string]*layer) {
+	for _, one := range w.programs.Machines.Versions {
+		if reference := installerOf(one.Version); one.Version != "v"+brokenTalos || one.Broken {
+			made[reference] = installerLayer(one)
+		}
+	}
+}
+
+func installerOf(version string) string { return "ghcr.io/siderolabs/installer:" + version }
+
+// installerLayer has, beside the installer, what an installation with systemd-boot copies
+// and nothing else.
+func installerLayer(one toolchain.MachineVersion) *layer {
+	const assets = "usr/install/" + architecture + "/"
+
+	return &layer{files: []file{
+		program(one.Installer, "usr/bin/installer"),
+		program(one.UKI, assets+"vmlinuz.efi"),
+		program(one.Boot, assets+"systemd-boot.efi"),
+		{path: "bin", link: "usr/bin"},
+	}}
+}
+
+// serveConfigs serves the configurations of all machines that ask for theirs.
+func (w *world) serveConfigs() error {
+	if !w.emulated {
+		return nil
+	}
+
+	listener, err := net.Listen("tcp", net.JoinHostPort(gateway.String(), configPort))
+	if err != nil {
+		return fmt.Errorf("listening for machines without a configuration: %w", err)
+	}
+
+	w.configs = &httptest.Server{Listener: listener, Config: &http.Server{
+		ReadHeaderTimeout: callPatience,
+		Handler: http.HandlerFunc(func(writer http.ResponseWriter, request *http.Request) {
+			for _, m := range w.machines {
+				if request.URL.Path == "/"+m.name {
+					_, _ = writer.Write(m.config)
+
+					return
+				}
+			}
+
+			http.NotFound(writer, request)
+		}),
+	}}
+	w.configs.Start()
+
+	return nil
+}
+
+// emulate starts the machine with a new disk the first time, with the same disk and
+// firmware after that.
+func (m *machine) emulate(w *world) error {
+	tools, ctx := w.programs.Machines.Tools, context.Background()
+	disk, variables := filepath.Join(m.dir, "disk.qcow2"), filepath.Join(m.dir, "variables.fd")
+	code, fresh := tools.Firmware()
+
+	if _, err := os.Stat(disk); errors.Is(err, os.ErrNotExist) {
+		made := tools.Command(ctx, "qemu-img", "create", "-q", "-f", "qcow2", "-b", w.programs.Machines.Disk, "-F", "raw", disk)
+		if said, err := made.CombinedOutput(); err != nil {
+			return fmt.Errorf("making the disk: %w\n%s", err, said)
+		}
+
+		content, err := os.ReadFile(fresh)
+		if err == nil {
+			err = os.WriteFile(variables, content, 0o600)
+		}
+
+		if err != nil {
+			return fmt.Errorf("making the variables of the firmware: %w", err)
+		}
+	}
+
+	tap, err := newTap(m.name)
+	if err != nil {
+		return err
+	}
+	defer tap.Close()
+
+	log, err := os.OpenFile(m.log()+".qemu", os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return fmt.Errorf("making the log of QEMU: %w", err)
+	}
+	defer log.Close()
+
+	accelerator, err := w.accelerator(ctx)
+	if err != nil {
+		return err
+	}
+
+	number := m.address.As4()[3]
+
+	// systemd-stub adds it to the arguments of the kernel, and Talos when it boots by kexec.
+	arguments := fmt.Sprintf("talos.config=http://%s/%s ip=%s::%s:%s::%s:off",
+		net.JoinHostPort(gateway.String(), configPort), m.name, m.address, gateway, net.IP(net.CIDRMask(network.Bits(), 32)), machineLink)
+
+	m.command = tools.Command(ctx, "qemu-system-x86_64",
+		"-L", tools.Data(), "-nodefaults", "-no-user-config", "-display", "none", "-name", m.name,
+		"-machine", "q35,hpet=off", "-accel", accelerator, "-cpu", "max", "-smp", "2", "-m", strconv.Itoa(machineMemory),
+		"-uuid", newUUID(),
+		"-drive", "if=pflash,format=raw,readonly=on,file="+code, "-drive", "if=pflash,format=raw,file="+variables,
+		"-drive", "if=virtio,format=qcow2,cache=unsafe,file="+disk,
+		"-netdev", "tap,id=net,fd=3", "-device", fmt.Sprintf("virtio-net-pci,netdev=net,romfile=,mac=52:54:00:0a:05:%02x", number),
+		"-device", "virtio-rng-pci", "-chardev", "file,id=console,append=on,path="+m.log(), "-serial", "chardev:console",
+		"-smbios", "type=11,value=io.systemd.stub.kernel-cmdline-extra="+arguments)
+	m.command.ExtraFiles = []*os.File{tap}
+	m.command.Stdout, m.command.Stderr = log, log
+	m.command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setsid: true}
+
+	return m.start()
+}
+
+// emulation is QEMU without the help of the processor. Whole translations are kept.
+const emulation = "tcg,thread=multi,tb-size=512"
+
+// accelerator is how machines are run here. /dev/kvm may be there, and open, while a guest
+// does not run its first instruction, so the firmware is booted by it once.
+func (w *world) accelerator(ctx context.Context) (string, error) {
+	w.probe.Do(func() {
+		w.accel = emulation
+
+		if _, err := os.Stat("/dev/kvm"); err != nil {
+			w.say("machines are emulated: there is no /dev/kvm")
+
+			return
+		}
+
+		const patience = 20 * time.Second
+
+		ctx, cancel := context.WithTimeout(ctx, patience)
+		defer cancel()
+
+		tools := w.programs.Machines.Tools
+		code, _ := tools.Firmware()
+		said := &firstByte{seen: cancel}
+
+		command := tools.Command(ctx, "qemu-system-x86_64", "-L", tools.Data(), "-nodefaults", "-no-user-config", "-display", "none",
+			"-machine", "q35", "-accel", "kvm", "-cpu", "max", "-m", "256",
+			"-drive", "if=pflash,format=raw,readonly=on,file="+code, "-serial", "stdio")
+		command.Stdout = said
+		command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+
+		_ = command.Run()
+
+		if said.any {
+			w.accel = "kvm"
+			w.say("machines run on KVM: the firmware has booted with it")
+		} else {
+			w.say("machines are emulated: with /dev/kvm, the firmware does not boot")
+		}
+	})
+
+	return w.accel, nil
+}
+
+// firstByte calls seen when it is written to.
+type firstByte struct {
+	seen func()
+	any  bool
+}
+
+func (f *firstByte) Write(p []byte) (int, error) {
+	f.any = f.any || len(bytes.TrimSpace(p)) > 0
+	if f.any {
+		f.seen()
+	}
+
+	return len(p), nil
+}
+
+// newTap makes a network card for QEMU, plugged into the bridge. It goes with the file.
+func newTap(name string) (*os.File, error) {
+	file, err := os.OpenFile("/dev/net/tun", os.O_RDWR, 0)
+	if err != nil {
+		return nil, fmt.Errorf("opening the device for network cards: %w", err)
+	}
+
+	request, err := unix.NewIfreq(name)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("naming a network card: %w", err), file.Close())
+	}
+
+	request.SetUint16(unix.IFF_TAP | unix.IFF_NO_PI | unix.IFF_VNET_HDR)
+
+	if err := unix.IoctlIfreq(int(file.Fd()), unix.TUNSETIFF, request); err != nil {
+		return nil, errors.Join(fmt.Errorf("making the network card %s: %w", name, err), file.Close())
+	}
+
+	if err := plugCardIn(name); err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+
+	return file, nil
+}
+
+// plugCardIn connects a link to the bridge and brings it up.
+func plugCardIn(name string) error {
+	links, err := rtnetlink.Dial(nil)
+	if err != nil {
+		return fmt.Errorf("reaching the network of the kernel: %w", err)
+	}
+	defer links.Close()
+
+	bridge, err := net.InterfaceByName(bridgeName)
+	if err != nil {
+		return fmt.Errorf("finding the bridge: %w", err)
+	}
+
+	link, err := net.InterfaceByName(name)
+	if err != nil {
+		return fmt.Errorf("finding the network card %s: %w", name, err)
+	}
+
+	err = links.Link.Set(&rtnetlink.LinkMessage{
+		Index: uint32(link.Index), Flags: unix.IFF_UP, Change: unix.IFF_UP,
+		Attributes: &rtnetlink.LinkAttributes{Master: new(uint32(bridge.Index))},
+	})
+	if err != nil {
+		return fmt.Errorf("plugging %s in: %w", name, err)
+	}
+
+	return nil
+}
+
+// needMachines skips a test outside of make machines.
+func needMachines(t *testing.T) {
+	t.Helper()
+
+	if os.Getenv(machinesVariable) == "" {
+		t.Skipf("%s is not set: make machines sets it", machinesVariable)
+	}
+}

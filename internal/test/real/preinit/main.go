@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//go:build linux
+
+// Command preinit is the first process of a machine's initial file system: it loads the
+// modules of /modules in the order of their names and becomes Talos' own init. The kernel
+// of Talos has them built in; that of Debian has not.
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"golang.org/x/sys/unix"
+)
+
+func main() {
+	err := run()
+
+	// The kernel panics when its first process ends, and restarts.
+	fmt.Fprintln(os.Stderr, "preinit:", err)
+	os.Exit(1)
+}
+
+func run() error {
+	modules, err := filepath.Glob("/modules/*.ko")
+	if err != nil {
+		return err
+	}
+
+	slices.Sort(modules)
+
+	for _, module := range modules {
+		if err := load(module); err != nil {
+			fmt.Fprintf(os.Stderr, "preinit: %s: %v\n", module, err)
+		}
+	}
+
+	// The memory of what was loaded is the machine's again.
+	if err := os.RemoveAll("/modules"); err != nil {
+		return err
+	}
+
+	return unix.Exec("/init.talos", []string{"/init"}, os.Environ())
+}
+
+func load(path string) error {
+	file, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+
+	return unix.FinitModule(int(file.Fd()), "", 0)
+}

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package toolchain
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+const (
+	// debianRelease is where a machine has its programs from, whatever this machine runs:
+	// its tools know XFS as Talos makes it.
+	debianRelease = "trixie"
+	// debianKeyring has the keys that its indexes are signed with.
+	debianKeyring = "/usr/share/keyrings/debian-archive-keyring.gpg"
+	debianMirror  = "http://deb.debian.org/debian/"
+)
+
+// useDebian makes apt-get take packages of [debianRelease] and its backports, from the
+// mirror of Debian that this machine uses.
+func (a aptDir) useDebian(ctx context.Context) (aptDir, error) {
+	if _, err := os.Stat(debianKeyring); err != nil {
+		return aptDir{}, fmt.Errorf("packages of Debian are verified with %s: install debian-archive-keyring: %w", debianKeyring, err)
+	}
+
+	said, err := a.query(ctx, "apt-get", "indextargets", "--format", "$(ORIGIN) $(CODENAME) $(REPO_URI)", "Created-By: Packages")
+	if err != nil {
+		return aptDir{}, err
+	}
+
+	mirror := debianMirror
+
+	for line := range strings.Lines(said) {
+		fields := strings.Fields(line)
+		if len(fields) == 3 && fields[0] == "Debian" && !strings.HasSuffix(fields[1], "-security") {
+			mirror = fields[2]
+
+			break
+		}
+	}
+
+	var sources strings.Builder
+
+	for _, suite := range []string{debianRelease, debianRelease + "-backports"} {
+		fmt.Fprintf(&sources, "deb [signed-by=%s] %s %s main\n", debianKeyring, mirror, suite)
+	}
+
+	list := filepath.Join(a.dir, "sources.list")
+	if err := os.WriteFile(list, []byte(sources.String()), 0o644); err != nil {
+		return aptDir{}, fmt.Errorf("writing where packages come from: %w", err)
+	}
+
+	a.settings = append(slices.Clone(a.settings),
+		"Dir::Etc::sourcelist="+list, "Dir::Etc::sourceparts=-", "APT::Default-Release="+debianRelease)
+
+	return a, nil
+}
+
+// query returns what a program of apt prints.
+func (a aptDir) query(ctx context.Context, program string, args ...string) (string, error) {
+	var complaint bytes.Buffer
+
+	command := a.command(ctx, program, args...)
+	command.Stderr = &complaint
+
+	said, err := command.Output()
+	if err != nil {
+		return "", fmt.Errorf("%s %s: %w\n%s", program, args[0], err, &complaint)
+	}
+
+	return string(said), nil
+}
+
+func (a aptDir) command(ctx context.Context, program string, args ...string) *exec.Cmd {
+	var all []string
+
+	for _, setting := range a.settings {
+		all = append(all, "-o", setting)
+	}
+
+	command := exec.CommandContext(ctx, program, append(all, args...)...)
+	command.Dir = a.dir
+	command.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive", "LC_ALL=C")
+
+	return command
+}
+
+// kernelPackage is a kernel for virtual machines, image and modules in one package; from
+// 6.19 on they are in packages of their own.
+var kernelPackage = regexp.MustCompile(`^linux-image-(\d+)\.(\d+)\.(\d+)\+deb\d+-cloud-amd64$`)
+
+// kernel is the name of the newest package with a kernel that Talos boots on: before 6.15,
+// open_tree refuses the detached mounts on which machined keeps files of /etc.
+func (a aptDir) kernel(ctx context.Context) (string, error) {
+	said, err := a.query(ctx, "apt-cache", "pkgnames", "linux-image-")
+	if err != nil {
+		return "", err
+	}
+
+	oldest, split := [3]int{6, 15, 0}, [3]int{6, 19, 0}
+
+	var (
+		newest [3]int
+		name   string
+	)
+
+	for line := range strings.Lines(said) {
+		parts := kernelPackage.FindStringSubmatch(strings.TrimSpace(line))
+		if parts == nil {
+			continue
+		}
+
+		var release [3]int
+		for i := range release {
+			// They are digits.
+			release[i], _ = strconv.Atoi(parts[i+1])
+		}
+
+		if compareReleases(release, oldest) >= 0 && compareReleases(release, split) < 0 && compareReleases(release, newest) > 0 {
+			newest, name = release, parts[0]
+		}
+	}
+
+	if name == "" {
+		return "", errors.New("no package linux-image-*-cloud-amd64 of " + debianRelease + "-backports has a kernel from 6.15 and before 6.19")
+	}
+
+	return name, nil
+}
+
+func compareReleases(a, b [3]int) int {
+	return cmp.Or(cmp.Compare(a[0], b[0]), cmp.Compare(a[1], b[1]), cmp.Compare(a[2], b[2]))
+}

@@ -1,0 +1,727 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package toolchain
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// hostTools are packages of this machine's own release: what runs a machine, and what its
+// disk is made with.
+var hostTools = [...]string{"qemu-system-x86", "qemu-utils", "ovmf", "squashfs-tools", "dosfstools", "mtools", "xz-utils", "kmod"}
+
+// guestPackages are packages of [debianRelease] with what Talos runs and no Go module has.
+var guestPackages = [...]string{
+	"systemd-boot-efi", "udev", "kmod", "mount", "xfsprogs", "dosfstools", "e2fsprogs", "lvm2", "dmsetup", "cryptsetup-bin",
+	"nftables", "runc", "containernetworking-plugins", "libpam0g",
+}
+
+// machineRecipe changes when the way images are made does.
+const machineRecipe = "1"
+
+// MachineTools are programs that nothing is installed for.
+type MachineTools struct{ Dir string }
+
+// Firmware is the code of OVMF, Variables what a new machine's firmware remembers.
+func (t MachineTools) Firmware() (code, variables string) {
+	return below(t.Dir, "usr/share/OVMF/OVMF_CODE_4M.fd"), below(t.Dir, "usr/share/OVMF/OVMF_VARS_4M.fd")
+}
+
+// Data is where QEMU finds its own firmware.
+func (t MachineTools) Data() string { return below(t.Dir, "usr/share/qemu") }
+
+// Command runs one of them, with its own libraries.
+func (t MachineTools) Command(ctx context.Context, name string, args ...string) *exec.Cmd {
+	command := exec.CommandContext(ctx, below(t.Dir, "usr/bin", name), args...)
+	command.Env = t.environment()
+
+	return command
+}
+
+// environment lets a program find these tools and their libraries.
+func (t MachineTools) environment() []string {
+	return append(os.Environ(), "PATH="+below(t.Dir, "usr/bin")+":"+os.Getenv("PATH"),
+		"LD_LIBRARY_PATH="+below(t.Dir, "usr/lib/x86_64-linux-gnu"))
+}
+
+// below is a path in a directory; the parts have slashes.
+func below(dir string, parts ...string) string {
+	return filepath.Join(dir, filepath.FromSlash(path.Join(parts...)))
+}
+
+// MachineSystem is a Talos that machines run.
+type MachineSystem struct {
+	// Version is what it calls itself, such as v1.13.10.
+	Version string
+	// Broken makes its boot sequence fail once it knows its disk: a directory is where it
+	// writes a file.
+	Broken bool
+}
+
+// file is what its files are called, without the ending.
+func (s MachineSystem) file() string {
+	if s.Broken {
+		return s.Version + "-broken"
+	}
+
+	return s.Version
+}
+
+// MachineVersion is a system as an installer has it.
+type MachineVersion struct {
+	MachineSystem
+
+	// Installer is the program, UKI the kernel with the whole system, Boot systemd-boot.
+	Installer, UKI, Boot string
+}
+
+// MachineImages are what machines in QEMU boot and install.
+type MachineImages struct {
+	Tools MachineTools
+	// Disk is a raw image with the first version installed and no configuration.
+	Disk     string
+	Versions []MachineVersion
+}
+
+// Machines returns tools and images of machines. Every system is built from the sources that
+// internal/tools/talos pins, whatever version it calls itself. The first one is on the disk
+// that a new machine has. The first call builds them.
+//
+// What boots is Talos' own programs, built from its modules, on a kernel and tools of
+// Debian: it is not an image that Sidero Labs publishes.
+func Machines(ctx context.Context, containerd, runc string, systems []MachineSystem, options Options) (MachineImages, error) {
+	if runtime.GOARCH != "amd64" {
+		return MachineImages{}, errors.New("machines in QEMU are made for amd64 alone")
+	}
+
+	// Text and truth always encode.
+	described, _ := json.Marshal(systems)
+
+	tools, err := packagesOf(ctx, "machine-tools", hostTools[:], options, func(ctx context.Context, apt aptDir, dir string) error {
+		_, err := apt.fetch(ctx, dir, hostTools[:], append(slices.Clone(keepPrograms[:]), "usr/share/qemu/", "usr/share/seabios/", "usr/share/OVMF/"))
+
+		return err
+	})
+	if err != nil {
+		return MachineImages{}, err
+	}
+
+	guest, err := packagesOf(ctx, "machine-packages", guestPackages[:], options, fetchGuest)
+	if err != nil {
+		return MachineImages{}, err
+	}
+
+	programs, err := ensureModule(ctx, "talos", "machine-talos-"+strings.Join(versionsOf(systems), "-"), options, func(ctx context.Context, module, dir string) error {
+		return buildMachineTalos(ctx, module, dir, systems, options)
+	})
+	if err != nil {
+		return MachineImages{}, err
+	}
+
+	preinit, err := Program(ctx, "./internal/test/real/preinit", options)
+	if err != nil {
+		return MachineImages{}, err
+	}
+
+	_, cache, err := places()
+	if err != nil {
+		return MachineImages{}, err
+	}
+
+	maker := imageMaker{
+		tools: MachineTools{tools}, guest: guest, programs: programs, preinit: preinit, containerd: containerd, runc: runc,
+		progress: options.progress(),
+	}
+
+	content, err := os.ReadFile(preinit)
+	if err != nil {
+		return MachineImages{}, err
+	}
+
+	name := "machine-images-" + key([]byte(tools), []byte(guest), []byte(programs), []byte(containerd), content, described, []byte(machineRecipe))
+
+	images, err := entry{cache: cache, name: name}.ensure(ctx, options.progress(), func(ctx context.Context, dir string) error {
+		return maker.make(ctx, dir, systems)
+	})
+	if err != nil {
+		return MachineImages{}, err
+	}
+
+	made := MachineImages{Tools: maker.tools, Disk: filepath.Join(images, diskFile)}
+	for _, one := range systems {
+		made.Versions = append(made.Versions, MachineVersion{
+			MachineSystem: one,
+			Installer:     filepath.Join(programs, one.Version, "installer"),
+			UKI:           filepath.Join(images, one.file()+".efi"),
+			Boot:          filepath.Join(guest, bootLoader),
+		})
+	}
+
+	return made, nil
+}
+
+// packagesOf returns a directory of the cache with what fill unpacks of packages.
+func packagesOf(
+	ctx context.Context, title string, packages []string, options Options, fill func(ctx context.Context, apt aptDir, dir string) error,
+) (string, error) {
+	_, cache, err := places()
+	if err != nil {
+		return "", err
+	}
+
+	name := title + "-" + key([]byte(strings.Join(packages, " ")), []byte(machineRecipe))
+
+	return entry{cache: cache, name: name}.ensure(ctx, options.progress(), func(ctx context.Context, dir string) error {
+		started := time.Now()
+
+		fmt.Fprintf(options.progress(), "fetching %s: once, some seconds\n", strings.Join(packages, ", "))
+
+		apt, err := newAptDir(filepath.Join(dir, ".apt"))
+		if err != nil {
+			return err
+		}
+		defer os.RemoveAll(apt.dir)
+
+		if err := fill(ctx, apt, dir); err != nil {
+			return err
+		}
+
+		fmt.Fprintf(options.progress(), "fetched them in %s\n", time.Since(started).Round(time.Second))
+
+		return nil
+	})
+}
+
+// fetchGuest fetches the packages of a machine and a kernel, without what that needs.
+func fetchGuest(ctx context.Context, apt aptDir, dir string) error {
+	apt, err := apt.useDebian(ctx)
+	if err != nil {
+		return err
+	}
+
+	if _, err := apt.fetch(ctx, dir, guestPackages[:], append(slices.Clone(keepPrograms[:]), "usr/share/xfsprogs/")); err != nil {
+		return err
+	}
+
+	kernel, err := apt.kernel(ctx)
+	if err != nil {
+		return err
+	}
+
+	// apt-get download writes into its working directory.
+	if err := apt.run(ctx, "download", kernel); err != nil {
+		return err
+	}
+
+	_, err = apt.unpack(ctx, apt.dir, dir, []string{"boot/vmlinuz-", "usr/lib/modules/"})
+
+	return err
+}
+
+// tagFile is where machinery has the version that all of Talos says it is. A linker flag
+// does not reach it: it is embedded.
+const tagFile = "gendata/data/tag"
+
+// buildMachineTalos builds machined, init and the installer of each version.
+func buildMachineTalos(ctx context.Context, module, dir string, systems []MachineSystem, options Options) error {
+	const machinery = talosModule + "/pkg/machinery"
+
+	_, source, err := moduleSource(ctx, module, machinery)
+	if err != nil {
+		return err
+	}
+
+	_, talos, err := moduleSource(ctx, module, talosModule)
+	if err != nil {
+		return err
+	}
+
+	if err := os.CopyFS(filepath.Join(dir, "hack"), os.DirFS(filepath.Join(talos, "hack"))); err != nil {
+		return fmt.Errorf("keeping files of Talos' source: %w", err)
+	}
+
+	changed := filepath.Join(dir, "machinery")
+	defer os.RemoveAll(changed)
+
+	if err := os.CopyFS(changed, os.DirFS(source)); err != nil {
+		return fmt.Errorf("copying the source of machinery: %w", err)
+	}
+
+	modfile, err := replaceModule(module, filepath.Join(dir, "machines.mod"), machinery, changed)
+	if err != nil {
+		return err
+	}
+
+	for _, one := range versionsOf(systems) {
+		if err := os.WriteFile(filepath.Join(changed, filepath.FromSlash(tagFile)), []byte(one), 0o644); err != nil {
+			return fmt.Errorf("naming the version: %w", err)
+		}
+
+		err := build{
+			dir:    module,
+			output: filepath.Join(dir, one) + string(filepath.Separator),
+			packages: []string{
+				talosModule + "/internal/app/machined", talosModule + "/internal/app/init", talosModule + "/cmd/installer",
+			},
+			flags: []string{"-tags", "grpcnotrace", "-modfile", modfile},
+			link:  "-X golang.zx2c4.com/wireguard/ipc.socketDirectory=/system/wireguard-sock",
+			what:  "machined, init and the installer of Talos " + one,
+		}.announced(ctx, options.progress(), "building machined, init and the installer of Talos "+one+" for machines in QEMU: once, some minutes")
+		if err != nil {
+			return err
+		}
+	}
+
+	return nil
+}
+
+// versionsOf are the versions that have to be built: a system that is broken has the programs
+// of another one.
+func versionsOf(systems []MachineSystem) []string {
+	var all []string
+
+	for _, one := range systems {
+		if !slices.Contains(all, one.Version) {
+			all = append(all, one.Version)
+		}
+	}
+
+	return all
+}
+
+// diskFile is the image in its directory, bootLoader systemd-boot among the packages.
+const (
+	diskFile   = "disk.raw"
+	bootLoader = "usr/lib/systemd/boot/efi/systemd-bootx64.efi"
+	bootStub   = "usr/lib/systemd/boot/efi/linuxx64.efi.stub"
+	// diskSize is what a machine has in bytes. Most of it is never written.
+	diskSize = 8 << 30
+)
+
+// earlyModules are those that the initial system needs before it has a root directory, in
+// an order in which each can be loaded. Talos' kernel has them built in.
+var earlyModules = [...]string{
+	"configfs", "virtio_blk", "scsi_common", "scsi_mod", "virtio_scsi", "sd_mod", "failover", "net_failover", "virtio_net", "virtio-rng",
+	"loop", "squashfs", "overlay", "efivarfs", "xfs", "fat", "vfat", "nls_cp437", "nls_ascii", "nls_iso8859-1", "nls_utf8", "dm-mod", "button",
+	"llc", "stp", "bridge", "br_netfilter",
+}
+
+// kernelArguments go with every version. A minus removes one that Talos sets: Talos insists
+// on some of them being there, which a later one turns off all the same.
+var kernelArguments = [...]string{
+	"-init_on_alloc", "init_on_alloc=0", "nopti", "mitigations=off", "-selinux", "selinux=0", "apparmor=0",
+	"-ima_template", "-ima_appraise", "-ima_hash", "-module.sig_enforce", "net.ifnames=0", "talos.dashboard.disabled=1",
+	// A kubelet wants that an oops is a panic, which is so in Talos' kernel.
+	"-console", "console=ttyS0", "panic=10", "oops=panic",
+}
+
+// imageMaker makes images of what was built and fetched.
+type imageMaker struct {
+	tools                                      MachineTools
+	guest, programs, preinit, containerd, runc string
+	progress                                   io.Writer
+}
+
+func (m imageMaker) make(ctx context.Context, dir string, systems []MachineSystem) error {
+	started := time.Now()
+
+	work := filepath.Join(dir, ".work")
+	defer os.RemoveAll(work)
+
+	kernels, err := filepath.Glob(filepath.Join(m.guest, "boot", "vmlinuz-*"))
+	if err != nil || len(kernels) != 1 {
+		return fmt.Errorf("in %s are the kernels %v (%w), want one", m.guest, kernels, err)
+	}
+
+	release := strings.TrimPrefix(filepath.Base(kernels[0]), "vmlinuz-")
+
+	for i, system := range systems {
+		root := filepath.Join(work, system.file())
+
+		if err := m.root(root, system, release); err != nil {
+			return fmt.Errorf("making the root directory of %s: %w", system.file(), err)
+		}
+
+		if err := m.runAs(ctx, nil, work, below(m.tools.Dir, "usr/bin/kmod"), "depmod", "--basedir", root, release); err != nil {
+			return err
+		}
+
+		squashed := root + ".sqsh"
+
+		// lz4 takes half the time of zstd to read in emulation, and half as much room again.
+		if err := runTool(m.tools.Command(ctx, "mksquashfs", root, squashed, "-all-root", "-noappend", "-comp", "lz4", "-no-progress")); err != nil {
+			return err
+		}
+
+		initial := root + ".cpio"
+		if err := m.initial(ctx, initial, squashed, system.Version, release); err != nil {
+			return fmt.Errorf("making the initial file system of %s: %w", system.file(), err)
+		}
+
+		if err := m.image(ctx, kernels[0], initial, system.Version, "uki", work, filepath.Join(dir, system.file()+".efi")); err != nil {
+			return err
+		}
+
+		if i > 0 {
+			continue
+		}
+
+		if err := m.image(ctx, kernels[0], initial, system.Version, "image", work, filepath.Join(dir, diskFile)); err != nil {
+			return err
+		}
+	}
+
+	fmt.Fprintf(m.progress, "made the images of machines with Linux %s in %s\n", release, time.Since(started).Round(time.Second))
+
+	return nil
+}
+
+// runAs runs a program that is another one under another name.
+func (m imageMaker) runAs(ctx context.Context, input io.Reader, work, program, name string, args ...string) error {
+	path := filepath.Join(work, name)
+	if err := errors.Join(removed(path), os.Symlink(program, path)); err != nil {
+		return err
+	}
+
+	command := exec.CommandContext(ctx, path, args...)
+	command.Env, command.Stdin = m.tools.environment(), input
+
+	return runTool(command)
+}
+
+func runTool(command *exec.Cmd) error {
+	if said, err := command.CombinedOutput(); err != nil {
+		return fmt.Errorf("%s: %w\n%s", filepath.Base(command.Path), err, said)
+	}
+
+	return nil
+}
+
+// root puts together what is below / of a machine.
+func (m imageMaker) root(dir string, system MachineSystem, release string) error {
+	version := system.Version
+
+	for _, sub := range []string{
+		"boot/EFI", "dev", "proc", "sys", "run", "system", "tmp", "var", "mnt", "opt/cni/bin", "opt/containerd/bin", "opt/containerd/lib", ".extra",
+		"etc/iscsi", "etc/nvme", "etc/cri/conf.d/hosts", "etc/containerd", "etc/kubernetes/manifests", "etc/cni/net.d", "etc/ssl/certs", "etc/lvm",
+		"etc/selinux/targeted/contexts/files", "usr/bin", "usr/etc", "usr/lib/firmware", "usr/lib/modules", "usr/lib64", "usr/lib/systemd/network",
+		"usr/lib/udev/rules.d", "usr/lib/udev/hwdb.d", "usr/local/share", "usr/local/lib/kubelet/credentialproviders", "usr/libexec/kubernetes",
+		"usr/share/spdx", "usr/share/zoneinfo/Etc", "usr/share/xfsprogs",
+	} {
+		if err := os.MkdirAll(filepath.Join(dir, sub), 0o755); err != nil {
+			return err
+		}
+	}
+
+	if err := linkTree(m.guest, dir, func(path string) bool { return guestFile(path, release) }); err != nil {
+		return err
+	}
+
+	hack := filepath.Join(m.programs, "hack")
+
+	for source, target := range map[string]string{
+		filepath.Join(m.programs, version, "machined"): "usr/bin/init",
+		m.runc: "usr/bin/runc",
+		filepath.Join(m.containerd, "containerd"):               "usr/bin/containerd",
+		filepath.Join(m.containerd, "containerd-shim-runc-v2"):  "usr/bin/containerd-shim-runc-v2",
+		filepath.Join(hack, "containerd.toml"):                  "etc/containerd/config.toml",
+		filepath.Join(hack, "cri-containerd.toml"):              "etc/cri/containerd.toml",
+		filepath.Join(hack, "cri-plugin.part"):                  "etc/cri/conf.d/00-base.part",
+		filepath.Join(hack, "nfsmount.conf"):                    "etc/nfsmount.conf",
+		filepath.Join(hack, "lvm.conf"):                         "etc/lvm/lvm.conf",
+		below(hack, "zoneinfo/Etc/UTC"):                         "usr/share/zoneinfo/Etc/UTC",
+		below(hack, "udevd/99-default.link"):                    "usr/lib/systemd/network/99-default.link",
+		below(hack, "udevd/40-vm-hotadd.rules"):                 "usr/lib/udev/rules.d/40-vm-hotadd.rules",
+		below(hack, "udevd/90-selinux.rules"):                   "usr/lib/udev/rules.d/90-selinux.rules",
+		below(m.guest, "usr/share/xfsprogs/mkfs/lts_6.12.conf"): "usr/share/xfsprogs/mkfs/lts_6.18.conf",
+		below(m.guest, "usr/lib/cni/bridge"):                    "opt/cni/bin/bridge",
+		below(m.guest, "usr/lib/cni/host-local"):                "opt/cni/bin/host-local",
+		below(m.guest, "usr/lib/cni/loopback"):                  "opt/cni/bin/loopback",
+		below(m.guest, "usr/lib/cni/portmap"):                   "opt/cni/bin/portmap",
+	} {
+		if err := link(source, filepath.Join(dir, target)); err != nil {
+			return err
+		}
+	}
+
+	for name, target := range map[string]string{
+		"bin": "usr/bin", "sbin": "usr/bin", "lib": "usr/lib", "lib64": "usr/lib64", "usr/sbin": "bin",
+		"usr/bin/poweroff": "init", "usr/bin/shutdown": "init", "usr/bin/reboot": "init", "usr/bin/dashboard": "init",
+		"usr/bin/modprobe": "kmod", "usr/bin/systemd-udevd": "udevadm", "usr/bin/mkfs.vfat": "mkfs.fat",
+		"etc/localtime": "/usr/share/zoneinfo/Etc/UTC",
+	} {
+		path := filepath.Join(dir, name)
+		if err := errors.Join(removed(path), os.Symlink(target, path)); err != nil {
+			return err
+		}
+	}
+
+	if err := writeRoot(dir, version); err != nil {
+		return err
+	}
+
+	if system.Broken {
+		return os.Mkdir(below(dir, "usr/lib/udev/rules.d/99-talos.rules"), 0o755)
+	}
+
+	return nil
+}
+
+// writeRoot writes the files that are in no package.
+func writeRoot(dir, version string) error {
+	files := map[string]string{
+		"etc/os-release": fmt.Sprintf("NAME=\"Talos\"\nID=talos\nVERSION_ID=%[1]s\nPRETTY_NAME=\"Talos (%[1]s)\"\n", version),
+		"etc/passwd":     "root:x:0:0:root:/root:/sbin/nologin\n",
+		"etc/group":      "root:x:0:\ndisk:x:6:\nkvm:x:104:\nrender:x:105:\ntty:x:5:\ninput:x:106:\nlp:x:7:\naudio:x:29:\nvideo:x:44:\ncdrom:x:24:\ntape:x:26:\ndialout:x:20:\nsgx:x:107:\n",
+		"etc/cni/net.d/10-pods.conflist": `{"name": "pods", "cniVersion": "1.0.0", "plugins": [{"type": "bridge", "bridge": "cni0", "isGateway": true,
+"ipam": {"type": "host-local", "dataDir": "/run/cni", "ranges": [[{"subnet": "10.244.250.0/24"}]]}}]}
+`,
+	}
+
+	// machined binds files of its own over these, so they have to exist.
+	for _, name := range []string{
+		"etc/extensions.yaml", "etc/resolv.conf", "etc/hosts", "etc/machine-id", "etc/cri/conf.d/cri.toml", "etc/cri/conf.d/01-registries.part",
+		"etc/cri/conf.d/20-customization.part", "etc/cri/conf.d/base-spec.json", "etc/ssl/certs/ca-certificates.crt",
+		"etc/selinux/targeted/contexts/files/file_contexts", "etc/iscsi/initiatorname.iscsi", "etc/nvme/hostid", "etc/nvme/hostnqn",
+	} {
+		files[name] = ""
+	}
+
+	for name, content := range files {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o644); err != nil {
+			return err
+		}
+	}
+
+	return nil
+}
+
+// removed removes what may be there.
+func removed(path string) error {
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+
+	return nil
+}
+
+// guestFile reports whether a machine needs a file of the packages.
+func guestFile(path, release string) bool {
+	for _, unwanted := range []string{
+		"boot/", "usr/lib/python", "usr/lib/cni/", "usr/lib/systemd/boot/", "usr/lib/systemd/system", "usr/lib/udev/hwdb.d/", "usr/lib/dpkg/",
+		"usr/lib/x86_64-linux-gnu/gconv/", "usr/lib/tmpfiles.d/", "usr/lib/terminfo/", "usr/bin/busybox", "usr/bin/python", "usr/bin/dpkg",
+		"usr/bin/systemd-", "usr/bin/systemctl", "usr/bin/journalctl", "usr/bin/perl", "usr/bin/openssl", "usr/lib/systemd/systemd",
+	} {
+		if strings.HasPrefix(path, unwanted) {
+			return false
+		}
+	}
+
+	modules, found := strings.CutPrefix(path, "usr/lib/modules/"+release+"/")
+	if !found {
+		return true
+	}
+
+	kernel, found := strings.CutPrefix(modules, "kernel/")
+	if !found {
+		return true
+	}
+
+	return slices.ContainsFunc([]string{
+		"arch/", "crypto/", "lib/", "net/", "fs/overlayfs/", "fs/xfs/", "fs/fat/", "fs/nls/", "fs/efivarfs/", "fs/squashfs/", "fs/configfs/", "fs/ext4/",
+		"fs/jbd2/", "fs/fuse/", "drivers/block/", "drivers/md/", "drivers/net/", "drivers/virtio/", "drivers/char/hw_random/", "drivers/scsi/",
+		"drivers/watchdog/", "drivers/acpi/", "drivers/firmware/", "drivers/nvme/",
+	}, func(prefix string) bool { return strings.HasPrefix(kernel, prefix) })
+}
+
+// initial writes the archive that the kernel unpacks: what loads modules, Talos' init and
+// the root directory.
+func (m imageMaker) initial(ctx context.Context, path, squashed, version, release string) error {
+	file, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+
+	archive := &cpio{to: file}
+
+	for _, dir := range []string{"root", "dev", "proc", "sys", "modules"} {
+		archive.add(dir, 0o40755, nil)
+	}
+
+	for name, source := range map[string]string{
+		"init": m.preinit, "init.talos": filepath.Join(m.programs, version, "init"), "rootfs.sqsh": squashed,
+	} {
+		archive.addFile(name, source)
+	}
+
+	modules := filepath.Join(m.guest, "usr", "lib", "modules", release)
+
+	found := map[string]string{}
+
+	err = errors.Join(err, filepath.WalkDir(modules, func(path string, entry fs.DirEntry, err error) error {
+		found[strings.TrimSuffix(entry.Name(), ".ko.xz")] = path
+
+		return err
+	}))
+
+	for i, name := range earlyModules {
+		source, there := found[name]
+		if !there {
+			// It is built into this kernel.
+			continue
+		}
+
+		var content, complaint bytes.Buffer
+
+		unpack := m.tools.Command(ctx, "xz", "--decompress", "--stdout", source)
+		unpack.Stdout, unpack.Stderr = &content, &complaint
+
+		if err := unpack.Run(); err != nil {
+			return errors.Join(fmt.Errorf("xz %s: %w\n%s", source, err, &complaint), file.Close())
+		}
+
+		archive.add(fmt.Sprintf("modules/%03d-%s.ko", i, name), 0o100644, content.Bytes())
+	}
+
+	archive.add("TRAILER!!!", 0, nil)
+
+	return errors.Join(err, archive.err, file.Close())
+}
+
+// image has Talos' own imager make an image.
+func (m imageMaker) image(ctx context.Context, kernel, initial, version, kind, work, target string) error {
+	out := filepath.Join(work, kind)
+	if err := os.MkdirAll(out, 0o755); err != nil {
+		return err
+	}
+	defer os.RemoveAll(out)
+
+	output := map[string]any{"kind": kind, "outFormat": "raw"}
+	if kind == "image" {
+		output["imageOptions"] = map[string]any{"diskSize": diskSize, "diskFormat": "raw", "bootloader": "sd-boot"}
+	}
+
+	profile, err := json.Marshal(map[string]any{
+		"arch": "amd64", "platform": "metal", "secureboot": false, "version": version,
+		"customization": map[string]any{"extraKernelArgs": kernelArguments},
+		"input": map[string]any{
+			"kernel":    map[string]any{"path": kernel},
+			"initramfs": map[string]any{"path": initial},
+			"sdStub":    map[string]any{"path": filepath.Join(m.guest, bootStub)},
+			"sdBoot":    map[string]any{"path": filepath.Join(m.guest, bootLoader)},
+		},
+		"output": output,
+	})
+	if err != nil {
+		return err
+	}
+
+	installer := filepath.Join(m.programs, version, "installer")
+	if err := m.runAs(ctx, bytes.NewReader(profile), work, installer, "imager", "-", "--output", out); err != nil {
+		return err
+	}
+
+	made, err := filepath.Glob(filepath.Join(out, "*"))
+	if err != nil || len(made) != 1 {
+		return fmt.Errorf("the imager made %v (%w), want one file", made, err)
+	}
+
+	return os.Rename(made[0], target)
+}
+
+// linkTree makes hard links of the wanted files below a directory.
+func linkTree(from, to string, wanted func(path string) bool) error {
+	return filepath.WalkDir(from, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+
+		relative, err := filepath.Rel(from, path)
+		if err != nil || !wanted(filepath.ToSlash(relative)) {
+			return err
+		}
+
+		return link(path, filepath.Join(to, relative))
+	})
+}
+
+// link makes a hard link in place of what may be there; the cache is on one file system.
+func link(from, to string) error {
+	return errors.Join(os.MkdirAll(filepath.Dir(to), 0o755), removed(to), os.Link(from, to))
+}
+
+// cpio writes an archive of the kind that a kernel unpacks ("newc").
+type cpio struct {
+	to     io.Writer
+	number int
+	err    error
+}
+
+func (c *cpio) addFile(name, source string) {
+	if c.err != nil {
+		return
+	}
+
+	content, err := os.ReadFile(source)
+	c.err = err
+	c.add(name, 0o100755, content)
+}
+
+func (c *cpio) add(name string, mode int, content []byte) {
+	if c.err != nil {
+		return
+	}
+
+	c.number++
+
+	var header bytes.Buffer
+
+	header.WriteString("070701")
+
+	for _, field := range []int{c.number, mode, 0, 0, 1, 0, len(content), 0, 0, 0, 0, len(name) + 1, 0} {
+		fmt.Fprintf(&header, "%08X", field)
+	}
+
+	header.WriteString(name + "\x00")
+	header.Write(make([]byte, -header.Len()&3))
+	header.Write(content)
+	header.Write(make([]byte, -len(content)&3))
+
+	_, c.err = c.to.Write(header.Bytes())
+}
+
+// replaceModule writes a go.mod, and a go.sum beside it, that builds a directory in place
+// of a module.
+func replaceModule(module, modfile, path, dir string) (string, error) {
+	for from, to := range map[string]string{"go.mod": modfile, "go.sum": strings.TrimSuffix(modfile, ".mod") + ".sum"} {
+		text, err := os.ReadFile(filepath.Join(module, from))
+		if err != nil {
+			return "", fmt.Errorf("reading the module of Talos: %w", err)
+		}
+
+		if from == "go.mod" {
+			text = append(text, "\nreplace "+path+" => "+strconv.Quote(dir)+"\n"...)
+		}
+
+		if err := os.WriteFile(to, text, 0o644); err != nil {
+			return "", fmt.Errorf("writing the module of the changed Talos: %w", err)
+		}
+	}
+
+	return modfile, nil
+}
