@@ -11,7 +11,7 @@ import (
 )
 
 // watched holds all objects of a kind as the API server last told of them. The
-// factory of client-go's informers would have every kind of Kubernetes compiled
+// factory of client-go would have informers and listers of every kind compiled
 // into the simulator.
 type watched[T runtime.Object] struct {
 	informer cache.SharedIndexInformer

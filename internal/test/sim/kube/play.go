@@ -182,14 +182,14 @@ func (p *play) listen(ctx context.Context) error {
 	all := []cache.SharedIndexInformer{
 		p.nodes.informer, p.pods.informer, p.budgets.informer, p.daemonSets.informer, p.deployments.informer,
 	}
-	synced := make([]cache.InformerSynced, 0, len(all))
+	synced := make([]cache.DoneChecker, 0, len(all))
 
 	for _, informer := range all {
 		p.wait.Go(func() { informer.RunWithContext(p.ctx) })
-		synced = append(synced, informer.HasSynced)
+		synced = append(synced, informer.HasSyncedChecker())
 	}
 
-	if !cache.WaitForCacheSync(ctx.Done(), synced...) {
+	if !cache.WaitFor(ctx, "", synced...) {
 		return fmt.Errorf("watching the cluster: %w", ctx.Err())
 	}
 
