@@ -73,7 +73,7 @@ func (w *world) losesAWorker(ctx context.Context, t *testing.T) {
 	plan := w.terraform(t, kubernetesAt(unheldKubernetes)).plan(ctx, t).must(somethingToDo)
 
 	// The lines are broken where they are long.
-	said := strings.Join(strings.Fields(plan.output), " ")
+	said := flat(plan.output)
 
 	for _, text := range []string{gone.name + ": discovery still lists this worker", "it is taken for removed and left alone", "Rolling upgrade of 2 of 2 nodes"} {
 		if !strings.Contains(said, text) {

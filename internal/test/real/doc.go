@@ -10,7 +10,9 @@
 // it. So nothing but cgroups and a directory of the cache can outlive a run, and those are
 // removed by a process that only waits for the end of the run, or by the next run.
 //
-// Container mode has no boot slots: it refuses Upgrade and Rollback. What those do has
-// been run against the simulator alone. The provider plans no upgrade of Talos there;
-// drains are run through its engine, up to that refusal.
+// Container mode has no boot slots: it refuses Upgrade and Rollback, and the provider plans
+// no upgrade of Talos there; drains are run through its engine, up to that refusal. make
+// machines runs the workers as machines of QEMU, in the same world: disks that Talos'
+// imager made, OVMF, systemd-boot, and a kernel and tools of Debian. Such a machine is a process
+// of the same world, with a network card on the same bridge, so it ends with the world.
 package real

@@ -26,12 +26,19 @@ import (
 // machinesVariable names the parts of make machines that run.
 const machinesVariable = "TALOSUPGRADE_MACHINES"
 
-// brokenTalos is a release that does not come up, until it is mended.
-const brokenTalos = "1.13.11"
+// brokenTalos is a release that does not come up, until it is mended; lastTalos is the one
+// after it.
+const (
+	brokenTalos = "1.13.11"
+	lastTalos   = "1.13.12"
+)
 
-// machineSystems are what a machine of QEMU has, and what it is upgraded to.
-var machineSystems = []toolchain.MachineSystem{
-	{Version: "v1.13.9"}, {Version: "v" + nextTalos}, {Version: "v" + brokenTalos, Broken: true}, {Version: "v" + brokenTalos},
+// machineSystems are what a machine of QEMU has, and what it is upgraded to. The last one is
+// what the broken one is once it is mended.
+func machineSystems(first string) []toolchain.MachineSystem {
+	return []toolchain.MachineSystem{
+		{Version: first}, {Version: "v" + nextTalos}, {Version: "v" + brokenTalos, Broken: true}, {Version: "v" + lastTalos}, {Version: "v" + brokenTalos},
+	}
 }
 
 const (
@@ -125,16 +132,11 @@ func (m *machine) emulate(w *world) error {
 	}
 	defer tap.Close()
 
-	log, err := os.OpenFile(m.log()+".qemu", os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	log, err := os.OpenFile(m.complaints(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
 		return fmt.Errorf("making the log of QEMU: %w", err)
 	}
 	defer log.Close()
-
-	accelerator, err := w.accelerator(ctx)
-	if err != nil {
-		return err
-	}
 
 	number := m.address.As4()[3]
 
@@ -144,7 +146,7 @@ func (m *machine) emulate(w *world) error {
 
 	m.command = tools.Command(ctx, "qemu-system-x86_64",
 		"-L", tools.Data(), "-nodefaults", "-no-user-config", "-display", "none", "-name", m.name,
-		"-machine", "q35,hpet=off", "-accel", accelerator, "-cpu", "max", "-smp", "2", "-m", strconv.Itoa(machineMemory),
+		"-machine", "q35,hpet=off", "-accel", w.accelerator(ctx), "-cpu", "max", "-smp", "2", "-m", strconv.Itoa(machineMemory),
 		"-uuid", newUUID(),
 		"-drive", "if=pflash,format=raw,readonly=on,file="+code, "-drive", "if=pflash,format=raw,file="+variables,
 		"-drive", "if=virtio,format=qcow2,cache=unsafe,file="+disk,
@@ -158,12 +160,16 @@ func (m *machine) emulate(w *world) error {
 	return m.start()
 }
 
-// emulation is QEMU without the help of the processor. Whole translations are kept.
+// complaints is where QEMU writes.
+func (m *machine) complaints() string { return m.log() + ".qemu" }
+
+// emulation is QEMU without the help of the processor: each processor of a machine has a thread, and what
+// was translated for them has 512 MiB.
 const emulation = "tcg,thread=multi,tb-size=512"
 
 // accelerator is how machines are run here. /dev/kvm may be there, and open, while a guest
 // does not run its first instruction, so the firmware is booted by it once.
-func (w *world) accelerator(ctx context.Context) (string, error) {
+func (w *world) accelerator(ctx context.Context) string {
 	w.probe.Do(func() {
 		w.accel = emulation
 
@@ -198,7 +204,7 @@ func (w *world) accelerator(ctx context.Context) (string, error) {
 		}
 	})
 
-	return w.accel, nil
+	return w.accel
 }
 
 // firstByte calls seen when it is written to.
@@ -216,7 +222,7 @@ func (f *firstByte) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// newTap makes a network card for QEMU, plugged into the bridge. It goes with the file.
+// newTap makes a network card for QEMU, plugged into the bridge. It is gone when the file is closed.
 func newTap(name string) (*os.File, error) {
 	file, err := os.OpenFile("/dev/net/tun", os.O_RDWR, 0)
 	if err != nil {
@@ -274,7 +280,7 @@ func plugCardIn(name string) error {
 func needMachines(t *testing.T) {
 	t.Helper()
 
-	if os.Getenv(machinesVariable) == "" {
+	if _, set := os.LookupEnv(machinesVariable); !set {
 		t.Skipf("%s is not set: make machines sets it", machinesVariable)
 	}
 }

@@ -474,12 +474,20 @@ func keepLogs(machines []*machine, dir string) error {
 	for _, m := range machines {
 		target := filepath.Join(dir, m.name)
 
-		all = append(all, os.MkdirAll(target, 0o755), copyFile(m.log(), filepath.Join(target, "console.log")))
+		all = append(all, os.MkdirAll(target, 0o755))
 
 		if m.emulated {
-			// What it writes is on its disk.
+			// What else it writes is on its disk. If QEMU has not started, there is no console.
+			all = append(all, copyFile(m.complaints(), filepath.Join(target, "qemu.log")))
+
+			if _, err := os.Stat(m.log()); err == nil {
+				all = append(all, copyFile(m.log(), filepath.Join(target, "console.log")))
+			}
+
 			continue
 		}
+
+		all = append(all, copyFile(m.log(), filepath.Join(target, "console.log")))
 
 		source := filepath.Join(m.dir, "var", "log")
 

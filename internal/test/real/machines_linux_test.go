@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -25,26 +26,77 @@ func TestMachines(t *testing.T) {
 	needMachines(t)
 
 	ctx := t.Context()
-	w := openWorld(ctx, t, true)
+	w := &world{}
+	parts := []part{
+		{"upgrade", "Talos is upgraded on both workers, in an apply that is killed and in the next", w.upgradesTalos},
+		{"fallback", "the second worker falls back, and is tried again once that is allowed", w.fallsBack},
+		{"firmware", "the machines lose their power, and the firmware boots what they ran", w.startsAnew},
+		{"power", "the first worker loses its power while it installs, and while it reboots", w.losesPower},
+	}
 
-	for _, part := range []struct {
-		name string
-		run  func(ctx context.Context, t *testing.T)
-	}{
-		{"the machines boot", w.boots},
-		{"Talos is upgraded on both workers, in an apply that is killed and in the next", w.upgradesTalos},
-		{"the second worker falls back, and is tried again once that is allowed", w.fallsBack},
-	} {
-		w.say("%s", part.name)
+	wanted, err := choose(parts, os.Getenv(machinesVariable))
+	if err != nil {
+		t.Fatal(err)
+	}
 
-		if !t.Run(part.name, func(t *testing.T) { part.run(ctx, t) }) {
+	w.open(ctx, t, true)
+	w.say("the machines boot")
+
+	if !t.Run("the machines boot", func(t *testing.T) { w.boots(ctx, t) }) {
+		t.FailNow()
+	}
+
+	for _, one := range wanted {
+		w.say("%s: %s", one.name, one.what)
+
+		if !t.Run(one.name, func(t *testing.T) { one.run(ctx, t) }) {
 			t.FailNow()
 		}
 	}
 }
 
-// installed is what machined prints when an installer has ended well.
-const installed = "upgrade completed successfully"
+// part is one of make machines. It runs alone as well, and in any state that another leaves.
+type part struct {
+	name, what string
+	run        func(ctx context.Context, t *testing.T)
+}
+
+// choose takes the named parts, in their own order; "all" is every one of them.
+func choose(parts []part, names string) ([]part, error) {
+	if names == "all" {
+		return parts, nil
+	}
+
+	var chosen []part
+
+	all := strings.Split(names, ",")
+
+	for _, one := range parts {
+		if slices.Contains(all, one.name) {
+			chosen = append(chosen, one)
+			all = slices.DeleteFunc(all, func(name string) bool { return name == one.name })
+		}
+	}
+
+	if len(all) > 0 {
+		known := make([]string, 0, len(parts))
+		for _, one := range parts {
+			known = append(known, one.name)
+		}
+
+		return nil, fmt.Errorf("%s is %q: want all, or some of %s with a comma between them", machinesVariable, names, strings.Join(known, ", "))
+	}
+
+	return chosen, nil
+}
+
+// What machines print: machined when an installer begins and when it has ended well, and the
+// kernel when it starts the one after it.
+const (
+	installing = "starting upgrade: installer_image"
+	installed  = "upgrade completed successfully"
+	rebooting  = "Starting new kernel"
+)
 
 // resource asks for a version on all machines but the held ones.
 func resource(version, more string, held ...*machine) string {
@@ -67,32 +119,61 @@ func (w *world) upgradesTalos(ctx context.Context, t *testing.T) {
 	f.plan(ctx, t).must(somethingToDo, nextTalos)
 
 	apply := f.begin(ctx, t)
-
-	var first *machine
-
-	for end := time.Now().Add(applyPatience); first == nil; time.Sleep(20 * time.Millisecond) {
-		for _, m := range w.workers() {
-			if w.installations(t, m) > 0 {
-				first = m
-			}
-		}
-
-		if time.Now().After(end) {
-			t.Fatalf("after %s no installer has ended", applyPatience)
-		}
-	}
-
+	apply.during(w, "a worker has installed", func() bool {
+		return slices.ContainsFunc(w.workers(), func(m *machine) bool { return m.printed(t, installed) > 0 })
+	})
 	apply.kill()
-	w.say("the apply was killed when %s had installed", first.name)
 
 	f.apply(ctx, t).must(nothingToDo)
 	f.plan(ctx, t).must(nothingToDo)
 
 	for _, m := range w.workers() {
 		w.mustHaveUpgraded(ctx, t, m, nextTalos, 1, before[m.name])
+		w.mustHaveBothSystems(ctx, t, m)
+
+		for _, once := range []string{installing, rebooting} {
+			if found := m.printed(t, once); found != 1 {
+				t.Errorf("%s has printed %q %d times, want once", m.name, once, found)
+			}
+		}
 	}
 
 	w.mustHaveNoJournal(ctx, t)
+}
+
+// mustHaveBothSystems looks at what an upgrade leaves on a machine that had one system: both
+// in the boot partition, no note of a way back once the machine was healthy, and the
+// installer in the store.
+func (w *world) mustHaveBothSystems(ctx context.Context, t *testing.T, m *machine) {
+	t.Helper()
+
+	for _, line := range []string{
+		fmt.Sprintf("found UKI files: [Talos-v%s.efi Talos-%s.efi]", nextTalos, w.programs.Talos.Version),
+		fmt.Sprintf("using Talos-v%s.efi as default entry", nextTalos),
+	} {
+		if m.printed(t, line) == 0 {
+			t.Errorf("%s has not printed %q", m.name, line)
+		}
+	}
+
+	// Talos takes the note away once it finds itself healthy, which is not when Kubernetes does.
+	w.until(ctx, t, m.name+" has no way back in META", time.Minute, func(ctx context.Context) error {
+		notes, err := w.talosctl(ctx, "--nodes", m.address.String(), "get", "metakeys")
+		if err == nil && (strings.Contains(notes, "0x06") || m.printed(t, "removing fallback entry") == 0) {
+			err = fmt.Errorf("META has:\n%s", notes)
+		}
+
+		return err
+	})
+
+	images, err := w.talosctl(ctx, "--nodes", m.address.String(), "image", "list", "--namespace", "system")
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	if !strings.Contains(images, installerOf("v"+nextTalos)) {
+		t.Errorf("%s has not kept %s:\n%s", m.name, installerOf("v"+nextTalos), images)
+	}
 }
 
 // retryAdvice is what an error says about how an image is tried again.
@@ -102,25 +183,29 @@ var retryAdvice = regexp.MustCompile(`retry_boot_id = "[^"]+"`)
 // again once the image is mended and another try is allowed.
 func (w *world) fallsBack(ctx context.Context, t *testing.T) {
 	m, held := w.machines[2], w.machines[:2]
-	before := w.boot(ctx, t)
+	before, running := w.boot(ctx, t), w.runs(ctx, t, m)
 	f := w.terraform(t, resource(brokenTalos, "", held...))
 
-	stopped := f.apply(ctx, t).must(failed, "fell back", nextTalos)
-	w.mustHaveUpgraded(ctx, t, m, nextTalos, 2, before[m.name])
+	begun := m.printed(t, installed)
 
-	advice := retryAdvice.FindString(stopped.output)
+	stopped := f.apply(ctx, t).must(failed, "fell back to Talos "+running, "image remove --namespace system "+installerOf("v"+brokenTalos))
+	w.mustHaveUpgraded(ctx, t, m, running, begun+1, before[m.name])
+
+	advice := retryAdvice.FindString(flat(stopped.output))
 	if advice == "" {
 		t.Fatal("it does not say how the image is tried again")
 	}
 
 	f.apply(ctx, t).must(failed, advice)
 
-	if found := w.installations(t, m); found != 2 {
-		t.Fatalf("on %s %d installations have ended, want 2: it was tried again and nobody had allowed it", m.name, found)
+	if found := m.printed(t, installed); found != begun+1 {
+		t.Fatalf("on %s %d installations have ended, want %d: it was tried again and nobody had allowed it", m.name, found, begun+1)
 	}
 
-	mended := w.programs.Machines.Versions[len(w.programs.Machines.Versions)-1]
-	if err := w.images.push(ctx, installerOf(mended.Version), installerLayer(mended), v1.Config{}); err != nil {
+	w.mend(ctx, t)
+
+	// A node downloads nothing under a tag that it has: the error says how it is removed.
+	if _, err := w.talosctl(ctx, "--nodes", m.address.String(), "image", "remove", "--namespace", "system", installerOf("v"+brokenTalos)); err != nil {
 		t.Fatal(err)
 	}
 
@@ -128,8 +213,82 @@ func (w *world) fallsBack(ctx context.Context, t *testing.T) {
 
 	f.write(t, "  talosconfig_path = "+quote(w.talosconfig)+"\n", resource(brokenTalos, fmt.Sprintf("    %q = { %s }\n", m.name, advice), held...))
 	f.apply(ctx, t).must(nothingToDo)
-	w.mustHaveUpgraded(ctx, t, m, brokenTalos, 3, before[m.name])
+	w.mustHaveUpgraded(ctx, t, m, brokenTalos, begun+2, before[m.name])
 	w.mustHaveNoJournal(ctx, t)
+}
+
+// mend has the registry serve the version that does not come up as one that does.
+func (w *world) mend(ctx context.Context, t *testing.T) {
+	t.Helper()
+
+	mended := w.programs.Machines.Versions[len(w.programs.Machines.Versions)-1]
+	if err := w.images.push(ctx, installerOf(mended.Version), installerLayer(mended), v1.Config{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// startsAnew takes the power from both workers. Reboots go from kernel to kernel, past
+// firmware and boot loader, which have to boot the same system nevertheless.
+func (w *world) startsAnew(ctx context.Context, t *testing.T) {
+	before, running := w.boot(ctx, t), map[string]string{}
+
+	for _, m := range w.workers() {
+		running[m.name] = w.runs(ctx, t, m)
+	}
+
+	for _, m := range w.workers() {
+		m.cut()
+
+		if err := m.power(w); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	for _, m := range w.workers() {
+		w.mustTakePods(ctx, t, m, before[m.name])
+
+		if found := w.runs(ctx, t, m); found != running[m.name] {
+			t.Errorf("%s runs %s, want %s: the boot loader has booted another system", m.name, found, running[m.name])
+		}
+	}
+}
+
+// losesPower takes the power from the first worker at two moments of an apply that goes on,
+// and gives it back at once. The next apply finishes what is left.
+func (w *world) losesPower(ctx context.Context, t *testing.T) {
+	w.mend(ctx, t)
+
+	m := w.machines[1]
+
+	for _, upgrade := range []struct{ moment, target string }{{installing, brokenTalos}, {rebooting, lastTalos}} {
+		moment, target := upgrade.moment, upgrade.target
+
+		f := w.terraform(t, resource(target, "", w.machines[0], w.machines[2]))
+		printed := m.printed(t, moment)
+		apply := f.begin(ctx, t)
+
+		apply.during(w, m.name+" has printed \""+moment+"\"", func() bool { return m.printed(t, moment) > printed })
+
+		m.cut()
+
+		if err := m.power(w); err != nil {
+			t.Fatal(err)
+		}
+
+		<-apply.ended
+		t.Logf("the apply in which it lost its power says:\n%s", &apply.output)
+		w.say("that apply ended with %d", apply.command.ProcessState.ExitCode())
+
+		f.apply(ctx, t).must(nothingToDo)
+		f.plan(ctx, t).must(nothingToDo)
+		w.mustTakePods(ctx, t, m, "")
+
+		if found := w.runs(ctx, t, m); found != target {
+			t.Errorf("%s runs %s, want %s", m.name, found, target)
+		}
+
+		w.mustHaveNoJournal(ctx, t)
+	}
 }
 
 func (w *world) workers() []*machine { return w.machines[1:] }
@@ -148,11 +307,17 @@ func (w *world) boot(ctx context.Context, t *testing.T) map[string]string {
 		found[node.Name] = node.Status.NodeInfo.BootID
 	}
 
+	for _, m := range w.machines {
+		if found[m.name] == "" {
+			t.Fatalf("the node of %s tells no boot ID", m.name)
+		}
+	}
+
 	return found
 }
 
-// installations is how many installers have ended well on the machine.
-func (w *world) installations(t *testing.T, m *machine) int {
+// printed is how often the machine has printed a text since it was made.
+func (m *machine) printed(t *testing.T, text string) int {
 	t.Helper()
 
 	said, err := os.ReadFile(m.log())
@@ -160,7 +325,7 @@ func (w *world) installations(t *testing.T, m *machine) int {
 		t.Fatal(err)
 	}
 
-	return bytes.Count(said, []byte(installed))
+	return bytes.Count(said, []byte(text))
 }
 
 // mustHaveUpgraded wants a version, the number of installations on the machine until now,
@@ -168,14 +333,40 @@ func (w *world) installations(t *testing.T, m *machine) int {
 func (w *world) mustHaveUpgraded(ctx context.Context, t *testing.T, m *machine, version string, installations int, before string) {
 	t.Helper()
 
-	if found := w.installations(t, m); found != installations {
+	if found := m.printed(t, installed); found != installations {
 		t.Errorf("on %s %d installations have ended, want %d", m.name, found, installations)
 	}
 
-	answer, err := w.talosctl(ctx, "--nodes", m.address.String(), "version", "--short")
-	if err != nil || !strings.Contains(answer, "v"+version) {
-		t.Errorf("%s says it runs (%v), want %s:\n%s", m.name, err, version, answer)
+	if found := w.runs(ctx, t, m); found != version {
+		t.Errorf("%s runs %s, want %s", m.name, found, version)
 	}
+
+	w.mustTakePods(ctx, t, m, before)
+}
+
+// serverVersion is what talosctl prints of a machine.
+var serverVersion = regexp.MustCompile(`(?s)Server:.*Tag:\s+v(\S+)`)
+
+// runs asks a machine which Talos it runs.
+func (w *world) runs(ctx context.Context, t *testing.T, m *machine) string {
+	t.Helper()
+
+	answer, err := w.talosctl(ctx, "--nodes", m.address.String(), "version")
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	found := serverVersion.FindStringSubmatch(answer)
+	if found == nil {
+		t.Fatalf("%s does not say which Talos it runs:\n%s", m.name, answer)
+	}
+
+	return found[1]
+}
+
+// mustTakePods wants a node that has booted since it had the boot ID, and takes pods.
+func (w *world) mustTakePods(ctx context.Context, t *testing.T, m *machine, before string) {
+	t.Helper()
 
 	w.until(ctx, t, m.name+" takes pods", bootPatience, func(ctx context.Context) error {
 		node, err := w.client(t).CoreV1().Nodes().Get(ctx, m.name, metav1.GetOptions{})
@@ -184,7 +375,7 @@ func (w *world) mustHaveUpgraded(ctx context.Context, t *testing.T, m *machine, 
 		}
 
 		if node.Status.NodeInfo.BootID == before {
-			t.Errorf("%s has not booted since", m.name)
+			return errors.New("its kubelet has not told of another boot")
 		}
 
 		if node.Spec.Unschedulable {

@@ -125,7 +125,7 @@ func (w *world) mustBeRefusedUntouched(ctx context.Context, t *testing.T, f terr
 	refusal := f.apply(ctx, t).must(failed)
 
 	// The lines are broken where they are long.
-	said := strings.Join(strings.Fields(refusal.output), " ")
+	said := flat(refusal.output)
 
 	_, errors, found := strings.Cut(said, "Error: ")
 	if !found || strings.Contains(errors, "Error: ") {

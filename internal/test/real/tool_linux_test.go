@@ -195,7 +195,11 @@ func (f terraform) apply(ctx context.Context, t *testing.T) result {
 	return f.run(ctx, t, "apply", "-auto-approve", "-input=false")
 }
 
-// must fails the test unless the run ended with the code and said all of the texts.
+// flat undoes the line breaks of the CLI.
+func flat(output string) string { return strings.Join(strings.Fields(output), " ") }
+
+// must fails the test unless the run ended with the code and said all of the texts, however
+// the CLI breaks lines.
 func (r result) must(exit int, texts ...string) result {
 	r.t.Helper()
 
@@ -204,7 +208,7 @@ func (r result) must(exit int, texts ...string) result {
 	}
 
 	for _, text := range texts {
-		if !strings.Contains(r.output, text) {
+		if !strings.Contains(flat(r.output), flat(text)) {
 			r.t.Errorf("it does not say %q:\n%s", text, r.output)
 		}
 	}
@@ -268,6 +272,27 @@ func (f terraform) begin(ctx context.Context, t *testing.T) *applying {
 	})
 
 	return made
+}
+
+// during waits for a condition while the apply goes on.
+func (a *applying) during(w *world, what string, holds func() bool) {
+	a.t.Helper()
+
+	// Nobody tells of a line on a console.
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+
+	begun := time.Now()
+
+	for !holds() {
+		select {
+		case <-tick.C:
+		case <-a.ended:
+			a.t.Fatalf("the apply has ended before %s:\n%s", what, &a.output)
+		}
+	}
+
+	w.say("%s, after %s", what, time.Since(begun).Round(time.Second))
 }
 
 // kill ends the CLI and the provider at once.

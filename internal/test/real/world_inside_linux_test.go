@@ -61,7 +61,16 @@ type world struct {
 func openWorld(ctx context.Context, t *testing.T, emulated bool) *world {
 	t.Helper()
 
-	w := &world{dir: os.Getenv(worldVariable), emulated: emulated, started: time.Now()}
+	w := &world{}
+	w.open(ctx, t, emulated)
+
+	return w
+}
+
+func (w *world) open(ctx context.Context, t *testing.T, emulated bool) {
+	t.Helper()
+
+	w.dir, w.emulated, w.started = os.Getenv(worldVariable), emulated, time.Now()
 
 	note, err := readNote(w.dir)
 	if err != nil {
@@ -77,8 +86,6 @@ func openWorld(ctx context.Context, t *testing.T, emulated bool) *world {
 			t.Fatal(err)
 		}
 	}
-
-	return w
 }
 
 // say writes a line of progress.
@@ -191,10 +198,13 @@ func (w *world) close(t *testing.T) {
 	}
 
 	if w.images != nil {
+		// A machine without power does not close its connections.
+		w.images.server.CloseClientConnections()
 		w.images.server.Close()
 	}
 
 	if w.configs != nil {
+		w.configs.CloseClientConnections()
 		w.configs.Close()
 	}
 

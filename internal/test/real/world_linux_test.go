@@ -47,6 +47,12 @@ func lacking() string {
 		return err.Error()
 	}
 
+	if _, set := os.LookupEnv(machinesVariable); set {
+		if _, err := os.Stat("/dev/net/tun"); err != nil {
+			return "it needs /dev/net/tun, for the network cards of machines: " + err.Error()
+		}
+	}
+
 	return ""
 }
 
@@ -339,8 +345,8 @@ func prepare(ctx context.Context, progress io.Writer) (programs, error) {
 		made.Releases = append(made.Releases, release)
 	}
 
-	if os.Getenv(machinesVariable) != "" {
-		images, err := toolchain.Machines(ctx, made.Containerd, filepath.Join(made.Packages, "usr", "bin", "runc"), machineSystems, options)
+	if _, set := os.LookupEnv(machinesVariable); set {
+		images, err := toolchain.Machines(ctx, made.Containerd, machineSystems(made.Talos.Version), options)
 		if err != nil {
 			return programs{}, err
 		}

@@ -96,7 +96,8 @@ func (b build) announced(ctx context.Context, to io.Writer, notice string) error
 }
 
 func (b build) args() []string {
-	args := []string{"build", "-v", "-trimpath", "-ldflags", strings.TrimSpace("-s -w " + b.link), "-o", b.output}
+	// What is built does not depend on the commit, unless the flags say so.
+	args := []string{"build", "-v", "-trimpath", "-buildvcs=false", "-ldflags", strings.TrimSpace("-s -w " + b.link), "-o", b.output}
 	args = append(args, b.flags...)
 
 	return append(args, b.packages...)

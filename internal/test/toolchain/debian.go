@@ -4,7 +4,6 @@ package toolchain
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -33,7 +32,8 @@ func (a aptDir) useDebian(ctx context.Context) (aptDir, error) {
 		return aptDir{}, fmt.Errorf("packages of Debian are verified with %s: install debian-archive-keyring: %w", debianKeyring, err)
 	}
 
-	said, err := a.query(ctx, "apt-get", "indextargets", "--format", "$(ORIGIN) $(CODENAME) $(REPO_URI)", "Created-By: Packages")
+	// The settings of this machine are asked, not those of an empty directory.
+	said, err := aptDir{dir: a.dir}.query(ctx, "apt-get", "indextargets", "--format", "$(ORIGIN) $(CODENAME) $(REPO_URI)", "Created-By: Packages")
 	if err != nil {
 		return aptDir{}, err
 	}
@@ -95,49 +95,61 @@ func (a aptDir) command(ctx context.Context, program string, args ...string) *ex
 	return command
 }
 
-// kernelPackage is a kernel for virtual machines, image and modules in one package; from
-// 6.19 on they are in packages of their own.
-var kernelPackage = regexp.MustCompile(`^linux-image-(\d+)\.(\d+)\.(\d+)\+deb\d+-cloud-amd64$`)
+// kernelPackage is a kernel for virtual machines.
+var kernelPackage = regexp.MustCompile(`^linux-image-((\d+)\.(\d+)\.(\d+)\+deb\d+-cloud-amd64)$`)
 
-// kernel is the name of the newest package with a kernel that Talos boots on: before 6.15,
-// open_tree refuses the detached mounts on which machined keeps files of /etc.
-func (a aptDir) kernel(ctx context.Context) (string, error) {
-	said, err := a.query(ctx, "apt-cache", "pkgnames", "linux-image-")
+// kernel names the packages of the newest kernel that Talos boots on: before 6.15, open_tree
+// refuses the detached mounts on which machined keeps files of /etc. From 6.19 on its image
+// and its modules are in packages of their own. As long as there is an older one, that one is
+// taken: it is what has been tested.
+func (a aptDir) kernel(ctx context.Context) ([]string, error) {
+	said, err := a.query(ctx, "apt-cache", "pkgnames", "linux-")
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 
+	all := strings.Fields(said)
 	oldest, split := [3]int{6, 15, 0}, [3]int{6, 19, 0}
 
-	var (
-		newest [3]int
-		name   string
-	)
+	var whole, parts struct {
+		release  [3]int
+		packages []string
+	}
 
-	for line := range strings.Lines(said) {
-		parts := kernelPackage.FindStringSubmatch(strings.TrimSpace(line))
-		if parts == nil {
+	for _, name := range all {
+		found := kernelPackage.FindStringSubmatch(name)
+		if found == nil {
 			continue
 		}
 
 		var release [3]int
 		for i := range release {
 			// They are digits.
-			release[i], _ = strconv.Atoi(parts[i+1])
+			release[i], _ = strconv.Atoi(found[i+2])
 		}
 
-		if compareReleases(release, oldest) >= 0 && compareReleases(release, split) < 0 && compareReleases(release, newest) > 0 {
-			newest, name = release, parts[0]
+		binary, modules := "linux-binary-"+found[1], "linux-modules-"+found[1]
+
+		switch {
+		case slices.Compare(release[:], oldest[:]) < 0:
+		case slices.Compare(release[:], split[:]) < 0:
+			if slices.Compare(release[:], whole.release[:]) > 0 {
+				whole.release, whole.packages = release, []string{name}
+			}
+		case slices.Contains(all, binary) && slices.Contains(all, modules):
+			if slices.Compare(release[:], parts.release[:]) > 0 {
+				parts.release, parts.packages = release, []string{binary, modules}
+			}
 		}
 	}
 
-	if name == "" {
-		return "", errors.New("no package linux-image-*-cloud-amd64 of " + debianRelease + "-backports has a kernel from 6.15 and before 6.19")
+	if whole.packages != nil {
+		return whole.packages, nil
 	}
 
-	return name, nil
-}
+	if parts.packages != nil {
+		return parts.packages, nil
+	}
 
-func compareReleases(a, b [3]int) int {
-	return cmp.Or(cmp.Compare(a[0], b[0]), cmp.Compare(a[1], b[1]), cmp.Compare(a[2], b[2]))
+	return nil, errors.New("no package linux-image-*-cloud-amd64 of " + debianRelease + "-backports has a kernel from 6.15 on")
 }

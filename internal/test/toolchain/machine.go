@@ -31,8 +31,8 @@ var guestPackages = [...]string{
 	"nftables", "runc", "containernetworking-plugins", "libpam0g",
 }
 
-// machineRecipe changes when the way images are made does.
-const machineRecipe = "1"
+// machineRecipe changes when the way programs are built for machines, or images made, does.
+const machineRecipe = "2"
 
 // MachineTools are programs that nothing is installed for.
 type MachineTools struct{ Dir string }
@@ -104,18 +104,16 @@ type MachineImages struct {
 //
 // What boots is Talos' own programs, built from its modules, on a kernel and tools of
 // Debian: it is not an image that Sidero Labs publishes.
-func Machines(ctx context.Context, containerd, runc string, systems []MachineSystem, options Options) (MachineImages, error) {
+func Machines(ctx context.Context, containerd string, systems []MachineSystem, options Options) (MachineImages, error) {
 	if runtime.GOARCH != "amd64" {
 		return MachineImages{}, errors.New("machines in QEMU are made for amd64 alone")
 	}
 
-	// Text and truth always encode.
+	// Text and booleans always encode.
 	described, _ := json.Marshal(systems)
 
 	tools, err := packagesOf(ctx, "machine-tools", hostTools[:], options, func(ctx context.Context, apt aptDir, dir string) error {
-		_, err := apt.fetch(ctx, dir, hostTools[:], append(slices.Clone(keepPrograms[:]), "usr/share/qemu/", "usr/share/seabios/", "usr/share/OVMF/"))
-
-		return err
+		return apt.fetch(ctx, dir, hostTools[:], append(slices.Clone(keepPrograms[:]), "usr/share/qemu/", "usr/share/seabios/", "usr/share/OVMF/"))
 	})
 	if err != nil {
 		return MachineImages{}, err
@@ -126,7 +124,7 @@ func Machines(ctx context.Context, containerd, runc string, systems []MachineSys
 		return MachineImages{}, err
 	}
 
-	programs, err := ensureModule(ctx, "talos", "machine-talos-"+strings.Join(versionsOf(systems), "-"), options, func(ctx context.Context, module, dir string) error {
+	programs, err := ensureModule(ctx, "talos", "machine-talos-"+machineRecipe+"-"+strings.Join(versionsOf(systems), "-"), options, func(ctx context.Context, module, dir string) error {
 		return buildMachineTalos(ctx, module, dir, systems, options)
 	})
 	if err != nil {
@@ -144,7 +142,7 @@ func Machines(ctx context.Context, containerd, runc string, systems []MachineSys
 	}
 
 	maker := imageMaker{
-		tools: MachineTools{tools}, guest: guest, programs: programs, preinit: preinit, containerd: containerd, runc: runc,
+		tools: MachineTools{tools}, guest: guest, programs: programs, preinit: preinit, containerd: containerd,
 		progress: options.progress(),
 	}
 
@@ -175,38 +173,6 @@ func Machines(ctx context.Context, containerd, runc string, systems []MachineSys
 	return made, nil
 }
 
-// packagesOf returns a directory of the cache with what fill unpacks of packages.
-func packagesOf(
-	ctx context.Context, title string, packages []string, options Options, fill func(ctx context.Context, apt aptDir, dir string) error,
-) (string, error) {
-	_, cache, err := places()
-	if err != nil {
-		return "", err
-	}
-
-	name := title + "-" + key([]byte(strings.Join(packages, " ")), []byte(machineRecipe))
-
-	return entry{cache: cache, name: name}.ensure(ctx, options.progress(), func(ctx context.Context, dir string) error {
-		started := time.Now()
-
-		fmt.Fprintf(options.progress(), "fetching %s: once, some seconds\n", strings.Join(packages, ", "))
-
-		apt, err := newAptDir(filepath.Join(dir, ".apt"))
-		if err != nil {
-			return err
-		}
-		defer os.RemoveAll(apt.dir)
-
-		if err := fill(ctx, apt, dir); err != nil {
-			return err
-		}
-
-		fmt.Fprintf(options.progress(), "fetched them in %s\n", time.Since(started).Round(time.Second))
-
-		return nil
-	})
-}
-
 // fetchGuest fetches the packages of a machine and a kernel, without what that needs.
 func fetchGuest(ctx context.Context, apt aptDir, dir string) error {
 	apt, err := apt.useDebian(ctx)
@@ -214,7 +180,7 @@ func fetchGuest(ctx context.Context, apt aptDir, dir string) error {
 		return err
 	}
 
-	if _, err := apt.fetch(ctx, dir, guestPackages[:], append(slices.Clone(keepPrograms[:]), "usr/share/xfsprogs/")); err != nil {
+	if err := apt.fetch(ctx, dir, guestPackages[:], append(slices.Clone(keepPrograms[:]), "usr/share/xfsprogs/")); err != nil {
 		return err
 	}
 
@@ -224,13 +190,11 @@ func fetchGuest(ctx context.Context, apt aptDir, dir string) error {
 	}
 
 	// apt-get download writes into its working directory.
-	if err := apt.run(ctx, "download", kernel); err != nil {
+	if err := apt.run(ctx, append([]string{"download"}, kernel...)...); err != nil {
 		return err
 	}
 
-	_, err = apt.unpack(ctx, apt.dir, dir, []string{"boot/vmlinuz-", "usr/lib/modules/"})
-
-	return err
+	return apt.unpack(ctx, apt.dir, dir, []string{"boot/vmlinuz-", "usr/lib/modules/"})
 }
 
 // tagFile is where machinery has the version that all of Talos says it is. A linker flag
@@ -314,27 +278,27 @@ const (
 )
 
 // earlyModules are those that the initial system needs before it has a root directory, in
-// an order in which each can be loaded. Talos' kernel has them built in.
+// an order in which each can be loaded. In Talos' kernel they are built in.
 var earlyModules = [...]string{
 	"configfs", "virtio_blk", "scsi_common", "scsi_mod", "virtio_scsi", "sd_mod", "failover", "net_failover", "virtio_net", "virtio-rng",
 	"loop", "squashfs", "overlay", "efivarfs", "xfs", "fat", "vfat", "nls_cp437", "nls_ascii", "nls_iso8859-1", "nls_utf8", "dm-mod", "button",
 	"llc", "stp", "bridge", "br_netfilter",
 }
 
-// kernelArguments go with every version. A minus removes one that Talos sets: Talos insists
-// on some of them being there, which a later one turns off all the same.
+// kernelArguments go with every version. A minus removes one that Talos sets. Others have to
+// be there, since Talos looks for them; a later argument turns those off.
 var kernelArguments = [...]string{
 	"-init_on_alloc", "init_on_alloc=0", "nopti", "mitigations=off", "-selinux", "selinux=0", "apparmor=0",
 	"-ima_template", "-ima_appraise", "-ima_hash", "-module.sig_enforce", "net.ifnames=0", "talos.dashboard.disabled=1",
-	// A kubelet wants that an oops is a panic, which is so in Talos' kernel.
+	// A kubelet requires an oops to panic, as it does in Talos' kernel.
 	"-console", "console=ttyS0", "panic=10", "oops=panic",
 }
 
 // imageMaker makes images of what was built and fetched.
 type imageMaker struct {
-	tools                                      MachineTools
-	guest, programs, preinit, containerd, runc string
-	progress                                   io.Writer
+	tools                                MachineTools
+	guest, programs, preinit, containerd string
+	progress                             io.Writer
 }
 
 func (m imageMaker) make(ctx context.Context, dir string, systems []MachineSystem) error {
@@ -344,8 +308,12 @@ func (m imageMaker) make(ctx context.Context, dir string, systems []MachineSyste
 	defer os.RemoveAll(work)
 
 	kernels, err := filepath.Glob(filepath.Join(m.guest, "boot", "vmlinuz-*"))
-	if err != nil || len(kernels) != 1 {
-		return fmt.Errorf("in %s are the kernels %v (%w), want one", m.guest, kernels, err)
+	if err != nil {
+		return fmt.Errorf("looking for the kernel of machines: %w", err)
+	}
+
+	if len(kernels) != 1 {
+		return fmt.Errorf("in %s are the kernels %v, want one", m.guest, kernels)
 	}
 
 	release := strings.TrimPrefix(filepath.Base(kernels[0]), "vmlinuz-")
@@ -435,8 +403,7 @@ func (m imageMaker) root(dir string, system MachineSystem, release string) error
 	hack := filepath.Join(m.programs, "hack")
 
 	for source, target := range map[string]string{
-		filepath.Join(m.programs, version, "machined"): "usr/bin/init",
-		m.runc: "usr/bin/runc",
+		filepath.Join(m.programs, version, "machined"):          "usr/bin/init",
 		filepath.Join(m.containerd, "containerd"):               "usr/bin/containerd",
 		filepath.Join(m.containerd, "containerd-shim-runc-v2"):  "usr/bin/containerd-shim-runc-v2",
 		filepath.Join(hack, "containerd.toml"):                  "etc/containerd/config.toml",
@@ -573,17 +540,30 @@ func (m imageMaker) initial(ctx context.Context, path, squashed, version, releas
 
 	found := map[string]string{}
 
-	err = errors.Join(err, filepath.WalkDir(modules, func(path string, entry fs.DirEntry, err error) error {
-		found[strings.TrimSuffix(entry.Name(), ".ko.xz")] = path
+	err = filepath.WalkDir(modules, func(path string, entry fs.DirEntry, err error) error {
+		if err == nil {
+			found[strings.TrimSuffix(entry.Name(), ".ko.xz")] = path
+		}
 
 		return err
-	}))
+	})
+	if err != nil {
+		return errors.Join(fmt.Errorf("looking for modules: %w", err), file.Close())
+	}
+
+	builtin, err := os.ReadFile(filepath.Join(modules, "modules.builtin"))
+	if err != nil {
+		return errors.Join(fmt.Errorf("reading which modules are built in: %w", err), file.Close())
+	}
 
 	for i, name := range earlyModules {
 		source, there := found[name]
-		if !there {
-			// It is built into this kernel.
+		if !there && bytes.Contains(builtin, []byte("/"+name+".ko\n")) {
 			continue
+		}
+
+		if !there {
+			return errors.Join(fmt.Errorf("this kernel has no module %s", name), file.Close())
 		}
 
 		var content, complaint bytes.Buffer
@@ -600,7 +580,7 @@ func (m imageMaker) initial(ctx context.Context, path, squashed, version, releas
 
 	archive.add("TRAILER!!!", 0, nil)
 
-	return errors.Join(err, archive.err, file.Close())
+	return errors.Join(archive.err, file.Close())
 }
 
 // image has Talos' own imager make an image.
@@ -637,8 +617,12 @@ func (m imageMaker) image(ctx context.Context, kernel, initial, version, kind, w
 	}
 
 	made, err := filepath.Glob(filepath.Join(out, "*"))
-	if err != nil || len(made) != 1 {
-		return fmt.Errorf("the imager made %v (%w), want one file", made, err)
+	if err != nil {
+		return fmt.Errorf("looking for what the imager made: %w", err)
+	}
+
+	if len(made) != 1 {
+		return fmt.Errorf("the imager made %v, want one file", made)
 	}
 
 	return os.Rename(made[0], target)

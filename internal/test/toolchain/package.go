@@ -23,44 +23,55 @@ import (
 // Go module has.
 var machinePackages = [...]string{"runc", "containernetworking-plugins", "kmod", "mount"}
 
-// packagesRecipe changes when the way they are unpacked does.
-const packagesRecipe = "1"
+// packagesRecipe changes when the way they are fetched or unpacked does.
+const packagesRecipe = "2"
 
 // MachinePackages returns a directory with the files of runc, the plugins of CNI, modprobe
 // and mount, and of the libraries that they need. They are fetched with apt-get from where
 // this machine has its packages, and unpacked; nothing is installed.
 func MachinePackages(ctx context.Context, options Options) (string, error) {
+	return packagesOf(ctx, "packages", machinePackages[:], options, func(ctx context.Context, apt aptDir, dir string) error {
+		return apt.fetch(ctx, dir, machinePackages[:], keepPrograms[:])
+	})
+}
+
+// packagesOf returns a directory of the cache, called after the title, with what fill
+// unpacks of packages.
+func packagesOf(
+	ctx context.Context, title string, packages []string, options Options, fill func(ctx context.Context, apt aptDir, dir string) error,
+) (string, error) {
 	cache, err := CacheDir()
 	if err != nil {
 		return "", err
 	}
 
-	name := "packages-" + key([]byte(strings.Join(machinePackages[:], " ")), []byte(runtime.GOARCH), []byte(packagesRecipe))
+	// What is fetched for one release of this machine need not run on the next.
+	release, err := os.ReadFile("/etc/os-release")
+	if err != nil {
+		return "", fmt.Errorf("reading which packages this machine has: %w", err)
+	}
+
+	name := title + "-" + key([]byte(strings.Join(packages, " ")), []byte(runtime.GOARCH), []byte(packagesRecipe), []byte(debianRelease), release)
 
 	return entry{cache: cache, name: name}.ensure(ctx, options.progress(), func(ctx context.Context, dir string) error {
-		return fetchPackages(ctx, dir, options.progress())
+		started := time.Now()
+
+		fmt.Fprintf(options.progress(), "fetching the packages %s and what they need: once, some seconds\n", strings.Join(packages, ", "))
+
+		apt, err := newAptDir(filepath.Join(dir, ".apt"))
+		if err != nil {
+			return err
+		}
+		defer os.RemoveAll(apt.dir)
+
+		if err := fill(ctx, apt, dir); err != nil {
+			return err
+		}
+
+		fmt.Fprintf(options.progress(), "fetched them in %s\n", time.Since(started).Round(time.Second))
+
+		return nil
 	})
-}
-
-func fetchPackages(ctx context.Context, dir string, progress io.Writer) error {
-	started := time.Now()
-
-	fmt.Fprintf(progress, "fetching the packages %s and what they need: once, some seconds\n", strings.Join(machinePackages[:], ", "))
-
-	apt, err := newAptDir(filepath.Join(dir, ".apt"))
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(apt.dir)
-
-	number, err := apt.fetch(ctx, dir, machinePackages[:], keepPrograms[:])
-	if err != nil {
-		return err
-	}
-
-	fmt.Fprintf(progress, "fetched %d packages in %s\n", number, time.Since(started).Round(time.Second))
-
-	return nil
 }
 
 // aptDir is the state of a system on which nothing is installed, so that apt-get fetches
@@ -89,34 +100,33 @@ func newAptDir(dir string) (aptDir, error) {
 	}}, nil
 }
 
-// fetch unpacks below target what is kept of the packages and of all that they need, and
-// returns how many there were.
-func (a aptDir) fetch(ctx context.Context, target string, packages []string, kept []string) (int, error) {
+// fetch unpacks below target what is kept of the packages and of all that they need.
+func (a aptDir) fetch(ctx context.Context, target string, packages, kept []string) error {
 	if err := a.run(ctx, "update"); err != nil {
-		return 0, err
+		return err
 	}
 
 	if err := a.run(ctx, append([]string{"--yes", "--download-only", "install"}, packages...)...); err != nil {
-		return 0, err
+		return err
 	}
 
 	return a.unpack(ctx, filepath.Join(a.dir, "cache", "archives"), target, kept)
 }
 
 // unpack unpacks what is kept of all packages in a directory.
-func (a aptDir) unpack(ctx context.Context, from, target string, kept []string) (int, error) {
+func (a aptDir) unpack(ctx context.Context, from, target string, kept []string) error {
 	files, err := filepath.Glob(filepath.Join(from, "*.deb"))
 	if err != nil {
-		return 0, fmt.Errorf("listing the packages: %w", err)
+		return fmt.Errorf("listing the packages: %w", err)
 	}
 
 	for _, file := range files {
 		if err := unpackPackage(ctx, file, target, kept); err != nil {
-			return 0, fmt.Errorf("unpacking %s: %w", filepath.Base(file), err)
+			return fmt.Errorf("unpacking %s: %w", filepath.Base(file), err)
 		}
 	}
 
-	return len(files), nil
+	return nil
 }
 
 func (a aptDir) run(ctx context.Context, args ...string) error {
