@@ -347,21 +347,30 @@ func (w *world) mustHaveUpgraded(ctx context.Context, t *testing.T, m *machine, 
 // serverVersion is what talosctl prints of a machine.
 var serverVersion = regexp.MustCompile(`(?s)Server:.*Tag:\s+v(\S+)`)
 
-// runs asks a machine which Talos it runs.
+// runs asks a machine which Talos it runs. The apid of the control plane, through which it
+// asks, first finds out that a connection to a machine without power has ended.
 func (w *world) runs(ctx context.Context, t *testing.T, m *machine) string {
 	t.Helper()
 
-	answer, err := w.talosctl(ctx, "--nodes", m.address.String(), "version")
-	if err != nil {
-		t.Fatal(err)
-	}
+	var running string
 
-	found := serverVersion.FindStringSubmatch(answer)
-	if found == nil {
-		t.Fatalf("%s does not say which Talos it runs:\n%s", m.name, answer)
-	}
+	w.until(ctx, t, m.name+" says which Talos it runs", time.Minute, func(ctx context.Context) error {
+		answer, err := w.talosctl(ctx, "--nodes", m.address.String(), "version")
+		if err != nil {
+			return err
+		}
 
-	return found[1]
+		found := serverVersion.FindStringSubmatch(answer)
+		if found == nil {
+			return fmt.Errorf("it says:\n%s", answer)
+		}
+
+		running = found[1]
+
+		return nil
+	})
+
+	return running
 }
 
 // mustTakePods wants a node that has booted since it had the boot ID, and takes pods.
