@@ -3,6 +3,7 @@
 package real
 
 import (
+	"context"
 	"crypto/rand"
 	"encoding/base64"
 	"encoding/json"
@@ -19,6 +20,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/toolchain"
 )
 
 // bootIDFile is where a machine's kubelet reads its boot ID: the kernel's is the same for all
@@ -377,7 +380,7 @@ func changeRoot(o machineOrder) error {
 }
 
 // buildRoot puts together what is the same on every machine and on no other Linux.
-func buildRoot(dir string, from programs) error {
+func buildRoot(ctx context.Context, dir string, from programs) error {
 	for _, sub := range []string{
 		"boot/EFI", "dev", "proc", "sys", "run", "system", "tmp", "var", "mnt", "opt/cni/bin", "opt/containerd/bin", "opt/containerd/lib",
 		"etc/iscsi", "etc/nvme", "etc/cri/conf.d/hosts", "etc/containerd", "etc/kubernetes/manifests", "etc/cni", "etc/ssl/certs",
@@ -422,11 +425,16 @@ func buildRoot(dir string, from programs) error {
 		}
 	}
 
+	spec, err := toolchain.BaseRuntimeSpec(ctx, from.Containerd)
+	if err != nil {
+		return err
+	}
+
 	// machined binds files of its own over these, so they have to exist.
 	files := map[string]string{
 		"usr/etc/in-container": "", "etc/extensions.yaml": "", "etc/resolv.conf": "", "etc/hosts": "", "etc/machine-id": "", "etc/nfsmount.conf": "",
 		"etc/cri/conf.d/cri.toml": "", "etc/cri/conf.d/01-registries.part": "", "etc/cri/conf.d/20-customization.part": "",
-		"etc/cri/conf.d/base-spec.json": "", "etc/ssl/certs/ca-certificates.crt": "", "etc/iscsi/initiatorname.iscsi": "",
+		"etc/cri/conf.d/base-spec.json": string(spec), "etc/ssl/certs/ca-certificates.crt": "", "etc/iscsi/initiatorname.iscsi": "",
 		"etc/nvme/hostid": "", "etc/nvme/hostnqn": "", "etc/localtime": "",
 		"etc/os-release": fmt.Sprintf("NAME=\"Talos\"\nID=talos\nVERSION_ID=%[1]s\nPRETTY_NAME=\"Talos (%[1]s)\"\n", from.Talos.Version),
 	}

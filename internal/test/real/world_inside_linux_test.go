@@ -98,14 +98,14 @@ func (w *world) state(path ...string) string {
 	return filepath.Join(append([]string{w.dir, stateDir}, path...)...)
 }
 
-func (w *world) makeGround(context.Context) error {
+func (w *world) makeGround(ctx context.Context) error {
 	if err := makeBridge(); err != nil {
 		return err
 	}
 
 	w.root = w.state("machine")
 
-	return buildRoot(w.root, w.programs)
+	return buildRoot(ctx, w.root, w.programs)
 }
 
 // makeImages fills the registry with what the machines of all releases run.

@@ -3,7 +3,12 @@
 package toolchain
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os/exec"
 	"path/filepath"
 )
 
@@ -24,4 +29,33 @@ func Containerd(ctx context.Context, options Options) (string, error) {
 			what: what,
 		}.announced(ctx, options.progress(), "building "+what+" for real machines: once, a minute or two")
 	})
+}
+
+// BaseRuntimeSpec is what Talos 1.13 writes to /etc/cri/conf.d/base-spec.json by default.
+// Its CRI service does not wait for that file. Where the file is empty when containerd
+// starts, no pod ever runs on the machine, so a root directory has it from the beginning.
+func BaseRuntimeSpec(ctx context.Context, containerd string) ([]byte, error) {
+	var complaint bytes.Buffer
+
+	command := exec.CommandContext(ctx, filepath.Join(containerd, "ctr"), "--namespace", "k8s.io", "oci", "spec")
+	command.Stderr = &complaint
+
+	said, err := command.Output()
+	if err != nil {
+		return nil, fmt.Errorf("ctr oci spec: %w\n%s", err, &complaint)
+	}
+
+	var spec map[string]any
+	if err := json.Unmarshal(said, &spec); err != nil {
+		return nil, fmt.Errorf("reading what ctr oci spec prints: %w", err)
+	}
+
+	process, ok := spec["process"].(map[string]any)
+	if !ok {
+		return nil, errors.New("what ctr oci spec prints has no process")
+	}
+
+	delete(process, "rlimits")
+
+	return json.Marshal(spec)
 }

@@ -32,7 +32,7 @@ var guestPackages = [...]string{
 }
 
 // machineRecipe changes when the way programs are built for machines, or images made, does.
-const machineRecipe = "2"
+const machineRecipe = "3"
 
 // MachineTools are programs that nothing is installed for.
 type MachineTools struct{ Dir string }
@@ -318,10 +318,15 @@ func (m imageMaker) make(ctx context.Context, dir string, systems []MachineSyste
 
 	release := strings.TrimPrefix(filepath.Base(kernels[0]), "vmlinuz-")
 
+	spec, err := BaseRuntimeSpec(ctx, m.containerd)
+	if err != nil {
+		return err
+	}
+
 	for i, system := range systems {
 		root := filepath.Join(work, system.file())
 
-		if err := m.root(root, system, release); err != nil {
+		if err := m.root(root, system, release, spec); err != nil {
 			return fmt.Errorf("making the root directory of %s: %w", system.file(), err)
 		}
 
@@ -381,7 +386,7 @@ func runTool(command *exec.Cmd) error {
 }
 
 // root puts together what is below / of a machine.
-func (m imageMaker) root(dir string, system MachineSystem, release string) error {
+func (m imageMaker) root(dir string, system MachineSystem, release string, spec []byte) error {
 	version := system.Version
 
 	for _, sub := range []string{
@@ -438,7 +443,7 @@ func (m imageMaker) root(dir string, system MachineSystem, release string) error
 		}
 	}
 
-	if err := writeRoot(dir, version); err != nil {
+	if err := writeRoot(dir, version, spec); err != nil {
 		return err
 	}
 
@@ -450,7 +455,7 @@ func (m imageMaker) root(dir string, system MachineSystem, release string) error
 }
 
 // writeRoot writes the files that are in no package.
-func writeRoot(dir, version string) error {
+func writeRoot(dir, version string, spec []byte) error {
 	files := map[string]string{
 		"etc/os-release": fmt.Sprintf("NAME=\"Talos\"\nID=talos\nVERSION_ID=%[1]s\nPRETTY_NAME=\"Talos (%[1]s)\"\n", version),
 		"etc/passwd":     "root:x:0:0:root:/root:/sbin/nologin\n",
@@ -463,11 +468,13 @@ func writeRoot(dir, version string) error {
 	// machined binds files of its own over these, so they have to exist.
 	for _, name := range []string{
 		"etc/extensions.yaml", "etc/resolv.conf", "etc/hosts", "etc/machine-id", "etc/cri/conf.d/cri.toml", "etc/cri/conf.d/01-registries.part",
-		"etc/cri/conf.d/20-customization.part", "etc/cri/conf.d/base-spec.json", "etc/ssl/certs/ca-certificates.crt",
+		"etc/cri/conf.d/20-customization.part", "etc/ssl/certs/ca-certificates.crt",
 		"etc/selinux/targeted/contexts/files/file_contexts", "etc/iscsi/initiatorname.iscsi", "etc/nvme/hostid", "etc/nvme/hostnqn",
 	} {
 		files[name] = ""
 	}
+
+	files["etc/cri/conf.d/base-spec.json"] = string(spec)
 
 	for name, content := range files {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o644); err != nil {
