@@ -708,6 +708,43 @@ func TestCatalogue25_ConnectionLostWhileInstalling(t *testing.T) {
 	}
 }
 
+// A node that loses its power ends no connection, so the node through which it is asked goes on
+// waiting for its installer. The node itself knows, once it is up again, that it runs none.
+func TestCatalogue25_PowerLostWhileInstalling(t *testing.T) {
+	idle, busy := ends(codes.InvalidArgument, "installer image name is required"), ends(codes.FailedPrecondition, "another installation/upgrade is already in progress")
+	away := ends(codes.Unavailable, "connection error: desc = dial tcp 10.5.0.3:50000: i/o timeout")
+
+	const never = 24 * time.Hour
+
+	for name, wanted := range map[string]struct {
+		answers []wireAnswer
+		within  time.Duration
+		lost    bool
+	}{
+		"up again":        {[]wireAnswer{after(never, sends()), away, idle, idle}, 4 * time.Minute, true},
+		"slow and silent": {[]wireAnswer{after(5*time.Minute, sends(exited(0))), busy}, 6 * time.Minute, false},
+		"done meanwhile":  {[]wireAnswer{after(61*time.Second, sends(exited(0))), idle}, 2 * time.Minute, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				node, begun := &wireNode{answers: map[string]wireAnswer{wireInstall: inTurn(wanted.answers...)}}, time.Now()
+
+				done, err := node.client(t).Install(t.Context(), catalogueNode, catalogueWant)
+
+				if wanted.lost {
+					unknownOutcome(catalogueWant, "no installer runs").check(t, "install", err)
+				} else if err != nil || done.Exit != 0 {
+					t.Errorf("got %+v, %v; want exit code 0", done, err)
+				}
+
+				if took := time.Since(begun); took > wanted.within {
+					t.Errorf("it took %s, want at most %s", took, wanted.within)
+				}
+			})
+		})
+	}
+}
+
 // A legacy upgrade that fails before its installer says so in an event, and the
 // node reboots into its old system.
 func TestCatalogue20_SequenceFailsBeforeTheInstall(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/siderolabs/talos/pkg/machinery/api/common"
@@ -206,12 +207,27 @@ func (c *Client) Install(ctx context.Context, address, image string) (cluster.In
 	}
 
 	err := c.call(ctx, op, func(ctx context.Context, api *client.Client) error {
+		ctx, cancel := context.WithCancelCause(ctx)
+		defer cancel(nil)
+
 		stream, err := api.LifecycleClient.Upgrade(ctx, upgradeRequest(image))
 		if err != nil {
 			return err
 		}
 
-		exit, err = follow(stream, &output)
+		heard := make(chan struct{}, 1)
+
+		var doubting sync.WaitGroup
+
+		doubting.Go(func() { c.doubtInstaller(ctx, address, heard, cancel) })
+
+		exit, err = follow(heardStream{stream, heard}, &output)
+		if gone := context.Cause(ctx); err != nil && errors.Is(gone, errInstallerGone) {
+			err = status.Error(codes.Unavailable, gone.Error())
+		}
+
+		cancel(nil)
+		doubting.Wait()
 
 		return err
 	})
@@ -225,6 +241,61 @@ func (c *Client) Install(ctx context.Context, address, image string) (cluster.In
 	}
 
 	return cluster.Installation{Exit: *exit, Output: output.last()}, nil
+}
+
+// installerSilence is how long an installer may say nothing before the node is asked whether
+// it runs one, and the time between two such questions.
+const installerSilence = time.Minute
+
+var errInstallerGone = errors.New("no installer runs on the node any more, and what it says has not ended: the node was likely started anew")
+
+// doubtInstaller ends a call in which nothing is heard while the node says, twice, that it
+// runs no installer. A node without power ends no connection, and the one through which it is
+// asked goes on waiting for it.
+func (c *Client) doubtInstaller(ctx context.Context, address string, heard <-chan struct{}, end context.CancelCauseFunc) {
+	silence := time.NewTimer(installerSilence)
+	defer silence.Stop()
+
+	doubted := false
+
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-heard:
+			doubted = false
+		case <-silence.C:
+			// A node that does not answer may be installing.
+			idle, err := c.InstallerIdle(ctx, address)
+			if err == nil && idle && doubted {
+				end(errInstallerGone)
+
+				return
+			}
+
+			doubted = err == nil && idle
+		}
+
+		silence.Reset(installerSilence)
+	}
+}
+
+// heardStream tells of each message.
+type heardStream struct {
+	installStream
+
+	heard chan<- struct{}
+}
+
+func (h heardStream) Recv() (*machineapi.LifecycleServiceUpgradeResponse, error) {
+	response, err := h.installStream.Recv()
+
+	select {
+	case h.heard <- struct{}{}:
+	default:
+	}
+
+	return response, err
 }
 
 // InstallerIdle tells whether no installer runs on the node. It asks for an
