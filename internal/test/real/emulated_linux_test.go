@@ -149,7 +149,8 @@ func (m *machine) emulate(w *world) error {
 		"-machine", "q35,hpet=off", "-accel", w.accelerator(ctx), "-cpu", "max", "-smp", "2", "-m", strconv.Itoa(machineMemory),
 		"-uuid", newUUID(),
 		"-drive", "if=pflash,format=raw,readonly=on,file="+code, "-drive", "if=pflash,format=raw,file="+variables,
-		"-drive", "if=virtio,format=qcow2,cache=unsafe,file="+disk,
+		// What the machine has flushed outlives its power: QEMU must not keep it to itself.
+		"-drive", "if=virtio,format=qcow2,cache=writeback,file="+disk,
 		"-netdev", "tap,id=net,fd=3", "-device", fmt.Sprintf("virtio-net-pci,netdev=net,romfile=,mac=52:54:00:0a:05:%02x", number),
 		"-device", "virtio-rng-pci", "-chardev", "file,id=console,append=on,path="+m.log(), "-serial", "chardev:console",
 		"-smbios", "type=11,value=io.systemd.stub.kernel-cmdline-extra="+arguments)
