@@ -26,18 +26,14 @@ import (
 // machinesVariable names the parts of make machines that run.
 const machinesVariable = "TALOSUPGRADE_MACHINES"
 
-// brokenTalos is a release that does not come up, until it is mended; lastTalos is the one
-// after it.
-const (
-	brokenTalos = "1.13.11"
-	lastTalos   = "1.13.12"
-)
+// brokenTalos is a release that does not come up, until it is mended.
+const brokenTalos = "1.13.11"
 
 // machineSystems are what a machine of QEMU has, and what it is upgraded to. The last one is
 // what the broken one is once it is mended.
 func machineSystems(first string) []toolchain.MachineSystem {
 	return []toolchain.MachineSystem{
-		{Version: first}, {Version: "v" + nextTalos}, {Version: "v" + brokenTalos, Broken: true}, {Version: "v" + lastTalos}, {Version: "v" + brokenTalos},
+		{Version: first}, {Version: "v" + nextTalos}, {Version: "v" + brokenTalos, Broken: true}, {Version: "v" + brokenTalos},
 	}
 }
 

@@ -31,7 +31,6 @@ func TestMachines(t *testing.T) {
 		{"upgrade", "Talos is upgraded on both workers, in an apply that is killed and in the next", w.upgradesTalos},
 		{"fallback", "the second worker falls back, and is tried again once that is allowed", w.fallsBack},
 		{"firmware", "the machines lose their power, and the firmware boots what they ran", w.startsAnew},
-		{"power", "the first worker loses its power while it installs, and while it reboots", w.losesPower},
 	}
 
 	wanted, err := choose(parts, os.Getenv(machinesVariable))
@@ -250,55 +249,6 @@ func (w *world) startsAnew(ctx context.Context, t *testing.T) {
 		if found := w.runs(ctx, t, m); found != running[m.name] {
 			t.Errorf("%s runs %s, want %s: the boot loader has booted another system", m.name, found, running[m.name])
 		}
-	}
-}
-
-// losesPower takes the power from the first worker at two moments of an apply that goes on,
-// and gives it back at once. The next apply finishes what is left.
-func (w *world) losesPower(ctx context.Context, t *testing.T) {
-	w.mend(ctx, t)
-
-	m := w.machines[1]
-
-	for _, upgrade := range []struct{ moment, target string }{{installing, brokenTalos}, {rebooting, lastTalos}} {
-		moment, target := upgrade.moment, upgrade.target
-
-		f := w.terraform(t, resource(target, "", w.machines[0], w.machines[2]))
-		printed := m.printed(t, moment)
-		apply := f.begin(ctx, t)
-
-		apply.during(w, m.name+" has printed \""+moment+"\"", func() bool { return m.printed(t, moment) > printed })
-
-		m.cut()
-
-		if err := m.power(w); err != nil {
-			t.Fatal(err)
-		}
-
-		<-apply.ended
-		t.Logf("the apply in which it lost its power says:\n%s", &apply.output)
-		w.say("that apply ended with %d", apply.command.ProcessState.ExitCode())
-
-		// What was unpacked just before may never have reached the disk. The installer crashes
-		// then, and the error says how its image is removed.
-		if next := f.apply(ctx, t); next.exit != nothingToDo {
-			next.must(failed, "image remove --namespace system "+installerOf("v"+target))
-
-			if _, err := w.talosctl(ctx, "--nodes", m.address.String(), "image", "remove", "--namespace", "system", installerOf("v"+target)); err != nil {
-				t.Fatal(err)
-			}
-
-			f.apply(ctx, t).must(nothingToDo)
-		}
-
-		f.plan(ctx, t).must(nothingToDo)
-		w.mustTakePods(ctx, t, m, "")
-
-		if found := w.runs(ctx, t, m); found != target {
-			t.Errorf("%s runs %s, want %s", m.name, found, target)
-		}
-
-		w.mustHaveNoJournal(ctx, t)
 	}
 }
 
