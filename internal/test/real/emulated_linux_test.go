@@ -160,8 +160,8 @@ func (m *machine) emulate(w *world) error {
 // complaints is where QEMU writes.
 func (m *machine) complaints() string { return m.log() + ".qemu" }
 
-// emulation is QEMU without the help of the processor: each processor of a machine has a thread, and what
-// was translated for them has 512 MiB.
+// emulation is QEMU without help from the processor: one thread for each CPU of a machine,
+// and 512 MiB for code that was translated.
 const emulation = "tcg,thread=multi,tb-size=512"
 
 // accelerator is how machines are run here. /dev/kvm may be there, and open, while a guest

@@ -54,7 +54,7 @@ func TestMachines(t *testing.T) {
 	}
 }
 
-// part is one of make machines. It runs alone as well, and in any state that another leaves.
+// part is one of make machines. It runs alone, or after any of those that come before it.
 type part struct {
 	name, what string
 	run        func(ctx context.Context, t *testing.T)
