@@ -46,7 +46,9 @@ type Talos interface {
 	EtcdSnapshot(ctx context.Context, address string, to io.Writer) error
 	// Vitals are what the node at the address says of its disk and its clock.
 	Vitals(ctx context.Context, address string) (Vitals, error)
-	// Pull brings an installer image onto the node; cheap when it is there.
+	// Pull brings an installer image onto the node; cheap when it has been there since the
+	// node started. What the node has from before that is downloaded anew where the registry
+	// has it: a node that loses its power may lose files of it.
 	Pull(ctx context.Context, address, image string, api UpgradeAPI) error
 	// ImageDigest is the digest of an installer image that the node has under exactly
 	// that reference (LifecycleAPI). While it has one, a pull changes nothing, whatever

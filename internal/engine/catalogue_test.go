@@ -256,6 +256,25 @@ func TestCatalogue25_ReplyLostInTheInstallIsLookedInto(t *testing.T) {
 	row{fault: once(model.StepInstall, model.EffectConnectionLost, 0)}.tried(t)
 }
 
+// A node that loses its power while it installs has the image still, and not all of it on its
+// disk: it is pulled again before it is installed from again.
+func TestCatalogue25_PowerLostInTheInstallIsPulledAgain(t *testing.T) {
+	t.Parallel()
+
+	row{fault: once(model.StepInstall, model.EffectPowerLost, 0), again: true}.tried(t)
+
+	// A node without pods installs what it has just pulled.
+	for _, node := range []string{"worker-0", "cp-0"} {
+		fault := once(model.StepInstall, model.EffectPowerLost, 0)
+		fault.Node = node
+
+		inCluster(t, setup{Options: model.Options{Talos: fromLifecycle, Seed: 3, Faults: []model.Fault{fault}}}, func(r *rig) {
+			r.Must(r.Worker("run-1"), to(toLifecycle))
+			r.At(toLifecycle)
+		})
+	}
+}
+
 // The installer that a cancelled run has begun runs on; the next run waits for
 // it and reboots, and installs nothing.
 func TestCatalogue26_InstallerOfACancelledRunIsWaitedFor(t *testing.T) {

@@ -271,8 +271,8 @@ func (u *nodeUpgrade) failure(ctx context.Context, err error) *Failure {
 }
 
 // storedImage says what the node has under the tag of an image that was to no avail. A
-// node does not download a tag that it has, whatever was pushed there since; one below
-// Talos 1.13 has its images in memory and downloads them anew with each upgrade.
+// node does not download a tag that it has had since it started, whatever was pushed there
+// since; one below Talos 1.13 has its images in memory and downloads them anew with each upgrade.
 func (u *nodeUpgrade) storedImage(ctx context.Context, err error) string {
 	failed := errors.Is(err, ErrInstaller) || errors.Is(err, ErrFallback) || errors.Is(err, ErrRolledBack)
 	if ctx.Err() != nil || !failed {
@@ -292,8 +292,8 @@ func (u *nodeUpgrade) storedImage(ctx context.Context, err error) string {
 		return ""
 	}
 
-	return fmt.Sprintf(" The node has %s as %s, and downloads nothing under a tag that it has: where another image is pushed there, "+
-		"name that by its digest (installer_image = %q), or remove this one from every node that pulled it (talosctl -n %s image remove --namespace system %s).",
+	return fmt.Sprintf(" The node has %s as %s. Where another image is pushed under that tag, nodes that have pulled this one since they were started do not download it: "+
+		"name it by its digest (installer_image = %q), or remove this one from each of them (talosctl -n %s image remove --namespace system %s).",
 		u.entry.Image, digest, repository.String()+"@sha256:<digest>", u.step.Address, u.entry.Image)
 }
 

@@ -5,6 +5,7 @@ package engine_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -151,8 +152,9 @@ func (r *rig) push(talos, broken string) string {
 	return digest
 }
 
-// TestTag_PushedAgainIsExplainedAndGotOver: a node does not download a tag that
-// it has. Who reads the failure finds both ways out in it.
+// TestTag_PushedAgainIsExplainedAndGotOver: a node that failed is rebooted and downloads the
+// tag anew; one that pulled it and was not rebooted does not. Who reads the failure finds
+// both ways out in it.
 func TestTag_PushedAgainIsExplainedAndGotOver(t *testing.T) {
 	t.Parallel()
 
@@ -181,12 +183,13 @@ func TestTag_PushedAgainIsExplainedAndGotOver(t *testing.T) {
 
 				var mended string
 
-				for _, run := range []string{"run-1", "run-2"} {
-					failed := failure(t, r.Worker(run).Apply(context.Background(), to(toLifecycle)), engine.ErrInstaller, "worker-0")
+				for number, run := range []string{"run-1", "run-2"} {
+					node := fmt.Sprintf("worker-%d", number)
+					failed := failure(t, r.Worker(run).Apply(context.Background(), to(toLifecycle)), engine.ErrInstaller, node)
 
 					for _, part := range []string{
 						"The node has " + tagged + " as " + broken,
-						"talosctl -n " + r.State("worker-0").Address + " image remove --namespace system " + tagged,
+						"talosctl -n " + r.State(node).Address + " image remove --namespace system " + tagged,
 						`installer_image = "` + installer + `@sha256:<digest>"`,
 					} {
 						if !strings.Contains(failed.Remedy, part) {

@@ -243,6 +243,11 @@ func (u *nodeUpgrade) upgrade(ctx context.Context) error {
 		if err := u.waitBeforeRetry(ctx, attempt); err != nil {
 			return err
 		}
+
+		// The node has booted since it pulled, and may have lost what it had.
+		if err := u.run.pull(ctx, u.step, u.step.Image); err != nil {
+			return &pullError{image: u.step.Image, err: err}
+		}
 	}
 }
 

@@ -399,6 +399,77 @@ func TestCatalogue25_InstallerRunsOnWithoutUs(t *testing.T) {
 	}
 }
 
+// What a node had pulled before it lost its power may not be on its disk, though it has the
+// names of it. What was there before a boot and its registry does not deliver is kept.
+func TestCatalogue25_WhatIsFromBeforeTheBootIsPulledAnew(t *testing.T) {
+	install := func(r *rig, c *talosapi.Client, want int32) {
+		r.Helper()
+
+		if done, err := c.Install(r.Context(), worker0, nextImage); err != nil || done.Exit != want {
+			r.Errorf("the installer ended with %+v, %v; want exit code %d", done, err, want)
+		}
+	}
+
+	pull := func(r *rig, c *talosapi.Client) time.Duration {
+		r.Helper()
+
+		begun := time.Now()
+		if err := c.Pull(r.Context(), worker0, nextImage, cluster.LifecycleAPI); err != nil {
+			r.Fatal(err)
+		}
+
+		return time.Since(begun)
+	}
+
+	// A download takes half a minute here.
+	const looked = 10 * time.Second
+
+	t.Run("power lost", func(t *testing.T) {
+		inBubble(t, model.Options{}, func(r *rig) {
+			c := r.client("")
+			pull(r, c)
+
+			r.fault("worker-0", model.StepInstall, model.EffectPowerLost)
+
+			_, err := c.Install(r.Context(), worker0, nextImage)
+			r.unknown("power lost", err)
+			r.until("worker-0", "down", isDown)
+			r.until("worker-0", "back", isUp)
+
+			install(r, c, 139)
+
+			if took := pull(r, c); took < looked {
+				r.Errorf("it was not downloaded: %s", took)
+			}
+
+			install(r, c, 0)
+
+			if took := pull(r, c); took > looked {
+				r.Errorf("it was downloaded once more: %s", took)
+			}
+		})
+	})
+
+	t.Run("no registry", func(t *testing.T) {
+		inBubble(t, model.Options{}, func(r *rig) {
+			c := r.client("")
+			pull(r, c)
+			time.Sleep(time.Minute)
+
+			if err := r.world.RebootByHand("worker-0", model.RebootDefault); err != nil {
+				r.Fatal(err)
+			}
+
+			r.until("worker-0", "down", isDown)
+			r.until("worker-0", "back", isUp)
+
+			r.fault("worker-0", model.StepPull, model.EffectStall)
+			pull(r, c)
+			install(r, c, 0)
+		})
+	})
+}
+
 // What a node has begun in the background it goes on with.
 func TestCatalogue26_NodeGoesOnWithoutTheCaller(t *testing.T) {
 	inBubble(t, model.Options{Talos: "1.12.6"}, func(r *rig) {

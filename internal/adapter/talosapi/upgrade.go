@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -17,8 +18,10 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/emptypb"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	reference "github.com/vitistack/terraform-provider-talosupgrade/internal/image"
 )
 
 // Names of the legacy upgrade's sequence and of the phase in it that runs the
@@ -370,9 +373,119 @@ func follow(stream installStream, output *lines) (*int32, error) {
 }
 
 // Pull brings an installer image onto the node. It is bounded by the caller's
-// context and by [cluster.PullTimeout].
+// context and by [cluster.PullTimeout], and so is each part of it.
+//
+// An image that the node has from before its last boot is downloaded anew, since it may lack
+// files: a node that loses its power soon after a pull keeps the names of an image, which it
+// writes at once, and not all that was unpacked (seen with Talos 1.13.9, 2026-11-26: the
+// installer crashes). What its registry does not deliver any more is kept: somebody may have
+// imported it.
 func (c *Client) Pull(ctx context.Context, address, image string, api cluster.UpgradeAPI) error {
+	if api != cluster.LegacyAPI {
+		c.dropOutdated(ctx, address, image)
+	}
+
 	return c.pull(ctx, address, image, api, common.ContainerdNamespace_NS_SYSTEM)
+}
+
+// dropOutdated takes all names of an image from the node if the node has it from before its
+// last boot and the registry has it still. Where that is not known, the image stays.
+func (c *Client) dropOutdated(ctx context.Context, address, image string) {
+	stored, err := c.images(ctx, address)
+	if err != nil {
+		return
+	}
+
+	at := slices.IndexFunc(stored, func(one storedImage) bool { return one.GetName() == image })
+	if at < 0 {
+		return
+	}
+
+	booted, err := c.bootedAt(ctx, address)
+	if err != nil || !stored[at].GetCreatedAt().AsTime().Before(booted) {
+		return
+	}
+
+	// What stands for the content, the name that was asked for last: for as long as the node
+	// has that, this is begun again.
+	names := []string{image}
+
+	for _, one := range stored {
+		if one.GetDigest() == stored[at].GetDigest() && one.GetName() != image {
+			names = slices.Insert(names, 0, one.GetName())
+		}
+	}
+
+	if !c.delivered(ctx, address, image, stored[at].GetDigest(), names) {
+		return
+	}
+
+	for _, name := range names {
+		if c.removeImage(ctx, address, name) != nil {
+			return
+		}
+	}
+}
+
+// delivered tells whether the registry has the content of an image that the node has. The node
+// asks it under a name that it does not have, and downloads nothing that it has under another.
+func (c *Client) delivered(ctx context.Context, address, image, digest string, names []string) bool {
+	repository, _, err := reference.Split(image)
+	if err != nil {
+		return false
+	}
+
+	asked := repository.String() + "@" + digest
+
+	if slices.Contains(names, asked) && (len(names) == 1 || c.removeImage(ctx, address, asked) != nil) {
+		return false
+	}
+
+	// A node goes on asking a registry that does not answer for as long as anybody waits.
+	bounded, cancel := context.WithTimeout(ctx, deliveryLimit)
+	defer cancel()
+
+	return c.pull(bounded, address, asked, cluster.LifecycleAPI, common.ContainerdNamespace_NS_SYSTEM) == nil
+}
+
+// deliveryLimit is how long a registry may take to say that it has an image.
+const deliveryLimit = time.Minute
+
+// removeImage takes a name from the node's images. One that is not there is no error.
+func (c *Client) removeImage(ctx context.Context, address, name string) error {
+	op := operation{what: fmt.Sprintf("remove %s from %s", name, place(address)), node: address, timeout: readTimeout, mutates: true}
+
+	err := c.call(ctx, op, func(ctx context.Context, api *client.Client) error {
+		_, err := api.ImageClient.Remove(ctx, &machineapi.ImageServiceRemoveRequest{
+			Containerd: containerd(common.ContainerdNamespace_NS_SYSTEM), ImageRef: name,
+		})
+
+		return err
+	})
+	if errors.Is(err, cluster.ErrNotFound) {
+		return nil
+	}
+
+	return err
+}
+
+// bootedAt is when the kernel of the node started, by the clock of the node, which tells
+// seconds.
+func (c *Client) bootedAt(ctx context.Context, address string) (time.Time, error) {
+	op := operation{what: "read when " + place(address) + " was started", node: address, timeout: readTimeout}
+
+	var seconds uint64
+
+	err := c.call(ctx, op, func(ctx context.Context, api *client.Client) error {
+		answer, err := api.MachineClient.SystemStat(ctx, &emptypb.Empty{})
+		for _, message := range answer.GetMessages() {
+			seconds = message.GetBootTime()
+		}
+
+		return err
+	})
+
+	return time.Unix(int64(seconds), 0), err //nolint:gosec // a time of day
 }
 
 // PullComponent brings the image of a component onto the node: the kubelet's to
@@ -430,18 +543,37 @@ func (c *Client) pull(
 // reference; [cluster.ErrNotFound] where it has none. Talos before 1.13 does not
 // tell: [cluster.ErrUnsupported].
 func (c *Client) ImageDigest(ctx context.Context, address, image string) (string, error) {
+	stored, err := c.images(ctx, address)
+	if err != nil {
+		return "", err
+	}
+
+	for _, one := range stored {
+		if one.GetName() == image {
+			return one.GetDigest(), nil
+		}
+	}
+
+	return "", fmt.Errorf("unable to find %s on %s: %w", image, place(address), cluster.ErrNotFound)
+}
+
+// storedImage is a name of an image that a node has.
+type storedImage = *machineapi.ImageServiceListResponse
+
+// images are those of installers and kubelets that the node has.
+func (c *Client) images(ctx context.Context, address string) (stored []storedImage, err error) {
 	op := operation{what: "list the images of " + place(address), node: address, timeout: readTimeout}
 
-	var digest string
+	err = c.call(ctx, op, func(ctx context.Context, api *client.Client) error {
+		stored = nil
 
-	err := c.call(ctx, op, func(ctx context.Context, api *client.Client) error {
 		stream, err := api.ImageClient.List(ctx, &machineapi.ImageServiceListRequest{Containerd: containerd(common.ContainerdNamespace_NS_SYSTEM)})
 
 		for err == nil {
-			var found *machineapi.ImageServiceListResponse
+			var one storedImage
 
-			if found, err = stream.Recv(); found.GetName() == image {
-				digest = found.GetDigest()
+			if one, err = stream.Recv(); err == nil {
+				stored = append(stored, one)
 			}
 		}
 
@@ -451,11 +583,8 @@ func (c *Client) ImageDigest(ctx context.Context, address, image string) (string
 
 		return err
 	})
-	if err == nil && digest == "" {
-		err = fmt.Errorf("unable to find %s on %s: %w", image, place(address), cluster.ErrNotFound)
-	}
 
-	return digest, err
+	return stored, err
 }
 
 type pullStream interface {

@@ -96,6 +96,9 @@ const (
 	// with observe at once, otherwise a second after the step. It comes back
 	// after the fault's duration, or when the script is replaced.
 	EffectUnreachable Effect = "unreachable"
+	// EffectPowerLost takes the power away in the middle of an install and gives it back at
+	// once. What was unpacked in the half minute before never reaches the disk.
+	EffectPowerLost Effect = "power-lost"
 	// EffectFallback lets the first boot of a newly installed system fail: the
 	// machine reverts its bootloader and starts the old system again. Boots
 	// without a pending upgrade are left alone.
@@ -245,6 +248,7 @@ func effectsOf(step Step) []Effect {
 		StepPull:    {EffectFail, EffectNotFound, EffectStall, EffectConnectionLost, EffectUnreachable},
 		StepInstall: {
 			EffectFail, EffectFailArmed, EffectRefuse, EffectNotStarted, EffectConnectionLost, EffectConnectionLostEarly, EffectUnreachable,
+			EffectPowerLost,
 		},
 		StepReboot:        {EffectFail, EffectConnectionLost},
 		StepRollback:      {EffectFail, EffectConnectionLost},
@@ -318,7 +322,7 @@ func (f Fault) Lasting() bool {
 //
 //	observe         unreachable
 //	pull            fail, not-found, stall, connection-lost, unreachable
-//	install         fail, fail-armed, refuse, not-started, connection-lost, connection-lost-early, unreachable
+//	install         fail, fail-armed, refuse, not-started, connection-lost, connection-lost-early, unreachable, power-lost
 //	reboot          fail, connection-lost
 //	rollback        fail, connection-lost
 //	legacy-upgrade  fail, connection-lost

@@ -18,6 +18,7 @@ const (
 
 // system is what an installer image writes into a slot.
 type system struct {
+	lost      bool // files of it never reached the disk of the machine
 	image     string
 	digest    string
 	broken    string // what its installer fails with, where it was built badly
@@ -216,15 +217,48 @@ type imageStore map[string]storedImage
 
 type storedImage struct {
 	content system
-	pulled  time.Time
+	created time.Time
+	used    time.Time
 }
 
-// put stores an image under its reference and under its digest.
+// put stores an image under its reference, under its repository with its digest, and under
+// its digest alone (Talos 1.13.9, internal/pkg/containers/image: manageAliases).
 func (s imageStore) put(content system, now time.Time) {
 	repository, _ := splitImage(content.image)
 
-	s[content.image] = storedImage{content, now}
-	s[repository+"@"+content.digest] = storedImage{content, now}
+	for _, name := range []string{content.image, repository + "@" + content.digest, content.digest} {
+		stored, there := s[name]
+		if !there || stored.content.digest != content.digest {
+			stored.created = now
+		}
+
+		stored.content, stored.used = content, now
+		s[name] = stored
+	}
+}
+
+// unpacked is content that a store has under any name.
+func (s imageStore) unpacked(digest string) (system, bool) {
+	for _, stored := range s {
+		if stored.content.digest == digest {
+			return stored.content, true
+		}
+	}
+
+	return system{}, false
+}
+
+// lose damages what was unpacked so lately that it is not on the disk yet. The names are:
+// they are flushed at once.
+func (s imageStore) lose(now time.Time) {
+	const flushed = 30 * time.Second
+
+	for name, stored := range s {
+		if now.Sub(stored.created) < flushed {
+			stored.content.lost = true
+			s[name] = stored
+		}
+	}
 }
 
 // find is what a store has under exactly that reference, unless nothing ran it for
@@ -233,7 +267,7 @@ func (s imageStore) find(reference string, now time.Time) (system, bool) {
 	stored, there := s[reference]
 	stored.content.image = reference
 
-	return stored.content, there && now.Sub(stored.pulled) <= imageLifetime
+	return stored.content, there && now.Sub(stored.used) <= imageLifetime
 }
 
 // Image is one that a machine has in its containerd.
@@ -274,7 +308,7 @@ func (w *World) Images(ctx context.Context, name string, in ImageNamespace) (lis
 		}
 
 		for image, stored := range w.fresh(n.installers(in)) {
-			add(image, stored.content.digest, stored.pulled)
+			add(image, stored.content.digest, stored.created)
 		}
 	})
 
@@ -295,8 +329,8 @@ func (n *node) installers(in ImageNamespace) imageStore {
 	}
 }
 
-// RemoveImage takes an image away from a machine: one reference, whatever else
-// stands for the same content. Without it, what is under that reference is downloaded anew.
+// RemoveImage takes an image away from a machine: one reference. The content is kept for as
+// long as another one stands for it.
 func (w *World) RemoveImage(ctx context.Context, name, image string, in ImageNamespace) (err error) {
 	if err := ctx.Err(); err != nil {
 		return err

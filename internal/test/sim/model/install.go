@@ -143,8 +143,21 @@ func (w *World) runInstaller(life context.Context, n *node, run *installation, f
 	w.mu.Lock()
 	total := w.spread(n, "install", 10*time.Second, 30*time.Second)
 	host := n.running().talos
-	run.print("running Talos installer v%s", run.content.talos)
+
+	if !run.content.lost {
+		run.print("running Talos installer v%s", run.content.talos)
+	}
+
 	w.mu.Unlock()
+
+	if run.content.lost {
+		// As on a machine of QEMU that lost its power (Talos 1.13.9, 2026-11-26).
+		const segmentationFault = 139
+
+		w.finishInstall(life, n, run, segmentationFault, "", false)
+
+		return
+	}
 
 	exit, text := preflight(run.content.talos, host)
 	if exit == 0 && fault.Effect == EffectRefuse {
@@ -158,6 +171,16 @@ func (w *World) runInstaller(life context.Context, n *node, run *installation, f
 	if exit != 0 {
 		_ = w.clock.Sleep(life, total/8)
 		w.finishInstall(life, n, run, exit, text, false)
+
+		return
+	}
+
+	if fault.Effect == EffectPowerLost {
+		if w.clock.Sleep(life, total/2) == nil {
+			w.losePower(n)
+		}
+
+		w.finishInstall(life, n, run, 0, "", false)
 
 		return
 	}
@@ -252,13 +275,32 @@ func (w *World) finishInstall(life context.Context, n *node, run *installation, 
 		})
 
 		run.exit, run.done = exit, true
-		run.print("%s", text)
+
+		if text != "" {
+			run.print("%s", text)
+		} else {
+			close(run.more)
+		}
 
 		if life.Err() == nil {
 			n.installing = false
 		}
 
 		w.touch(n)
+	})
+}
+
+// losePower ends a machine in the middle of what it does, and starts it again at once.
+func (w *World) losePower(n *node) {
+	w.locked(func() {
+		n.images.lose(w.clock.Now())
+		w.takeDown(n, "power", false)
+	})
+
+	w.spawn(w.life, func(life context.Context) {
+		if w.clock.Sleep(life, firmwareTime) == nil {
+			w.boot(w.life, n, causeReboot)
+		}
 	})
 }
 

@@ -167,7 +167,18 @@ func (w *World) download(
 		}
 	})
 
-	if err == nil && !there {
+	if err != nil {
+		return system{}, err
+	}
+
+	// Under another name it is not downloaded again.
+	w.locked(func() {
+		if unpacked, found := w.fresh(store).unpacked(content.digest); found {
+			content.lost, there = unpacked.lost, true
+		}
+	})
+
+	if !there {
 		err = w.fetch(ctx, n, progress)
 	}
 

@@ -380,7 +380,7 @@ func (w *World) fresh(store imageStore) imageStore {
 	now := w.clock.Now()
 
 	maps.DeleteFunc(store, func(_ string, image storedImage) bool {
-		return now.Sub(image.pulled) > imageLifetime
+		return now.Sub(image.used) > imageLifetime
 	})
 
 	return store

@@ -242,11 +242,50 @@ func (c *Client) Pull(ctx context.Context, address, image string, api cluster.Up
 
 	return c.change(ctx, "Pull", address, func(ctx context.Context) error {
 		return c.order(ctx, address, "pull "+image+" on "+address, method, func(ctx context.Context) error {
+			if api != cluster.LegacyAPI {
+				if err := c.dropOutdated(ctx, address, image); err != nil {
+					return err
+				}
+			}
+
 			_, err := c.cluster.world.Pull(ctx, address, image, nil)
 
 			return err
 		})
 	})
+}
+
+// dropOutdated removes an image that the machine has from before its last boot, as
+// [cluster.Talos] wants it.
+func (c *Client) dropOutdated(ctx context.Context, address, image string) error {
+	list, err := c.cluster.world.Images(ctx, address, model.NamespaceSystem)
+	if err != nil {
+		return err
+	}
+
+	state, err := c.cluster.world.Node(address)
+	if err != nil {
+		return err
+	}
+
+	at := slices.IndexFunc(list, func(one model.Image) bool { return one.Name == image })
+	if at < 0 || !list[at].Created.Before(state.BootedAt) {
+		return nil
+	}
+
+	if _, err := c.cluster.world.ImageDigest(image); err != nil {
+		return nil //nolint:nilerr // what the registry has no more is kept
+	}
+
+	for _, one := range list {
+		if one.Digest == list[at].Digest {
+			if err := c.cluster.world.RemoveImage(ctx, address, one.Name, model.NamespaceSystem); err != nil {
+				return err
+			}
+		}
+	}
+
+	return nil
 }
 
 // ImageDigest implements [cluster.Talos].

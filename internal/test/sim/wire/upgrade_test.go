@@ -313,7 +313,8 @@ func TestUpgrade_ImagesOfAMachine(t *testing.T) {
 		}
 
 		system, err := r.images(c, firstAddress, common.ContainerdNamespace_NS_SYSTEM)
-		if want := []string{factoryImage, pinned, "ghcr.io/siderolabs/kubelet:v1.34.2"}; err != nil || !slices.Equal(system, want) {
+		_, digest, _ := strings.Cut(pinned, "@")
+		if want := []string{factoryImage, pinned, "ghcr.io/siderolabs/kubelet:v1.34.2", digest}; err != nil || !slices.Equal(system, want) {
 			r.Errorf("system: %q, %v, want %q", system, err, want)
 		}
 
