@@ -12,6 +12,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"syscall"
 	"testing"
@@ -23,38 +24,42 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/toolchain"
 )
 
-// machinesVariable names the parts of make machines that run.
-const machinesVariable = "TALOSUPGRADE_MACHINES"
-
-// brokenTalos is a release that does not come up, until it is mended.
-const brokenTalos = "1.13.11"
-
-// machineSystems are what a machine of QEMU has, and what it is upgraded to. The last one is
-// what the broken one is once it is mended.
-func machineSystems(first string) []toolchain.MachineSystem {
-	return []toolchain.MachineSystem{
-		{Version: first}, {Version: "v" + nextTalos}, {Version: "v" + brokenTalos, Broken: true}, {Version: "v" + brokenTalos},
-	}
-}
-
 const (
 	// configPort is where a machine finds its configuration.
 	configPort = "8080"
-	// machineMemory is what a machine has in MiB, and what QEMU takes of this one's.
-	machineMemory = 3072
+	// workerMemory and controlPlaneMemory are what machines have in MiB, and what QEMU takes of
+	// this one's.
+	workerMemory, controlPlaneMemory = 3072, 4096
 )
 
-// makeInstallers adds images that install a version; of one that is mended later, the
-// broken one.
+// makeInstallers adds images that install the systems. Of those with one name, the first is
+// served; a later one is pushed over it.
 func (w *world) makeInstallers(made map[string]*layer) {
+	if w.programs.Machines == nil {
+		return
+	}
+
+	served := map[string]bool{}
+
 	for _, one := range w.programs.Machines.Versions {
-		if reference := installerOf(one.Version); one.Version != "v"+brokenTalos || one.Broken {
-			made[reference] = installerLayer(one)
+		reference := installerOf(one.MachineSystem)
+		if !served[reference] {
+			made[reference], served[reference] = installerLayer(one), true
 		}
 	}
 }
 
-func installerOf(version string) string { return "ghcr.io/siderolabs/installer:" + version }
+// installerOf is the image that installs a system.
+func installerOf(system toolchain.MachineSystem) string {
+	if system.Schematic != "" {
+		return factoryRepository + system.Schematic + ":" + system.Version
+	}
+
+	return "ghcr.io/siderolabs/installer:" + system.Version
+}
+
+// factoryRepository is where the Image Factory has images, by schematic.
+const factoryRepository = "factory.talos.dev/metal-installer/"
 
 // installerLayer has, beside the installer, what an installation with systemd-boot copies
 // and nothing else.
@@ -71,7 +76,7 @@ func installerLayer(one toolchain.MachineVersion) *layer {
 
 // serveConfigs serves the configurations of all machines that ask for theirs.
 func (w *world) serveConfigs() error {
-	if !w.emulated {
+	if w.ground == containers {
 		return nil
 	}
 
@@ -102,12 +107,16 @@ func (w *world) serveConfigs() error {
 // emulate starts the machine with a new disk the first time, with the same disk and
 // firmware after that.
 func (m *machine) emulate(w *world) error {
-	tools, ctx := w.programs.Machines.Tools, context.Background()
+	tools, ctx, memory := w.programs.Machines.Tools, context.Background(), workerMemory
+	if m.controlPlane {
+		memory = controlPlaneMemory
+	}
+
 	disk, variables := filepath.Join(m.dir, "disk.qcow2"), filepath.Join(m.dir, "variables.fd")
 	code, fresh := tools.Firmware()
 
 	if _, err := os.Stat(disk); errors.Is(err, os.ErrNotExist) {
-		made := tools.Command(ctx, "qemu-img", "create", "-q", "-f", "qcow2", "-b", w.programs.Machines.Disk, "-F", "raw", disk)
+		made := tools.Command(ctx, "qemu-img", "create", "-q", "-f", "qcow2", "-b", w.image(), "-F", "raw", disk)
 		if said, err := made.CombinedOutput(); err != nil {
 			return fmt.Errorf("making the disk: %w\n%s", err, said)
 		}
@@ -142,7 +151,7 @@ func (m *machine) emulate(w *world) error {
 
 	m.command = tools.Command(ctx, "qemu-system-x86_64",
 		"-L", tools.Data(), "-nodefaults", "-no-user-config", "-display", "none", "-name", m.name,
-		"-machine", "q35,hpet=off", "-accel", w.accelerator(ctx), "-cpu", "max", "-smp", "2", "-m", strconv.Itoa(machineMemory),
+		"-machine", "q35,hpet=off", "-accel", w.accelerator(ctx), "-cpu", "max", "-smp", "2", "-m", strconv.Itoa(memory),
 		"-uuid", newUUID(),
 		"-drive", "if=pflash,format=raw,readonly=on,file="+code, "-drive", "if=pflash,format=raw,file="+variables,
 		// What the machine has flushed outlives its power: QEMU must not keep it to itself.
@@ -157,12 +166,24 @@ func (m *machine) emulate(w *world) error {
 	return m.start()
 }
 
+// image is the disk that new machines have.
+func (w *world) image() string {
+	all := w.programs.Machines.Versions
+	at := slices.IndexFunc(all, func(one toolchain.MachineVersion) bool { return one.Disk })
+
+	return all[at].Image
+}
+
 // complaints is where QEMU writes.
 func (m *machine) complaints() string { return m.log() + ".qemu" }
 
-// emulation is QEMU without help from the processor: one thread for each CPU of a machine,
-// and 512 MiB for code that was translated.
-const emulation = "tcg,thread=multi,tb-size=512"
+const (
+	// emulation is QEMU without help from the processor: one thread for each CPU of a machine,
+	// and 512 MiB for code that was translated.
+	emulation = "tcg,thread=multi,tb-size=512"
+	// acceleration is QEMU with help from it.
+	acceleration = "kvm"
+)
 
 // accelerator is how machines are run here. /dev/kvm may be there, and open, while a guest
 // does not run its first instruction, so the firmware is booted by it once.
@@ -186,7 +207,7 @@ func (w *world) accelerator(ctx context.Context) string {
 		said := &firstByte{seen: cancel}
 
 		command := tools.Command(ctx, "qemu-system-x86_64", "-L", tools.Data(), "-nodefaults", "-no-user-config", "-display", "none",
-			"-machine", "q35", "-accel", "kvm", "-cpu", "max", "-m", "256",
+			"-machine", "q35", "-accel", acceleration, "-cpu", "max", "-m", "256",
 			"-drive", "if=pflash,format=raw,readonly=on,file="+code, "-serial", "stdio")
 		command.Stdout = said
 		command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
@@ -194,7 +215,7 @@ func (w *world) accelerator(ctx context.Context) string {
 		_ = command.Run()
 
 		if said.any {
-			w.accel = "kvm"
+			w.accel = acceleration
 			w.say("machines run on KVM: the firmware has booted with it")
 		} else {
 			w.say("machines are emulated: with /dev/kvm, the firmware does not boot")

@@ -17,47 +17,147 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/toolchain"
 )
 
-// TestMachines is a cluster whose workers are machines with disks and firmware: what a
-// control plane in container mode refuses is done to them. A part that fails ends the run.
+// machinesVariable names the parts of make machines that run.
+const machinesVariable = "TALOSUPGRADE_MACHINES"
+
+// The releases that machines are upgraded to, in their order. Each part has its own, so that
+// it runs after any of those before it.
+const (
+	brokenTalos  = "1.13.11"
+	powerTalos   = "1.13.12"
+	coldTalos    = "1.13.13"
+	unreadyTalos = "1.13.14"
+	wayBackTalos = "1.13.15"
+	hangingTalos = "1.13.16"
+)
+
+// schematicOfUnready is what the release is made of that never gets ready.
+const schematicOfUnready = "c9078f9419961640c712a8bf2bb9174933dfcf1da383fd8ea2b7dc21493f8bac"
+
+// part is one of make machines. It runs alone, or after any of those before it.
+type part struct {
+	name, what string
+	ground     ground
+	// systems are what its machines are upgraded to.
+	systems []toolchain.MachineSystem
+	// actions says that it invokes actions.
+	actions bool
+	run     func(w *world, ctx context.Context, t *testing.T)
+}
+
+// parts lists them in the order in which they run.
+func parts() []part {
+	system := func(version string) toolchain.MachineSystem { return toolchain.MachineSystem{Version: "v" + version} }
+	flawed := func(version string, flaw toolchain.MachineFlaw) toolchain.MachineSystem {
+		return toolchain.MachineSystem{Version: "v" + version, Flaw: flaw}
+	}
+
+	unready := flawed(unreadyTalos, toolchain.FlawNetwork)
+	unready.Schematic = schematicOfUnready
+
+	return []part{
+		{name: "contract", what: "Talos and Kubernetes on machines keep the contract of the simulator", ground: workers, run: (*world).holdsContracts},
+		{
+			name: "upgrade", what: "Talos is upgraded on both workers, in an apply that is killed and in the next",
+			ground: workers, systems: []toolchain.MachineSystem{system(nextTalos)}, run: (*world).upgradesTalos,
+		},
+		{
+			name: "fallback", what: "the second worker falls back, and is tried again once that is allowed",
+			ground: workers, systems: []toolchain.MachineSystem{flawed(brokenTalos, toolchain.FlawBoot), system(brokenTalos)}, run: (*world).fallsBack,
+		},
+		{
+			name: "power", what: "one worker loses its power while it installs, the other while it reboots, in one apply",
+			ground: workers, systems: []toolchain.MachineSystem{system(powerTalos)}, run: (*world).losesPower,
+		},
+		{
+			name: "firmware", what: "the machines lose their power, and the firmware boots what they ran; one is upgraded through the firmware",
+			ground: workers, systems: []toolchain.MachineSystem{system(coldTalos)}, run: (*world).startsAnew,
+		},
+		{
+			name: "unready", what: "the first worker never gets ready with a version of another schematic, and is sent back",
+			ground: workers, systems: []toolchain.MachineSystem{unready}, run: (*world).isSentBackAsUnready,
+		},
+		{
+			name: "rollback", what: "the second worker is sent back by the action",
+			ground: workers, systems: []toolchain.MachineSystem{system(wayBackTalos)}, actions: true, run: (*world).isSentBackByAction,
+		},
+		{
+			name: "by-hand", what: "the first worker is rolled back by hand before it has confirmed its system",
+			ground: workers, systems: []toolchain.MachineSystem{system(wayBackTalos)}, run: (*world).isRolledBackByHand,
+		},
+		{
+			name: "hang", what: "the second worker never comes back, and does not after a loss of power either",
+			ground: workers, systems: []toolchain.MachineSystem{flawed(hangingTalos, toolchain.FlawHang)}, run: (*world).hangs,
+		},
+		{
+			name: "control-plane", what: "a control plane that is alone is upgraded, Talos in an apply that is killed and in the next, and Kubernetes",
+			ground: single, systems: []toolchain.MachineSystem{system(nextTalos)}, run: (*world).upgradesControlPlane,
+		},
+	}
+}
+
+// systemsOf are the system that new machines have, and those of some parts.
+func systemsOf(first string, chosen []part) []toolchain.MachineSystem {
+	all := []toolchain.MachineSystem{{Version: first, Disk: true}}
+
+	for _, one := range chosen {
+		for _, system := range one.systems {
+			if !slices.Contains(all, system) {
+				all = append(all, system)
+			}
+		}
+	}
+
+	return all
+}
+
+// TestMachines runs Talos on machines with disks and firmware: what container mode refuses is
+// done to them. A part that fails ends its world.
 func TestMachines(t *testing.T) {
 	need(t)
 	needMachines(t)
 
-	ctx := t.Context()
-	w := &world{}
-	parts := []part{
-		{"upgrade", "Talos is upgraded on both workers, in an apply that is killed and in the next", w.upgradesTalos},
-		{"fallback", "the second worker falls back, and is tried again once that is allowed", w.fallsBack},
-		{"firmware", "the machines lose their power, and the firmware boots what they ran", w.startsAnew},
-	}
-
-	wanted, err := choose(parts, os.Getenv(machinesVariable))
+	wanted, err := choose(parts(), os.Getenv(machinesVariable))
 	if err != nil {
 		t.Fatal(err)
 	}
 
-	w.open(ctx, t, true)
+	for _, on := range []ground{workers, single} {
+		here := slices.DeleteFunc(slices.Clone(wanted), func(one part) bool { return one.ground != on })
+		if len(here) > 0 {
+			t.Run(on.String(), func(t *testing.T) { runParts(t, on, here) })
+		}
+	}
+}
+
+func (g ground) String() string {
+	return [...]string{containers: "in containers", workers: "workers", single: "one control plane"}[g]
+}
+
+// runParts runs some parts in one world.
+func runParts(t *testing.T, on ground, some []part) {
+	t.Helper()
+
+	ctx := t.Context()
+	w := openWorld(ctx, t, on)
+
 	w.say("the machines boot")
 
 	if !t.Run("the machines boot", func(t *testing.T) { w.boots(ctx, t) }) {
 		t.FailNow()
 	}
 
-	for _, one := range wanted {
+	for _, one := range some {
 		w.say("%s: %s", one.name, one.what)
 
-		if !t.Run(one.name, func(t *testing.T) { one.run(ctx, t) }) {
+		if !t.Run(one.name, func(t *testing.T) { one.run(w, ctx, t) }) {
 			t.FailNow()
 		}
 	}
-}
-
-// part is one of make machines. It runs alone, or after any of those that come before it.
-type part struct {
-	name, what string
-	run        func(ctx context.Context, t *testing.T)
 }
 
 // choose takes the named parts, in their own order; "all" is every one of them.
@@ -89,6 +189,12 @@ func choose(parts []part, names string) ([]part, error) {
 	return chosen, nil
 }
 
+// holdsContracts holds both to what the simulator is held to.
+func (w *world) holdsContracts(ctx context.Context, t *testing.T) {
+	t.Run("Talos", func(t *testing.T) { w.holdsTalos(ctx, t) })
+	t.Run("Kubernetes", func(t *testing.T) { w.holdsKubernetes(ctx, t) })
+}
+
 // What machines print: machined when an installer begins and when it has ended well, and the
 // kernel when it starts the one after it.
 const (
@@ -97,22 +203,29 @@ const (
 	rebooting  = "Starting new kernel"
 )
 
-// resource asks for a version on all machines but the held ones.
-func resource(version, more string, held ...*machine) string {
+// request is what a resource asks for.
+type request struct {
+	talos string
+	// arguments are lines of the resource, overrides lines of its node_overrides.
+	arguments, overrides string
+	held                 []*machine
+}
+
+func (r request) resource() string {
 	var overrides strings.Builder
 
-	for _, m := range held {
+	for _, m := range r.held {
 		fmt.Fprintf(&overrides, "    %q = { hold = true }\n", m.name)
 	}
 
-	return fmt.Sprintf("resource \"talosupgrade_cluster\" \"this\" {\n  talos_version = %q\n\n  node_overrides = {\n%s%s  }\n}\n",
-		version, &overrides, more)
+	return fmt.Sprintf("resource \"talosupgrade_cluster\" \"this\" {\n  talos_version = %q\n%s\n  node_overrides = {\n%s%s  }\n}\n",
+		r.talos, r.arguments, &overrides, r.overrides)
 }
 
 // upgradesTalos kills the CLI and the provider when the first worker has the next version
 // on its disk and has not booted it, and applies again.
 func (w *world) upgradesTalos(ctx context.Context, t *testing.T) {
-	f := w.terraform(t, resource(nextTalos, "", w.machines[0]))
+	f := w.terraform(t, request{talos: nextTalos, held: w.machines[:1]}.resource())
 	before := w.boot(ctx, t)
 
 	f.plan(ctx, t).must(somethingToDo, nextTalos)
@@ -170,8 +283,8 @@ func (w *world) mustHaveBothSystems(ctx context.Context, t *testing.T, m *machin
 		t.Fatal(err)
 	}
 
-	if !strings.Contains(images, installerOf("v"+nextTalos)) {
-		t.Errorf("%s has not kept %s:\n%s", m.name, installerOf("v"+nextTalos), images)
+	if want := installerNamed(nextTalos); !strings.Contains(images, want) {
+		t.Errorf("%s has not kept %s:\n%s", m.name, want, images)
 	}
 }
 
@@ -181,13 +294,13 @@ var retryAdvice = regexp.MustCompile(`retry_boot_id = "[^"]+"`)
 // fallsBack gives the second worker a version that does not come up, applies again, and
 // again once the image is mended and another try is allowed.
 func (w *world) fallsBack(ctx context.Context, t *testing.T) {
-	m, held := w.machines[2], w.machines[:2]
+	m, asked := w.machines[2], request{talos: brokenTalos, held: w.machines[:2]}
 	before, running := w.boot(ctx, t), w.runs(ctx, t, m)
-	f := w.terraform(t, resource(brokenTalos, "", held...))
+	f := w.terraform(t, asked.resource())
 
 	begun := m.printed(t, installed)
 
-	stopped := f.apply(ctx, t).must(failed, "fell back to Talos "+running, "image remove --namespace system "+installerOf("v"+brokenTalos))
+	stopped := f.apply(ctx, t).must(failed, "fell back to Talos "+running)
 	w.mustHaveUpgraded(ctx, t, m, running, begun+1, before[m.name])
 
 	advice := retryAdvice.FindString(flat(stopped.output))
@@ -201,29 +314,40 @@ func (w *world) fallsBack(ctx context.Context, t *testing.T) {
 		t.Fatalf("on %s %d installations have ended, want %d: it was tried again and nobody had allowed it", m.name, found, begun+1)
 	}
 
+	// The node has booted since it downloaded the image, and downloads what is under its tag now.
 	w.mend(ctx, t)
 
-	// A node downloads nothing under a tag that it has: the error says how it is removed.
-	if _, err := w.talosctl(ctx, "--nodes", m.address.String(), "image", "remove", "--namespace", "system", installerOf("v"+brokenTalos)); err != nil {
-		t.Fatal(err)
-	}
-
 	before = w.boot(ctx, t)
+	asked.overrides = fmt.Sprintf("    %q = { %s }\n", m.name, advice)
 
-	f.write(t, "  talosconfig_path = "+quote(w.talosconfig)+"\n", resource(brokenTalos, fmt.Sprintf("    %q = { %s }\n", m.name, advice), held...))
+	f.ask(t, asked)
 	f.apply(ctx, t).must(nothingToDo)
 	w.mustHaveUpgraded(ctx, t, m, brokenTalos, begun+2, before[m.name])
 	w.mustHaveNoJournal(ctx, t)
+}
+
+// ask replaces the configuration by one that asks for something else.
+func (f terraform) ask(t *testing.T, asked request) {
+	t.Helper()
+
+	f.write(t, "  talosconfig_path = "+quote(f.w.talosconfig)+"\n", asked.resource())
 }
 
 // mend has the registry serve the version that does not come up as one that does.
 func (w *world) mend(ctx context.Context, t *testing.T) {
 	t.Helper()
 
-	mended := w.programs.Machines.Versions[len(w.programs.Machines.Versions)-1]
-	if err := w.images.push(ctx, installerOf(mended.Version), installerLayer(mended), v1.Config{}); err != nil {
+	all := w.programs.Machines.Versions
+	at := slices.IndexFunc(all, func(one toolchain.MachineVersion) bool { return one.Version == "v"+brokenTalos && one.Flaw == "" })
+
+	if err := w.images.push(ctx, installerNamed(brokenTalos), installerLayer(all[at]), v1.Config{}); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// installerNamed is the image that installs a release of no schematic.
+func installerNamed(release string) string {
+	return installerOf(toolchain.MachineSystem{Version: "v" + release})
 }
 
 // startsAnew takes the power from both workers. Reboots go from kernel to kernel, past
@@ -250,6 +374,97 @@ func (w *world) startsAnew(ctx context.Context, t *testing.T) {
 			t.Errorf("%s runs %s, want %s: the boot loader has booted another system", m.name, found, running[m.name])
 		}
 	}
+
+	w.upgradesThroughFirmware(ctx, t)
+}
+
+// firmwareBoots is what the firmware prints when it starts the boot loader.
+const firmwareBoots = "BdsDxe: starting Boot"
+
+// upgradesThroughFirmware has the first worker restart as after a loss of power.
+func (w *world) upgradesThroughFirmware(ctx context.Context, t *testing.T) {
+	m := w.machines[1]
+	before, begun := w.boot(ctx, t), m.printed(t, installed)
+	kernels, starts := m.printed(t, rebooting), m.printed(t, firmwareBoots)
+
+	f := w.terraform(t, request{
+		talos: coldTalos, arguments: "  reboot_mode = \"powercycle\"\n", held: []*machine{w.machines[0], w.machines[2]},
+	}.resource())
+	f.apply(ctx, t).must(nothingToDo)
+	f.plan(ctx, t).must(nothingToDo)
+
+	w.mustHaveUpgraded(ctx, t, m, coldTalos, begun+1, before[m.name])
+	w.mustHaveNoJournal(ctx, t)
+
+	if m.printed(t, rebooting) != kernels || m.printed(t, firmwareBoots) != starts+1 {
+		t.Errorf("%s has started %d kernels from its kernel and %d boots from its firmware, want %d and %d",
+			m.name, m.printed(t, rebooting), m.printed(t, firmwareBoots), kernels, starts+1)
+	}
+}
+
+// hangs gives the second worker a version whose kernel starts and does nothing. Nothing reverts
+// that: the boot loader starts it again.
+func (w *world) hangs(ctx context.Context, t *testing.T) {
+	m := w.machines[2]
+	f := w.terraform(t, request{
+		talos: hangingTalos, arguments: "  node_timeout = \"4m\"\n", held: w.machines[:2],
+	}.resource())
+
+	const never = "did not come back online"
+
+	f.apply(ctx, t).must(failed, m.name+" "+never, "Look at its console")
+
+	m.cut()
+
+	if err := m.power(w); err != nil {
+		t.Fatal(err)
+	}
+
+	installations := m.printed(t, installed)
+
+	f.apply(ctx, t).must(failed, m.name, "Look at its console")
+
+	if found := m.printed(t, installed); found != installations {
+		t.Errorf("%s was installed %d times more", m.name, found-installations)
+	}
+}
+
+// losesPower takes the power from both workers, each at a moment of its own, in one apply that
+// goes on. What the first one had downloaded just before never reaches its disk.
+func (w *world) losesPower(ctx context.Context, t *testing.T) {
+	f := w.terraform(t, request{talos: powerTalos, held: w.machines[:1]}.resource())
+	apply := f.begin(ctx, t)
+
+	for i, moment := range []string{installing, rebooting} {
+		m := w.workers()[i]
+		printed := m.printed(t, moment)
+
+		apply.during(w, m.name+" has printed \""+moment+"\"", func() bool { return m.printed(t, moment) > printed })
+		m.cut()
+
+		if err := m.power(w); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	<-apply.ended
+	t.Logf("the apply in which they lost their power says:\n%s", &apply.output)
+
+	if exit := apply.command.ProcessState.ExitCode(); exit != nothingToDo {
+		t.Fatalf("the apply ended with %d:\n%s", exit, &apply.output)
+	}
+
+	f.plan(ctx, t).must(nothingToDo)
+
+	for _, m := range w.workers() {
+		w.mustTakePods(ctx, t, m, "")
+
+		if found := w.runs(ctx, t, m); found != powerTalos {
+			t.Errorf("%s runs %s, want %s", m.name, found, powerTalos)
+		}
+	}
+
+	w.mustHaveNoJournal(ctx, t)
 }
 
 func (w *world) workers() []*machine { return w.machines[1:] }
@@ -338,7 +553,7 @@ func (w *world) runs(ctx context.Context, t *testing.T, m *machine) string {
 func (w *world) mustTakePods(ctx context.Context, t *testing.T, m *machine, before string) {
 	t.Helper()
 
-	w.until(ctx, t, m.name+" takes pods", bootPatience, func(ctx context.Context) error {
+	w.until(ctx, t, m.name+" takes pods", w.patience(), func(ctx context.Context) error {
 		node, err := w.client(t).CoreV1().Nodes().Get(ctx, m.name, metav1.GetOptions{})
 		if err != nil {
 			return err

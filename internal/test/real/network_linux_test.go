@@ -56,6 +56,22 @@ func makeBridge() error {
 	return address(bridgeName, netip.PrefixFrom(gateway, network.Bits()))
 }
 
+// dropBridge removes it, if it is there.
+func dropBridge() error {
+	bridge, err := net.InterfaceByName(bridgeName)
+	if err != nil {
+		return nil
+	}
+
+	links, err := rtnetlink.Dial(nil)
+	if err != nil {
+		return fmt.Errorf("reaching the network of the kernel: %w", err)
+	}
+	defer links.Close()
+
+	return links.Link.Delete(uint32(bridge.Index))
+}
+
 func newLink(message *rtnetlink.LinkMessage) error {
 	links, err := rtnetlink.Dial(nil)
 	if err != nil {

@@ -20,12 +20,12 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/workspace"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/toolchain"
 )
 
 const (
-	// callPatience bounds one call of a tool, applyPatience one run of the CLI.
-	callPatience  = time.Minute
-	applyPatience = 20 * time.Minute
+	// callPatience bounds one call of a tool.
+	callPatience = time.Minute
 
 	nothingToDo   = 0
 	failed        = 1
@@ -127,7 +127,14 @@ type result struct {
 func (w *world) terraform(t *testing.T, configuration string) terraform {
 	t.Helper()
 
-	space, err := workspace.New(t.TempDir(), w.programs.CLI, w.programs.Provider)
+	return w.terraformOf(t, w.programs.CLI, configuration)
+}
+
+// terraformOf makes the directory for another command line.
+func (w *world) terraformOf(t *testing.T, cli toolchain.CLI, configuration string) terraform {
+	t.Helper()
+
+	space, err := workspace.New(t.TempDir(), cli, w.programs.Provider)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -158,13 +165,16 @@ func quote(text string) string {
 	return strings.NewReplacer("${", "$${", "%{", "%%{").Replace(string(encoded))
 }
 
+// applyPatience bounds one run of the CLI.
+func (w *world) applyPatience() time.Duration { return 2 * w.patience() }
+
 // run runs the CLI to its end; what it says goes to a log as well.
 func (f terraform) run(ctx context.Context, t *testing.T, args ...string) result {
 	t.Helper()
 
 	begun := time.Now()
 
-	ctx, cancel := context.WithTimeout(ctx, applyPatience)
+	ctx, cancel := context.WithTimeout(ctx, f.w.applyPatience())
 	defer cancel()
 
 	var output bytes.Buffer
@@ -250,7 +260,7 @@ type applying struct {
 func (f terraform) begin(ctx context.Context, t *testing.T) *applying {
 	t.Helper()
 
-	ctx, cancel := context.WithTimeout(ctx, applyPatience)
+	ctx, cancel := context.WithTimeout(ctx, f.w.applyPatience())
 	made := &applying{t: t, command: f.Command(ctx, "apply", "-auto-approve", "-input=false", "-no-color"), ended: make(chan struct{})}
 	made.command.Stdout, made.command.Stderr = &made.output, &made.output
 

@@ -26,8 +26,9 @@ import (
 const (
 	architecture = runtime.GOARCH
 	clusterName  = "real"
-	// bootPatience bounds how long machines may take to boot beside other work.
-	bootPatience = 10 * time.Minute
+	// bootPatience bounds how long machines may take to boot beside other work. An emulated
+	// control plane takes longer than others.
+	bootPatience, singlePatience = 10 * time.Minute, 40 * time.Minute
 )
 
 // kubernetesVersions are the release that the cluster begins with and the one that it is upgraded to.
@@ -46,8 +47,7 @@ type world struct {
 	// configs serves their configurations to machines of QEMU.
 	configs  *httptest.Server
 	machines []*machine
-	// emulated says that the workers are machines of QEMU.
-	emulated bool
+	ground   ground
 	// accel is how QEMU runs them, once probe has found it out.
 	accel   string
 	probe   sync.Once
@@ -57,20 +57,23 @@ type world struct {
 	talosconfig string
 }
 
-// openWorld starts a control plane and two workers, which QEMU runs if they are emulated.
-func openWorld(ctx context.Context, t *testing.T, emulated bool) *world {
+// ground is what the machines of a world are.
+type ground int
+
+const (
+	// containers are a control plane and two workers in Talos' container mode.
+	containers ground = iota
+	// workers have a control plane in a container, and two workers that QEMU runs.
+	workers
+	// single is one control plane, which QEMU runs.
+	single
+)
+
+// openWorld starts the machines of a ground.
+func openWorld(ctx context.Context, t *testing.T, on ground) *world {
 	t.Helper()
 
-	w := &world{}
-	w.open(ctx, t, emulated)
-
-	return w
-}
-
-func (w *world) open(ctx context.Context, t *testing.T, emulated bool) {
-	t.Helper()
-
-	w.dir, w.emulated, w.started = os.Getenv(worldVariable), emulated, time.Now()
+	w := &world{dir: os.Getenv(worldVariable), ground: on, started: time.Now()}
 
 	note, err := readNote(w.dir)
 	if err != nil {
@@ -86,11 +89,22 @@ func (w *world) open(ctx context.Context, t *testing.T, emulated bool) {
 			t.Fatal(err)
 		}
 	}
+
+	return w
 }
 
 // say writes a line of progress.
 func (w *world) say(format string, args ...any) {
 	fmt.Fprintf(os.Stderr, "%6s  %s\n", time.Since(w.started).Round(time.Second), fmt.Sprintf(format, args...))
+}
+
+// patience is how long machines of this world may take to boot.
+func (w *world) patience() time.Duration {
+	if w.ground == single && w.accel != acceleration {
+		return singlePatience
+	}
+
+	return bootPatience
 }
 
 // state is a path of what goes with the world.
@@ -150,9 +164,7 @@ func (w *world) makeImages(ctx context.Context) error {
 	// What a node is to be upgraded with is pulled before it is drained, whatever is in it.
 	made["ghcr.io/siderolabs/installer:v"+nextTalos] = &layer{files: []file{program(w.programs.Pause, "pause")}}
 
-	if w.emulated {
-		w.makeInstallers(made)
-	}
+	w.makeInstallers(made)
 
 	for i, release := range w.programs.Releases {
 		tag := ":" + kubernetesVersions[i].Tag()
@@ -208,9 +220,34 @@ func (w *world) close(t *testing.T) {
 		w.configs.Close()
 	}
 
-	if !t.Failed() {
-		return
+	if t.Failed() {
+		w.keepLogs(t)
 	}
+
+	// Another world may come after this one.
+	if err := w.clear(); err != nil {
+		t.Error(err)
+	}
+}
+
+// clear removes the network and all that machines have written.
+func (w *world) clear() error {
+	written, err := filepath.Glob(w.state("*"))
+	if err != nil {
+		return err
+	}
+
+	all := []error{dropBridge()}
+	for _, path := range written {
+		all = append(all, os.RemoveAll(path))
+	}
+
+	return errors.Join(all...)
+}
+
+// keepLogs copies what the machines and the registry have said to where it stays.
+func (w *world) keepLogs(t *testing.T) {
+	t.Helper()
 
 	parent, err := runsDir()
 	if err != nil {
@@ -259,9 +296,15 @@ func (w *world) until(ctx context.Context, t *testing.T, what string, patience t
 }
 
 func (w *world) makeMachines(context.Context) error {
-	for i, name := range []string{"control-plane", "worker-1", "worker-2"} {
+	names := []string{"control-plane", "worker-1", "worker-2"}
+	if w.ground == single {
+		names = names[:1]
+	}
+
+	for i, name := range names {
 		w.machines = append(w.machines, &machine{
-			name: name, controlPlane: i == 0, emulated: w.emulated && i > 0, dir: w.state("machines", name), address: netip.AddrFrom4([4]byte{10, 5, 0, byte(2 + i)}),
+			name: name, controlPlane: i == 0, emulated: w.ground == workers && i > 0 || w.ground == single,
+			dir: w.state("machines", name), address: netip.AddrFrom4([4]byte{10, 5, 0, byte(2 + i)}),
 		})
 	}
 

@@ -13,6 +13,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -297,8 +298,10 @@ type programs struct {
 	Etcd                 string
 	Releases             []toolchain.Release
 	CLI                  toolchain.CLI
-	// Machines are those of QEMU; there are none in make real.
+	// Machines are those of QEMU, Actions is a Terraform that invokes actions; neither is
+	// there in make real.
 	Machines *toolchain.MachineImages
+	Actions  *toolchain.CLI
 	Provider string
 }
 
@@ -345,13 +348,27 @@ func prepare(ctx context.Context, progress io.Writer) (programs, error) {
 		made.Releases = append(made.Releases, release)
 	}
 
-	if _, set := os.LookupEnv(machinesVariable); set {
-		images, err := toolchain.Machines(ctx, made.Containerd, machineSystems(made.Talos.Version), options)
+	if names, set := os.LookupEnv(machinesVariable); set {
+		chosen, err := choose(parts(), names)
+		if err != nil {
+			return programs{}, err
+		}
+
+		images, err := toolchain.Machines(ctx, made.Containerd, systemsOf(made.Talos.Version, chosen), options)
 		if err != nil {
 			return programs{}, err
 		}
 
 		made.Machines = &images
+
+		if slices.ContainsFunc(chosen, func(one part) bool { return one.actions }) {
+			cli, err := toolchain.PinnedTerraform(ctx, options)
+			if err != nil {
+				return programs{}, err
+			}
+
+			made.Actions = &cli
+		}
 	}
 
 	if made.CLI, err = toolchain.Terraform(ctx, options); err != nil {

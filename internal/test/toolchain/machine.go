@@ -32,7 +32,7 @@ var guestPackages = [...]string{
 }
 
 // machineRecipe changes when the way programs are built for machines, or images made, does.
-const machineRecipe = "3"
+const machineRecipe = "4"
 
 // MachineTools are programs that nothing is installed for.
 type MachineTools struct{ Dir string }
@@ -68,19 +68,27 @@ func below(dir string, parts ...string) string {
 type MachineSystem struct {
 	// Version is what it calls itself, such as v1.13.10.
 	Version string
-	// Broken makes its boot sequence fail once it knows its disk: a directory is where it
-	// writes a file.
-	Broken bool
+	// Schematic is what it says it was made of, as 64 hexadecimal digits; none where empty.
+	Schematic string
+	// Flaw is what is wrong with it; nothing where empty.
+	Flaw MachineFlaw
+	// Disk says that new machines have it.
+	Disk bool
 }
 
-// file is what its files are called, without the ending.
-func (s MachineSystem) file() string {
-	if s.Broken {
-		return s.Version + "-broken"
-	}
+// MachineFlaw is what is wrong with a system.
+type MachineFlaw string
 
-	return s.Version
-}
+const (
+	// FlawBoot lets the boot sequence fail once it knows its disk: a directory is where it
+	// writes a file. Talos falls back by itself.
+	FlawBoot MachineFlaw = "boot"
+	// FlawNetwork leaves the configuration of the network of pods out: Talos comes up, and the
+	// node never gets ready.
+	FlawNetwork MachineFlaw = "network"
+	// FlawHang starts the kernel, and nothing after it.
+	FlawHang MachineFlaw = "hang"
+)
 
 // MachineVersion is a system as an installer has it.
 type MachineVersion struct {
@@ -88,19 +96,20 @@ type MachineVersion struct {
 
 	// Installer is the program, UKI the kernel with the whole system, Boot systemd-boot.
 	Installer, UKI, Boot string
+	// Image is a disk, as raw bytes, with the system installed and no configuration; empty
+	// unless that was asked for.
+	Image string
 }
 
 // MachineImages are what machines in QEMU boot and install.
 type MachineImages struct {
-	Tools MachineTools
-	// Disk is a raw image with the first version installed and no configuration.
-	Disk     string
+	Tools    MachineTools
 	Versions []MachineVersion
 }
 
 // Machines returns tools and images of machines. Every system is built from the sources that
-// internal/tools/talos pins, whatever version it calls itself. The first one is on the disk
-// that a new machine has. The first call builds them.
+// internal/tools/talos pins, whatever version it calls itself. The first call builds what is
+// not there yet.
 //
 // What boots is Talos' own programs, built from its modules, on a kernel and tools of
 // Debian: it is not an image that Sidero Labs publishes.
@@ -108,9 +117,6 @@ func Machines(ctx context.Context, containerd string, systems []MachineSystem, o
 	if runtime.GOARCH != "amd64" {
 		return MachineImages{}, errors.New("machines in QEMU are made for amd64 alone")
 	}
-
-	// Text and booleans always encode.
-	described, _ := json.Marshal(systems)
 
 	tools, err := packagesOf(ctx, "machine-tools", hostTools[:], options, func(ctx context.Context, apt aptDir, dir string) error {
 		return apt.fetch(ctx, dir, hostTools[:], append(slices.Clone(keepPrograms[:]), "usr/share/qemu/", "usr/share/seabios/", "usr/share/OVMF/"))
@@ -124,50 +130,74 @@ func Machines(ctx context.Context, containerd string, systems []MachineSystem, o
 		return MachineImages{}, err
 	}
 
-	programs, err := ensureModule(ctx, "talos", "machine-talos-"+machineRecipe+"-"+strings.Join(versionsOf(systems), "-"), options, func(ctx context.Context, module, dir string) error {
-		return buildMachineTalos(ctx, module, dir, systems, options)
-	})
-	if err != nil {
-		return MachineImages{}, err
-	}
-
 	preinit, err := Program(ctx, "./internal/test/real/preinit", options)
 	if err != nil {
 		return MachineImages{}, err
 	}
 
-	_, cache, err := places()
-	if err != nil {
-		return MachineImages{}, err
-	}
-
 	maker := imageMaker{
-		tools: MachineTools{tools}, guest: guest, programs: programs, preinit: preinit, containerd: containerd,
-		progress: options.progress(),
+		tools: MachineTools{tools}, guest: guest, preinit: preinit, containerd: containerd, progress: options.progress(),
+	}
+	made := MachineImages{Tools: maker.tools}
+
+	for _, system := range systems {
+		one, err := maker.ensure(ctx, system, options)
+		if err != nil {
+			return MachineImages{}, err
+		}
+
+		made.Versions = append(made.Versions, one)
 	}
 
-	content, err := os.ReadFile(preinit)
-	if err != nil {
-		return MachineImages{}, err
-	}
+	return made, nil
+}
 
-	name := "machine-images-" + key([]byte(tools), []byte(guest), []byte(programs), []byte(containerd), content, described, []byte(machineRecipe))
-
-	images, err := entry{cache: cache, name: name}.ensure(ctx, options.progress(), func(ctx context.Context, dir string) error {
-		return maker.make(ctx, dir, systems)
+// ensure returns a system that was made before, or makes it.
+func (m imageMaker) ensure(ctx context.Context, system MachineSystem, options Options) (MachineVersion, error) {
+	programs, err := ensureModule(ctx, "talos", "machine-talos-"+machineRecipe+"-"+system.Version, options, func(ctx context.Context, module, dir string) error {
+		return buildMachineTalos(ctx, module, dir, system.Version, options)
 	})
 	if err != nil {
-		return MachineImages{}, err
+		return MachineVersion{}, err
 	}
 
-	made := MachineImages{Tools: maker.tools, Disk: filepath.Join(images, diskFile)}
-	for _, one := range systems {
-		made.Versions = append(made.Versions, MachineVersion{
-			MachineSystem: one,
-			Installer:     filepath.Join(programs, one.Version, "installer"),
-			UKI:           filepath.Join(images, one.file()+".efi"),
-			Boot:          filepath.Join(guest, bootLoader),
-		})
+	m.programs = programs
+
+	preinit, err := os.ReadFile(m.preinit)
+	if err != nil {
+		return MachineVersion{}, err
+	}
+
+	_, cache, err := places()
+	if err != nil {
+		return MachineVersion{}, err
+	}
+
+	// Text and booleans always encode.
+	described, _ := json.Marshal(system)
+
+	name := "machine-" + system.Version
+	if system.Flaw != "" {
+		name += "-" + string(system.Flaw)
+	}
+
+	name += "-" + key([]byte(m.tools.Dir), []byte(m.guest), []byte(programs), []byte(m.containerd), preinit, described, []byte(machineRecipe))
+
+	images, err := entry{cache: cache, name: name}.ensure(ctx, options.progress(), func(ctx context.Context, dir string) error {
+		return m.make(ctx, dir, system)
+	})
+	if err != nil {
+		return MachineVersion{}, err
+	}
+
+	made := MachineVersion{
+		MachineSystem: system,
+		Installer:     filepath.Join(programs, "installer"),
+		UKI:           filepath.Join(images, ukiFile),
+		Boot:          filepath.Join(m.guest, bootLoader),
+	}
+	if system.Disk {
+		made.Image = filepath.Join(images, diskFile)
 	}
 
 	return made, nil
@@ -201,8 +231,8 @@ func fetchGuest(ctx context.Context, apt aptDir, dir string) error {
 // does not reach it: it is embedded.
 const tagFile = "gendata/data/tag"
 
-// buildMachineTalos builds machined, init and the installer of each version.
-func buildMachineTalos(ctx context.Context, module, dir string, systems []MachineSystem, options Options) error {
+// buildMachineTalos builds machined, init and the installer as a version.
+func buildMachineTalos(ctx context.Context, module, dir, version string, options Options) error {
 	const machinery = talosModule + "/pkg/machinery"
 
 	_, source, err := moduleSource(ctx, module, machinery)
@@ -231,45 +261,26 @@ func buildMachineTalos(ctx context.Context, module, dir string, systems []Machin
 		return err
 	}
 
-	for _, one := range versionsOf(systems) {
-		if err := os.WriteFile(filepath.Join(changed, filepath.FromSlash(tagFile)), []byte(one), 0o644); err != nil {
-			return fmt.Errorf("naming the version: %w", err)
-		}
-
-		err := build{
-			dir:    module,
-			output: filepath.Join(dir, one) + string(filepath.Separator),
-			packages: []string{
-				talosModule + "/internal/app/machined", talosModule + "/internal/app/init", talosModule + "/cmd/installer",
-			},
-			flags: []string{"-tags", "grpcnotrace", "-modfile", modfile},
-			link:  "-X golang.zx2c4.com/wireguard/ipc.socketDirectory=/system/wireguard-sock",
-			what:  "machined, init and the installer of Talos " + one,
-		}.announced(ctx, options.progress(), "building machined, init and the installer of Talos "+one+" for machines in QEMU: once, some minutes")
-		if err != nil {
-			return err
-		}
+	if err := os.WriteFile(filepath.Join(changed, filepath.FromSlash(tagFile)), []byte(version), 0o644); err != nil {
+		return fmt.Errorf("naming the version: %w", err)
 	}
 
-	return nil
+	return build{
+		dir:    module,
+		output: dir + string(filepath.Separator),
+		packages: []string{
+			talosModule + "/internal/app/machined", talosModule + "/internal/app/init", talosModule + "/cmd/installer",
+		},
+		flags: []string{"-tags", "grpcnotrace", "-modfile", modfile},
+		link:  "-X golang.zx2c4.com/wireguard/ipc.socketDirectory=/system/wireguard-sock",
+		what:  "machined, init and the installer of Talos " + version,
+	}.announced(ctx, options.progress(), "building machined, init and the installer of Talos "+version+" for machines in QEMU: once, some minutes for the first one")
 }
 
-// versionsOf are the versions that have to be built: a system that is broken has the programs
-// of another one.
-func versionsOf(systems []MachineSystem) []string {
-	var all []string
-
-	for _, one := range systems {
-		if !slices.Contains(all, one.Version) {
-			all = append(all, one.Version)
-		}
-	}
-
-	return all
-}
-
-// diskFile is the image in its directory, bootLoader systemd-boot among the packages.
+// ukiFile and diskFile are the images in their directory, bootLoader systemd-boot among the
+// packages.
 const (
+	ukiFile    = "system.efi"
 	diskFile   = "disk.raw"
 	bootLoader = "usr/lib/systemd/boot/efi/systemd-bootx64.efi"
 	bootStub   = "usr/lib/systemd/boot/efi/linuxx64.efi.stub"
@@ -301,7 +312,7 @@ type imageMaker struct {
 	progress                             io.Writer
 }
 
-func (m imageMaker) make(ctx context.Context, dir string, systems []MachineSystem) error {
+func (m imageMaker) make(ctx context.Context, dir string, system MachineSystem) error {
 	started := time.Now()
 
 	work := filepath.Join(dir, ".work")
@@ -323,43 +334,38 @@ func (m imageMaker) make(ctx context.Context, dir string, systems []MachineSyste
 		return err
 	}
 
-	for i, system := range systems {
-		root := filepath.Join(work, system.file())
+	root := filepath.Join(work, "root")
+	if err := m.root(root, system, release, spec); err != nil {
+		return fmt.Errorf("making the root directory of Talos %s: %w", system.Version, err)
+	}
 
-		if err := m.root(root, system, release, spec); err != nil {
-			return fmt.Errorf("making the root directory of %s: %w", system.file(), err)
-		}
+	if err := m.runAs(ctx, nil, work, below(m.tools.Dir, "usr/bin/kmod"), "depmod", "--basedir", root, release); err != nil {
+		return err
+	}
 
-		if err := m.runAs(ctx, nil, work, below(m.tools.Dir, "usr/bin/kmod"), "depmod", "--basedir", root, release); err != nil {
-			return err
-		}
+	squashed := root + ".sqsh"
 
-		squashed := root + ".sqsh"
+	// lz4 takes half the time of zstd to read in emulation, and half as much room again.
+	if err := runTool(m.tools.Command(ctx, "mksquashfs", root, squashed, "-all-root", "-noappend", "-comp", "lz4", "-no-progress")); err != nil {
+		return err
+	}
 
-		// lz4 takes half the time of zstd to read in emulation, and half as much room again.
-		if err := runTool(m.tools.Command(ctx, "mksquashfs", root, squashed, "-all-root", "-noappend", "-comp", "lz4", "-no-progress")); err != nil {
-			return err
-		}
+	initial := root + ".cpio"
+	if err := m.initial(ctx, initial, squashed, system, release); err != nil {
+		return fmt.Errorf("making the initial file system of Talos %s: %w", system.Version, err)
+	}
 
-		initial := root + ".cpio"
-		if err := m.initial(ctx, initial, squashed, system.Version, release); err != nil {
-			return fmt.Errorf("making the initial file system of %s: %w", system.file(), err)
-		}
+	if err := m.image(ctx, kernels[0], initial, system.Version, "uki", work, filepath.Join(dir, ukiFile)); err != nil {
+		return err
+	}
 
-		if err := m.image(ctx, kernels[0], initial, system.Version, "uki", work, filepath.Join(dir, system.file()+".efi")); err != nil {
-			return err
-		}
-
-		if i > 0 {
-			continue
-		}
-
+	if system.Disk {
 		if err := m.image(ctx, kernels[0], initial, system.Version, "image", work, filepath.Join(dir, diskFile)); err != nil {
 			return err
 		}
 	}
 
-	fmt.Fprintf(m.progress, "made the images of machines with Linux %s in %s\n", release, time.Since(started).Round(time.Second))
+	fmt.Fprintf(m.progress, "made the images of Talos %s with Linux %s in %s\n", system.Version, release, time.Since(started).Round(time.Second))
 
 	return nil
 }
@@ -387,8 +393,6 @@ func runTool(command *exec.Cmd) error {
 
 // root puts together what is below / of a machine.
 func (m imageMaker) root(dir string, system MachineSystem, release string, spec []byte) error {
-	version := system.Version
-
 	for _, sub := range []string{
 		"boot/EFI", "dev", "proc", "sys", "run", "system", "tmp", "var", "mnt", "opt/cni/bin", "opt/containerd/bin", "opt/containerd/lib", ".extra",
 		"etc/iscsi", "etc/nvme", "etc/cri/conf.d/hosts", "etc/containerd", "etc/kubernetes/manifests", "etc/cni/net.d", "etc/ssl/certs", "etc/lvm",
@@ -408,7 +412,7 @@ func (m imageMaker) root(dir string, system MachineSystem, release string, spec 
 	hack := filepath.Join(m.programs, "hack")
 
 	for source, target := range map[string]string{
-		filepath.Join(m.programs, version, "machined"):          "usr/bin/init",
+		filepath.Join(m.programs, "machined"):                   "usr/bin/init",
 		filepath.Join(m.containerd, "containerd"):               "usr/bin/containerd",
 		filepath.Join(m.containerd, "containerd-shim-runc-v2"):  "usr/bin/containerd-shim-runc-v2",
 		filepath.Join(hack, "containerd.toml"):                  "etc/containerd/config.toml",
@@ -443,38 +447,56 @@ func (m imageMaker) root(dir string, system MachineSystem, release string, spec 
 		}
 	}
 
-	if err := writeRoot(dir, version, spec); err != nil {
+	if err := writeRoot(dir, system, spec); err != nil {
 		return err
 	}
 
-	if system.Broken {
+	switch system.Flaw {
+	case FlawBoot:
 		return os.Mkdir(below(dir, "usr/lib/udev/rules.d/99-talos.rules"), 0o755)
+	case FlawNetwork:
+		return os.Remove(below(dir, networkFile))
+	case FlawHang:
 	}
 
 	return nil
 }
 
+// networkFile configures the network of pods.
+const networkFile = "etc/cni/net.d/10-pods.conflist"
+
+// extensionsOf is what Talos reads of the extensions in a system. The Image Factory names
+// what an image is made of in one that has nothing else.
+func extensionsOf(schematic string) string {
+	if schematic == "" {
+		return ""
+	}
+
+	return "layers:\n    - image: \"\"\n      metadata:\n        name: schematic\n        version: " + strconv.Quote(schematic) +
+		"\n        author: Image Factory\n        description: Virtual extension which specifies the schematic of the image built with Image Factory.\n"
+}
+
 // writeRoot writes the files that are in no package.
-func writeRoot(dir, version string, spec []byte) error {
+func writeRoot(dir string, system MachineSystem, spec []byte) error {
 	files := map[string]string{
-		"etc/os-release": fmt.Sprintf("NAME=\"Talos\"\nID=talos\nVERSION_ID=%[1]s\nPRETTY_NAME=\"Talos (%[1]s)\"\n", version),
+		"etc/os-release": fmt.Sprintf("NAME=\"Talos\"\nID=talos\nVERSION_ID=%[1]s\nPRETTY_NAME=\"Talos (%[1]s)\"\n", system.Version),
 		"etc/passwd":     "root:x:0:0:root:/root:/sbin/nologin\n",
 		"etc/group":      "root:x:0:\ndisk:x:6:\nkvm:x:104:\nrender:x:105:\ntty:x:5:\ninput:x:106:\nlp:x:7:\naudio:x:29:\nvideo:x:44:\ncdrom:x:24:\ntape:x:26:\ndialout:x:20:\nsgx:x:107:\n",
-		"etc/cni/net.d/10-pods.conflist": `{"name": "pods", "cniVersion": "1.0.0", "plugins": [{"type": "bridge", "bridge": "cni0", "isGateway": true,
+		networkFile: `{"name": "pods", "cniVersion": "1.0.0", "plugins": [{"type": "bridge", "bridge": "cni0", "isGateway": true,
 "ipam": {"type": "host-local", "dataDir": "/run/cni", "ranges": [[{"subnet": "10.244.250.0/24"}]]}}]}
 `,
 	}
 
 	// machined binds files of its own over these, so they have to exist.
 	for _, name := range []string{
-		"etc/extensions.yaml", "etc/resolv.conf", "etc/hosts", "etc/machine-id", "etc/cri/conf.d/cri.toml", "etc/cri/conf.d/01-registries.part",
+		"etc/resolv.conf", "etc/hosts", "etc/machine-id", "etc/cri/conf.d/cri.toml", "etc/cri/conf.d/01-registries.part",
 		"etc/cri/conf.d/20-customization.part", "etc/ssl/certs/ca-certificates.crt",
 		"etc/selinux/targeted/contexts/files/file_contexts", "etc/iscsi/initiatorname.iscsi", "etc/nvme/hostid", "etc/nvme/hostnqn",
 	} {
 		files[name] = ""
 	}
 
-	files["etc/cri/conf.d/base-spec.json"] = string(spec)
+	files["etc/cri/conf.d/base-spec.json"], files["etc/extensions.yaml"] = string(spec), extensionsOf(system.Schematic)
 
 	for name, content := range files {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o644); err != nil {
@@ -525,7 +547,7 @@ func guestFile(path, release string) bool {
 
 // initial writes the archive that the kernel unpacks: what loads modules, Talos' init and
 // the root directory.
-func (m imageMaker) initial(ctx context.Context, path, squashed, version, release string) error {
+func (m imageMaker) initial(ctx context.Context, path, squashed string, system MachineSystem, release string) error {
 	file, err := os.Create(path)
 	if err != nil {
 		return err
@@ -538,9 +560,13 @@ func (m imageMaker) initial(ctx context.Context, path, squashed, version, releas
 	}
 
 	for name, source := range map[string]string{
-		"init": m.preinit, "init.talos": filepath.Join(m.programs, version, "init"), "rootfs.sqsh": squashed,
+		"init": m.preinit, "init.talos": filepath.Join(m.programs, "init"), "rootfs.sqsh": squashed,
 	} {
 		archive.addFile(name, source)
+	}
+
+	if system.Flaw == FlawHang {
+		archive.add("hang", 0o100644, nil)
 	}
 
 	modules := filepath.Join(m.guest, "usr", "lib", "modules", release)
@@ -618,7 +644,7 @@ func (m imageMaker) image(ctx context.Context, kernel, initial, version, kind, w
 		return err
 	}
 
-	installer := filepath.Join(m.programs, version, "installer")
+	installer := filepath.Join(m.programs, "installer")
 	if err := m.runAs(ctx, bytes.NewReader(profile), work, installer, "imager", "-", "--output", out); err != nil {
 		return err
 	}

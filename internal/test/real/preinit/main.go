@@ -4,7 +4,8 @@
 
 // Command preinit is the first process of a machine's initial file system: it loads the
 // modules of /modules in the order of their names and becomes Talos' own init. The kernel
-// of Talos has them built in; that of Debian has not.
+// of Talos has them built in; that of Debian has not. Where there is a file /hang, it does
+// nothing instead.
 package main
 
 import (
@@ -25,6 +26,15 @@ func main() {
 }
 
 func run() error {
+	if _, err := os.Stat("/hang"); err == nil {
+		fmt.Fprintln(os.Stderr, "preinit: this system starts nothing")
+
+		for {
+			// A signal, of which there are none, ends it.
+			_ = unix.Pause()
+		}
+	}
+
 	modules, err := filepath.Glob("/modules/*.ko")
 	if err != nil {
 		return err
