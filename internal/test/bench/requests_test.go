@@ -156,24 +156,47 @@ func (r *requests) Vitals(ctx context.Context, address string) (vitals cluster.V
 
 // Pull implements [cluster.Talos].
 func (r *requests) Pull(ctx context.Context, address, image string, api cluster.UpgradeAPI) error {
-	return r.pull(ctx, "Pull", 1, address, func(ctx context.Context) error { return r.Talos.Pull(ctx, address, image, api) })
+	weight := func(found bool) int {
+		switch {
+		case api == cluster.LegacyAPI:
+			return 1
+		case found:
+			// The images, when the node started, and the pull.
+			return 3
+		default:
+			return 2
+		}
+	}
+
+	return r.pull(ctx, "Pull", weight, address, func(ctx context.Context) error { return r.Talos.Pull(ctx, address, image, api) })
 }
 
 // PullComponent implements [cluster.Talos].
 func (r *requests) PullComponent(ctx context.Context, address string, component cluster.Component, image string) error {
-	const versionAndPull = 2
+	versionAndPull := func(bool) int { return 2 }
 
 	return r.pull(ctx, "PullComponent", versionAndPull, address, func(ctx context.Context) error {
 		return r.Talos.PullComponent(ctx, address, component, image)
 	})
 }
 
-func (r *requests) pull(ctx context.Context, what string, weight int, address string, call func(context.Context) error) error {
-	begun := seconds()
-	err := r.ask(ctx, what, weight, call)
-	ended := seconds()
+// pull makes a call that brings an image onto a node, or finds it there. The weight is told
+// which of the two it was.
+func (r *requests) pull(
+	ctx context.Context, what string, weight func(found bool) int, address string, call func(context.Context) error,
+) error {
+	var (
+		begun, ended = seconds(), 0.0
+		downloaded   = func() bool { return ended-begun > 2*lookupTime.Seconds() }
+	)
 
-	if err == nil && ended-begun > lookupTime.Seconds() {
+	err := r.weigh(ctx, func(ctx context.Context) error {
+		defer func() { ended = seconds() }()
+
+		return call(ctx)
+	}, func() (string, int) { return what, weight(!downloaded()) })
+
+	if err == nil && downloaded() {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 
