@@ -68,6 +68,9 @@ func below(dir string, parts ...string) string {
 type MachineSystem struct {
 	// Version is what it calls itself, such as v1.13.10.
 	Version string
+	// Line is "1.12" or "1.14": built from internal/tools/talos-<Line>, whose release the
+	// version is. Empty for internal/tools/talos, from which any version is built.
+	Line string `json:",omitempty"`
 	// Schematic is what it says it was made of, as 64 hexadecimal digits; none where empty.
 	Schematic string
 	// Flaw is what is wrong with it; nothing where empty.
@@ -81,7 +84,7 @@ type MachineFlaw string
 
 const (
 	// FlawBoot lets the boot sequence fail once it knows its disk: a directory is where it
-	// writes a file. Talos falls back by itself.
+	// writes a file. Talos falls back by itself. Nothing of the sort is known of Talos 1.14.
 	FlawBoot MachineFlaw = "boot"
 	// FlawNetwork leaves the configuration of the network of pods out: Talos comes up, and the
 	// node never gets ready.
@@ -107,9 +110,9 @@ type MachineImages struct {
 	Versions []MachineVersion
 }
 
-// Machines returns tools and images of machines. Every system is built from the sources that
-// internal/tools/talos pins, whatever version it calls itself. The first call builds what is
-// not there yet.
+// Machines returns tools and images of machines. A system without a line is built from the
+// sources that internal/tools/talos pins, whatever version it calls itself. The first call
+// builds what is not there yet.
 //
 // What boots is Talos' own programs, built from its modules, on a kernel and tools of
 // Debian: it is not an image that Sidero Labs publishes.
@@ -154,14 +157,16 @@ func Machines(ctx context.Context, containerd string, systems []MachineSystem, o
 
 // ensure returns a system that was made before, or makes it.
 func (m imageMaker) ensure(ctx context.Context, system MachineSystem, options Options) (MachineVersion, error) {
-	programs, err := ensureModule(ctx, "talos", "machine-talos-"+machineRecipe+"-"+system.Version, options, func(ctx context.Context, module, dir string) error {
-		return buildMachineTalos(ctx, module, dir, system.Version, options)
-	})
+	programs, err := machineTalos(ctx, system, options)
 	if err != nil {
 		return MachineVersion{}, err
 	}
 
 	m.programs = programs
+
+	if m.imager, err = imagerOf(ctx, system, programs, options); err != nil {
+		return MachineVersion{}, err
+	}
 
 	preinit, err := os.ReadFile(m.preinit)
 	if err != nil {
@@ -181,7 +186,12 @@ func (m imageMaker) ensure(ctx context.Context, system MachineSystem, options Op
 		name += "-" + string(system.Flaw)
 	}
 
-	name += "-" + key([]byte(m.tools.Dir), []byte(m.guest), []byte(programs), []byte(m.containerd), preinit, described, []byte(machineRecipe))
+	from := [][]byte{[]byte(m.tools.Dir), []byte(m.guest), []byte(programs), []byte(m.containerd), preinit, described, []byte(machineRecipe)}
+	if m.imager != programs {
+		from = append(from, []byte(m.imager))
+	}
+
+	name += "-" + key(from...)
 
 	images, err := entry{cache: cache, name: name}.ensure(ctx, options.progress(), func(ctx context.Context, dir string) error {
 		return m.make(ctx, dir, system)
@@ -231,16 +241,17 @@ func fetchGuest(ctx context.Context, apt aptDir, dir string) error {
 // does not reach it: it is embedded.
 const tagFile = "gendata/data/tag"
 
-// buildMachineTalos builds machined, init and the installer as a version.
-func buildMachineTalos(ctx context.Context, module, dir, version string, options Options) error {
-	const machinery = talosModule + "/pkg/machinery"
+// machineTalos returns the directory with machined, init and the installer of a system.
+func machineTalos(ctx context.Context, system MachineSystem, options Options) (string, error) {
+	name := system.module()
 
-	_, source, err := moduleSource(ctx, module, machinery)
-	if err != nil {
-		return err
-	}
+	return ensureModule(ctx, name, "machine-"+name+"-"+machineRecipe+"-"+system.Version, options, func(ctx context.Context, module, dir string) error {
+		return buildMachineTalos(ctx, module, dir, system, options)
+	})
+}
 
-	_, talos, err := moduleSource(ctx, module, talosModule)
+func buildMachineTalos(ctx context.Context, module, dir string, system MachineSystem, options Options) error {
+	release, talos, err := moduleSource(ctx, module, talosModule)
 	if err != nil {
 		return err
 	}
@@ -249,20 +260,20 @@ func buildMachineTalos(ctx context.Context, module, dir, version string, options
 		return fmt.Errorf("keeping files of Talos' source: %w", err)
 	}
 
-	changed := filepath.Join(dir, "machinery")
-	defer os.RemoveAll(changed)
+	flags := []string{"-tags", "grpcnotrace"}
 
-	if err := os.CopyFS(changed, os.DirFS(source)); err != nil {
-		return fmt.Errorf("copying the source of machinery: %w", err)
-	}
+	if system.Line == "" {
+		changed := filepath.Join(dir, "machinery")
+		defer os.RemoveAll(changed)
 
-	modfile, err := replaceModule(module, filepath.Join(dir, "machines.mod"), machinery, changed)
-	if err != nil {
-		return err
-	}
+		modfile, err := nameTalos(ctx, module, changed, system.Version)
+		if err != nil {
+			return err
+		}
 
-	if err := os.WriteFile(filepath.Join(changed, filepath.FromSlash(tagFile)), []byte(version), 0o644); err != nil {
-		return fmt.Errorf("naming the version: %w", err)
+		flags = append(flags, "-modfile", modfile)
+	} else if release != system.Version {
+		return fmt.Errorf("%s has Talos %s, not %s: its sources have one name", module, release, system.Version)
 	}
 
 	return build{
@@ -271,10 +282,32 @@ func buildMachineTalos(ctx context.Context, module, dir, version string, options
 		packages: []string{
 			talosModule + "/internal/app/machined", talosModule + "/internal/app/init", talosModule + "/cmd/installer",
 		},
-		flags: []string{"-tags", "grpcnotrace", "-modfile", modfile},
+		flags: flags,
 		link:  "-X golang.zx2c4.com/wireguard/ipc.socketDirectory=/system/wireguard-sock",
-		what:  "machined, init and the installer of Talos " + version,
-	}.announced(ctx, options.progress(), "building machined, init and the installer of Talos "+version+" for machines in QEMU: once, some minutes for the first one")
+		what:  "machined, init and the installer of Talos " + system.Version,
+	}.announced(ctx, options.progress(), "building machined, init and the installer of Talos "+system.Version+
+		" for machines in QEMU: once, some minutes for the first one")
+}
+
+// nameTalos copies the source of machinery, writes a version into it, and returns a go.mod
+// that builds the copy in place of the module.
+func nameTalos(ctx context.Context, module, changed, version string) (string, error) {
+	const machinery = talosModule + "/pkg/machinery"
+
+	_, source, err := moduleSource(ctx, module, machinery)
+	if err != nil {
+		return "", err
+	}
+
+	if err := os.CopyFS(changed, os.DirFS(source)); err != nil {
+		return "", fmt.Errorf("copying the source of machinery: %w", err)
+	}
+
+	if err := os.WriteFile(filepath.Join(changed, filepath.FromSlash(tagFile)), []byte(version), 0o644); err != nil {
+		return "", fmt.Errorf("naming the version: %w", err)
+	}
+
+	return replaceModule(module, filepath.Join(filepath.Dir(changed), "machines.mod"), machinery, changed)
 }
 
 // ukiFile and diskFile are the images in their directory, bootLoader systemd-boot among the
@@ -309,7 +342,9 @@ var kernelArguments = [...]string{
 type imageMaker struct {
 	tools                                MachineTools
 	guest, programs, preinit, containerd string
-	progress                             io.Writer
+	// imager is the directory with the programs that make a disk.
+	imager   string
+	progress io.Writer
 }
 
 func (m imageMaker) make(ctx context.Context, dir string, system MachineSystem) error {
@@ -422,8 +457,6 @@ func (m imageMaker) root(dir string, system MachineSystem, release string, spec 
 		filepath.Join(hack, "lvm.conf"):                         "etc/lvm/lvm.conf",
 		below(hack, "zoneinfo/Etc/UTC"):                         "usr/share/zoneinfo/Etc/UTC",
 		below(hack, "udevd/99-default.link"):                    "usr/lib/systemd/network/99-default.link",
-		below(hack, "udevd/40-vm-hotadd.rules"):                 "usr/lib/udev/rules.d/40-vm-hotadd.rules",
-		below(hack, "udevd/90-selinux.rules"):                   "usr/lib/udev/rules.d/90-selinux.rules",
 		below(m.guest, "usr/share/xfsprogs/mkfs/lts_6.12.conf"): "usr/share/xfsprogs/mkfs/lts_6.18.conf",
 		below(m.guest, "usr/lib/cni/bridge"):                    "opt/cni/bin/bridge",
 		below(m.guest, "usr/lib/cni/host-local"):                "opt/cni/bin/host-local",
@@ -447,6 +480,10 @@ func (m imageMaker) root(dir string, system MachineSystem, release string, spec 
 		}
 	}
 
+	if err := system.lineRoot(dir, hack); err != nil {
+		return err
+	}
+
 	if err := writeRoot(dir, system, spec); err != nil {
 		return err
 	}
@@ -455,15 +492,12 @@ func (m imageMaker) root(dir string, system MachineSystem, release string, spec 
 	case FlawBoot:
 		return os.Mkdir(below(dir, "usr/lib/udev/rules.d/99-talos.rules"), 0o755)
 	case FlawNetwork:
-		return os.Remove(below(dir, networkFile))
+		return os.Remove(below(dir, system.networkFile()))
 	case FlawHang:
 	}
 
 	return nil
 }
-
-// networkFile configures the network of pods.
-const networkFile = "etc/cni/net.d/10-pods.conflist"
 
 // extensionsOf is what Talos reads of the extensions in a system. The Image Factory names
 // what an image is made of in one that has nothing else.
@@ -482,7 +516,7 @@ func writeRoot(dir string, system MachineSystem, spec []byte) error {
 		"etc/os-release": fmt.Sprintf("NAME=\"Talos\"\nID=talos\nVERSION_ID=%[1]s\nPRETTY_NAME=\"Talos (%[1]s)\"\n", system.Version),
 		"etc/passwd":     "root:x:0:0:root:/root:/sbin/nologin\n",
 		"etc/group":      "root:x:0:\ndisk:x:6:\nkvm:x:104:\nrender:x:105:\ntty:x:5:\ninput:x:106:\nlp:x:7:\naudio:x:29:\nvideo:x:44:\ncdrom:x:24:\ntape:x:26:\ndialout:x:20:\nsgx:x:107:\n",
-		networkFile: `{"name": "pods", "cniVersion": "1.0.0", "plugins": [{"type": "bridge", "bridge": "cni0", "isGateway": true,
+		system.networkFile(): `{"name": "pods", "cniVersion": "1.0.0", "plugins": [{"type": "bridge", "bridge": "cni0", "isGateway": true,
 "ipam": {"type": "host-local", "dataDir": "/run/cni", "ranges": [[{"subnet": "10.244.250.0/24"}]]}}]}
 `,
 	}
@@ -644,7 +678,12 @@ func (m imageMaker) image(ctx context.Context, kernel, initial, version, kind, w
 		return err
 	}
 
-	installer := filepath.Join(m.programs, "installer")
+	programs := m.programs
+	if kind == "image" {
+		programs = m.imager
+	}
+
+	installer := filepath.Join(programs, "installer")
 	if err := m.runAs(ctx, bytes.NewReader(profile), work, installer, "imager", "-", "--output", out); err != nil {
 		return err
 	}

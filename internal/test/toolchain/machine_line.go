@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package toolchain
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// The minor releases of Talos that have a module of their own in internal/tools.
+const (
+	lineBefore = "1.12"
+	lineAfter  = "1.14"
+)
+
+// module is the directory in internal/tools with what pins its sources.
+func (s MachineSystem) module() string {
+	if s.Line == "" {
+		return "talos"
+	}
+
+	return "talos-" + s.Line
+}
+
+// imagerOf returns the directory with the programs that make a system's disk. The imager of
+// Talos 1.12 attaches it to a loop device and mounts its partitions; a newer one writes a
+// file, and knows how older disks are laid out.
+func imagerOf(ctx context.Context, system MachineSystem, programs string, options Options) (string, error) {
+	if system.Line != lineBefore || !system.Disk {
+		return programs, nil
+	}
+
+	root, _, err := places()
+	if err != nil {
+		return "", err
+	}
+
+	newer := MachineSystem{}
+
+	newer.Version, _, err = moduleSource(ctx, filepath.Join(root, "internal", "tools", newer.module()), talosModule)
+	if err != nil {
+		return "", err
+	}
+
+	return machineTalos(ctx, newer, options)
+}
+
+// networkFile is what configures the network of pods. Talos 1.14 mounts an empty /etc/cni.
+func (s MachineSystem) networkFile() string {
+	if s.Line == lineAfter {
+		return "usr/etc/cni/net.d/10-pods.conflist"
+	}
+
+	return "etc/cni/net.d/10-pods.conflist"
+}
+
+// lineRoot adds to a root directory what not every Talos has in it.
+func (s MachineSystem) lineRoot(dir, hack string) error {
+	err := linkTree(filepath.Join(hack, "udevd"), below(dir, "usr/lib/udev/rules.d"), func(path string) bool {
+		return strings.HasSuffix(path, ".rules")
+	})
+	if err != nil || s.Line != lineAfter {
+		return err
+	}
+
+	if s.Flaw == FlawBoot {
+		return errors.New("the boot sequence of Talos " + s.Line + " writes no file that a directory could be in place of")
+	}
+
+	if err := os.MkdirAll(filepath.Dir(below(dir, s.networkFile())), 0o755); err != nil {
+		return err
+	}
+
+	for name, content := range map[string]string{
+		"etc/cri/conf.d/10-pods.part": "[plugins.\"io.containerd.cri.v1.runtime\".cni]\n  conf_dir = \"/usr/etc/cni/net.d\"\n",
+		// machined binds a copy over it that can be written.
+		"usr/lib/udev/hwdb.bin": "",
+	} {
+		if err := os.WriteFile(below(dir, name), []byte(content), 0o644); err != nil {
+			return err
+		}
+	}
+
+	return os.Symlink("init", below(dir, "usr/bin/sandboxd"))
+}
