@@ -107,7 +107,15 @@ func TestError_BrokenConnectionIsNotWaitedFor(t *testing.T) {
 				return nil
 			})
 
-			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			// client-go itself repeats a read whose connection was cut, and the
+			// way before inventories everything, until the context ends. What is not
+			// repeated ends long before a longer one, also on a machine that is busy.
+			limit := 10 * patience
+			if cause == "cut" && name == "from the start" || !test.options.ServerSide {
+				limit = patience
+			}
+
+			ctx, cancel := context.WithTimeout(t.Context(), limit)
 			started := time.Now()
 			_, err := r.Apply(ctx, controlPlane, test.options)
 
@@ -117,10 +125,7 @@ func TestError_BrokenConnectionIsNotWaitedFor(t *testing.T) {
 				t.Errorf("%s, %s: %v, want unreachable, and outcome unknown: %t", name, cause, err, test.unknown)
 			}
 
-			// client-go itself repeats a read whose connection was cut, and the
-			// way before inventories everything, until the context ends.
-			repeats := cause == "cut" && name == "from the start" || !test.options.ServerSide
-			if took := time.Since(started); took > patience+time.Second || !repeats && took > patience/2 {
+			if took := time.Since(started); took > 5*patience {
 				t.Errorf("%s, %s: took %s", name, cause, took)
 			}
 		}
