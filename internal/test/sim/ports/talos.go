@@ -278,10 +278,13 @@ func (c *Client) dropOutdated(ctx context.Context, address, image string) error 
 	}
 
 	for _, one := range list {
-		if one.Digest == list[at].Digest {
-			if err := c.cluster.world.RemoveImage(ctx, address, one.Name, model.NamespaceSystem); err != nil {
-				return err
-			}
+		if one.Digest != list[at].Digest {
+			continue
+		}
+
+		// Whatever became of it meanwhile, it is not there.
+		if err := c.cluster.world.RemoveImage(ctx, address, one.Name, model.NamespaceSystem); err != nil && !errors.Is(err, model.ErrImageNotFound) {
+			return err
 		}
 	}
 
