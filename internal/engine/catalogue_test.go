@@ -198,6 +198,32 @@ func TestCatalogue18_NodeThatNeverReturnsIsNamed(t *testing.T) {
 	}
 }
 
+// Whoever applies again while the node is still away is told the same.
+func TestCatalogue18_NodeThatIsStillAwayIsNamedAgain(t *testing.T) {
+	t.Parallel()
+
+	for _, node := range []string{"worker-1", "cp-1"} {
+		fault := once(model.StepBoot, model.EffectNeverReturns, 0)
+		fault.Node = node
+
+		inCluster(t, setup{Options: model.Options{Seed: 3, Faults: []model.Fault{fault}}}, func(r *rig) {
+			for _, run := range []string{"run-1", "run-2"} {
+				failed := failure(t, r.Worker(run).Apply(context.Background(), to(toLifecycle)), engine.ErrNeverReturned, node)
+				if !strings.Contains(failed.Seen, "did not come back online") || !strings.Contains(failed.Remedy, "Look at its console") {
+					t.Errorf("%s saw: %s\nand wants: %s", run, failed.Seen, failed.Remedy)
+				}
+			}
+
+			r.Sound()
+
+			r.World().SetFaults(nil)
+			r.Until("back", 15*time.Minute, func() bool { return r.State(node).Ready })
+			r.Must(r.Worker("run-3"), to(toLifecycle))
+			r.At(toLifecycle)
+		})
+	}
+}
+
 // A node that fell back is not sent into the same boot again.
 func TestCatalogue19_FallbackIsNamedAndNotRepeated(t *testing.T) {
 	t.Parallel()

@@ -364,7 +364,7 @@ func (u *nodeUpgrade) resume(ctx context.Context) (outcome, error) {
 
 	machine, err := u.awaitBootID(ctx)
 	if err != nil {
-		return arrived, err
+		return arrived, u.neverReturned(ctx, err)
 	}
 
 	u.result.runs = machine.Talos
@@ -1053,9 +1053,8 @@ func (u *nodeUpgrade) awaitReboot(ctx context.Context) (outcome, error) {
 
 	if err != nil {
 		// One that answers from its new boot has returned, and is not well.
-		returned := machine.BootID != "" && machine.BootID != u.entry.BootID
-		if ctx.Err() != nil && errors.Is(cluster.Ended(ctx), context.DeadlineExceeded) && !returned {
-			err = fmt.Errorf("%w: %w", ErrNeverReturned, err)
+		if returned := machine.BootID != "" && machine.BootID != u.entry.BootID; !returned {
+			err = u.neverReturned(ctx, err)
 		}
 
 		return arrived, err
@@ -1064,6 +1063,16 @@ func (u *nodeUpgrade) awaitReboot(ctx context.Context) (outcome, error) {
 	u.noteActed()
 
 	return u.compareBoot(machine)
+}
+
+// neverReturned is the error of a wait for a node that was sent into a boot: it says so where
+// the time was up.
+func (u *nodeUpgrade) neverReturned(ctx context.Context, err error) error {
+	if ctx.Err() == nil || !errors.Is(cluster.Ended(ctx), context.DeadlineExceeded) {
+		return err
+	}
+
+	return fmt.Errorf("%w: %w", ErrNeverReturned, err)
 }
 
 // noteActed takes note that something was done to the node, or came of it: what was seen
