@@ -23,14 +23,17 @@ const wantedOpenFiles = 1000000
 
 // configure makes the machine configurations and the administrator's talosconfig.
 func (w *world) configure() error {
-	contract, err := machineryconfig.ParseContractFromVersion(w.programs.Talos.Version)
+	// A newer Talos takes what an older one knows.
+	oldest := w.ground.first(w.programs.Talos.Version).Version
+
+	contract, err := machineryconfig.ParseContractFromVersion(oldest)
 	if err != nil {
-		return fmt.Errorf("finding the contract of Talos %s: %w", w.programs.Talos.Version, err)
+		return fmt.Errorf("finding the contract of Talos %s: %w", oldest, err)
 	}
 
 	controlPlane := w.machines[0].address.String()
 
-	input, err := generate.NewInput(clusterName, "https://"+controlPlane+":6443", kubernetesVersions[0].String(),
+	input, err := generate.NewInput(clusterName, "https://"+controlPlane+":6443", w.ground.kubernetes().String(),
 		generate.WithVersionContract(contract), generate.WithEndpointList([]string{controlPlane}),
 		generate.WithInstallImage("ghcr.io/siderolabs/installer:"+w.programs.Talos.Version))
 	if err != nil {

@@ -27,9 +27,8 @@ import (
 const (
 	// configPort is where a machine finds its configuration.
 	configPort = "8080"
-	// workerMemory and controlPlaneMemory are what machines have in MiB, and what QEMU takes of
-	// this one's.
-	workerMemory, controlPlaneMemory = 3072, 4096
+	// machineMemory is what a machine has in MiB, and what QEMU takes of this one's.
+	machineMemory = 3072
 )
 
 // makeInstallers adds images that install the systems. Of those with one name, the first is
@@ -107,11 +106,7 @@ func (w *world) serveConfigs() error {
 // emulate starts the machine with a new disk the first time, with the same disk and
 // firmware after that.
 func (m *machine) emulate(w *world) error {
-	tools, ctx, memory := w.programs.Machines.Tools, context.Background(), workerMemory
-	if m.controlPlane {
-		memory = controlPlaneMemory
-	}
-
+	tools, ctx := w.programs.Machines.Tools, context.Background()
 	disk, variables := filepath.Join(m.dir, "disk.qcow2"), filepath.Join(m.dir, "variables.fd")
 	code, fresh := tools.Firmware()
 
@@ -151,7 +146,7 @@ func (m *machine) emulate(w *world) error {
 
 	m.command = tools.Command(ctx, "qemu-system-x86_64",
 		"-L", tools.Data(), "-nodefaults", "-no-user-config", "-display", "none", "-name", m.name,
-		"-machine", "q35,hpet=off", "-accel", w.accelerator(ctx), "-cpu", "max", "-smp", "2", "-m", strconv.Itoa(memory),
+		"-machine", "q35,hpet=off", "-accel", w.accelerator(ctx), "-cpu", "max", "-smp", "2", "-m", strconv.Itoa(machineMemory),
 		"-uuid", newUUID(),
 		"-drive", "if=pflash,format=raw,readonly=on,file="+code, "-drive", "if=pflash,format=raw,file="+variables,
 		// What the machine has flushed outlives its power: QEMU must not keep it to itself.
@@ -168,8 +163,8 @@ func (m *machine) emulate(w *world) error {
 
 // image is the disk that new machines have.
 func (w *world) image() string {
-	all := w.programs.Machines.Versions
-	at := slices.IndexFunc(all, func(one toolchain.MachineVersion) bool { return one.Disk })
+	all, first := w.programs.Machines.Versions, w.ground.first(w.programs.Talos.Version)
+	at := slices.IndexFunc(all, func(one toolchain.MachineVersion) bool { return one.MachineSystem == first })
 
 	return all[at].Image
 }

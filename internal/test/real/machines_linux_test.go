@@ -35,6 +35,16 @@ const (
 	hangingTalos = "1.13.16"
 )
 
+// The minor releases before and after the one that internal/tools/talos pins, which are real.
+const (
+	olderTalos = "1.12.6"
+	newerTalos = "1.14.1"
+)
+
+// emptySchematic is what the Image Factory calls an image without anything in it. From Talos
+// 1.14 on, there are no others.
+const emptySchematic = "376567988ad370138ad8b2698212367b8edcb69b5fd68c80be1f2ec7d603b4ba"
+
 // schematicOfUnready is what the release is made of that never gets ready.
 const schematicOfUnready = "c9078f9419961640c712a8bf2bb9174933dfcf1da383fd8ea2b7dc21493f8bac"
 
@@ -94,18 +104,24 @@ func parts() []part {
 			ground: workers, systems: []toolchain.MachineSystem{flawed(hangingTalos, toolchain.FlawHang)}, run: (*world).hangs,
 		},
 		{
-			name: "control-plane", what: "a control plane that is alone is upgraded, Talos in an apply that is killed and in the next, and Kubernetes",
-			ground: single, systems: []toolchain.MachineSystem{system(nextTalos)}, run: (*world).upgradesControlPlane,
+			name: "versions", what: "a worker goes through three minor releases of Talos",
+			ground: older, run: (*world).upgradesMinors,
+			systems: []toolchain.MachineSystem{{Version: "v" + newerTalos, Line: "1.14", Schematic: emptySchematic}},
 		},
 	}
 }
 
-// systemsOf are the system that new machines have, and those of some parts.
-func systemsOf(first string, chosen []part) []toolchain.MachineSystem {
-	all := []toolchain.MachineSystem{{Version: first, Disk: true}}
+// systemsOf are the systems that some parts begin with, and those that they upgrade to.
+func systemsOf(pinned string, chosen []part) []toolchain.MachineSystem {
+	var all []toolchain.MachineSystem
 
 	for _, one := range chosen {
-		for _, system := range one.systems {
+		wanted := append([]toolchain.MachineSystem{one.ground.first(pinned)}, one.systems...)
+		if one.ground == older {
+			wanted = append(wanted, toolchain.MachineSystem{Version: pinned})
+		}
+
+		for _, system := range wanted {
 			if !slices.Contains(all, system) {
 				all = append(all, system)
 			}
@@ -121,12 +137,12 @@ func TestMachines(t *testing.T) {
 	need(t)
 	needMachines(t)
 
-	wanted, err := choose(parts(), os.Getenv(machinesVariable))
+	wanted, err := chosenParts()
 	if err != nil {
 		t.Fatal(err)
 	}
 
-	for _, on := range []ground{workers, single} {
+	for _, on := range []ground{workers, older} {
 		here := slices.DeleteFunc(slices.Clone(wanted), func(one part) bool { return one.ground != on })
 		if len(here) > 0 {
 			t.Run(on.String(), func(t *testing.T) { runParts(t, on, here) })
@@ -135,7 +151,7 @@ func TestMachines(t *testing.T) {
 }
 
 func (g ground) String() string {
-	return [...]string{containers: "in containers", workers: "workers", single: "one control plane"}[g]
+	return [...]string{containers: "in containers", workers: "workers", older: "an older worker"}[g]
 }
 
 // runParts runs some parts in one world.
@@ -158,6 +174,16 @@ func runParts(t *testing.T, on ground, some []part) {
 			t.FailNow()
 		}
 	}
+}
+
+// chosenParts are those that [machinesVariable] names; none where it is not set.
+func chosenParts() ([]part, error) {
+	names, set := os.LookupEnv(machinesVariable)
+	if !set {
+		return nil, nil
+	}
+
+	return choose(parts(), names)
 }
 
 // choose takes the named parts, in their own order; "all" is every one of them.
@@ -429,6 +455,30 @@ func (w *world) hangs(ctx context.Context, t *testing.T) {
 	}
 }
 
+// upgradesMinors takes the worker from the release line before to the one after, in two applies.
+func (w *world) upgradesMinors(ctx context.Context, t *testing.T) {
+	m := w.machines[1]
+
+	for _, to := range []request{
+		{talos: strings.TrimPrefix(w.programs.Talos.Version, "v")},
+		{talos: newerTalos, arguments: fmt.Sprintf("  installer_image = %q\n", factoryRepository+emptySchematic)},
+	} {
+		before := w.boot(ctx, t)
+
+		to.held = w.machines[:1]
+		f := w.terraform(t, to.resource())
+		f.apply(ctx, t).must(nothingToDo)
+		f.plan(ctx, t).must(nothingToDo)
+
+		if found := w.runs(ctx, t, m); found != to.talos {
+			t.Fatalf("%s runs %s, want %s", m.name, found, to.talos)
+		}
+
+		w.mustTakePods(ctx, t, m, before[m.name])
+		w.mustHaveNoJournal(ctx, t)
+	}
+}
+
 // losesPower takes the power from both workers, each at a moment of its own, in one apply that
 // goes on. What the first one had downloaded just before never reaches its disk.
 func (w *world) losesPower(ctx context.Context, t *testing.T) {
@@ -553,7 +603,7 @@ func (w *world) runs(ctx context.Context, t *testing.T, m *machine) string {
 func (w *world) mustTakePods(ctx context.Context, t *testing.T, m *machine, before string) {
 	t.Helper()
 
-	w.until(ctx, t, m.name+" takes pods", w.patience(), func(ctx context.Context) error {
+	w.until(ctx, t, m.name+" takes pods", bootPatience, func(ctx context.Context) error {
 		node, err := w.client(t).CoreV1().Nodes().Get(ctx, m.name, metav1.GetOptions{})
 		if err != nil {
 			return err

@@ -165,16 +165,13 @@ func quote(text string) string {
 	return strings.NewReplacer("${", "$${", "%{", "%%{").Replace(string(encoded))
 }
 
-// applyPatience bounds one run of the CLI.
-func (w *world) applyPatience() time.Duration { return 2 * w.patience() }
-
 // run runs the CLI to its end; what it says goes to a log as well.
 func (f terraform) run(ctx context.Context, t *testing.T, args ...string) result {
 	t.Helper()
 
 	begun := time.Now()
 
-	ctx, cancel := context.WithTimeout(ctx, f.w.applyPatience())
+	ctx, cancel := context.WithTimeout(ctx, applyPatience)
 	defer cancel()
 
 	var output bytes.Buffer
@@ -260,7 +257,7 @@ type applying struct {
 func (f terraform) begin(ctx context.Context, t *testing.T) *applying {
 	t.Helper()
 
-	ctx, cancel := context.WithTimeout(ctx, f.w.applyPatience())
+	ctx, cancel := context.WithTimeout(ctx, applyPatience)
 	made := &applying{t: t, command: f.Command(ctx, "apply", "-auto-approve", "-input=false", "-no-color"), ended: make(chan struct{})}
 	made.command.Stdout, made.command.Stderr = &made.output, &made.output
 

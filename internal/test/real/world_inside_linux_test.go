@@ -20,19 +20,34 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/toolchain"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
 const (
 	architecture = runtime.GOARCH
 	clusterName  = "real"
-	// bootPatience bounds how long machines may take to boot beside other work. An emulated
-	// control plane takes longer than others.
-	bootPatience, singlePatience = 10 * time.Minute, 40 * time.Minute
+	// bootPatience bounds how long machines may take to boot beside other work, applyPatience
+	// one run of the CLI.
+	bootPatience, applyPatience = 10 * time.Minute, 20 * time.Minute
 )
 
 // kubernetesVersions are the release that the cluster begins with and the one that it is upgraded to.
 var kubernetesVersions = []version.Version{version.MustParse("1.36.3"), version.MustParse("1.36.4")}
+
+// olderKubernetes is one that goes together with three minor releases of Talos.
+var olderKubernetes = version.MustParse("1.35.3")
+
+// kubernetesReleases are those that are built, and served.
+func kubernetesReleases(chosen []part) []version.Version {
+	all := slices.Clone(kubernetesVersions)
+
+	if slices.ContainsFunc(chosen, func(one part) bool { return one.ground == older }) {
+		all = append(all, olderKubernetes)
+	}
+
+	return all
+}
 
 // world is what is inside: machines, their network and their registry.
 type world struct {
@@ -65,9 +80,28 @@ const (
 	containers ground = iota
 	// workers have a control plane in a container, and two workers that QEMU runs.
 	workers
-	// single is one control plane, which QEMU runs.
-	single
+	// older has a control plane in a container, and a worker that QEMU runs and whose Talos is of
+	// the release line before.
+	older
 )
+
+// first is the system that new machines have.
+func (g ground) first(pinned string) toolchain.MachineSystem {
+	if g == older {
+		return toolchain.MachineSystem{Version: "v" + olderTalos, Line: "1.12", Disk: true}
+	}
+
+	return toolchain.MachineSystem{Version: pinned, Disk: true}
+}
+
+// kubernetes is the release that the cluster begins with.
+func (g ground) kubernetes() version.Version {
+	if g == older {
+		return olderKubernetes
+	}
+
+	return kubernetesVersions[0]
+}
 
 // openWorld starts the machines of a ground.
 func openWorld(ctx context.Context, t *testing.T, on ground) *world {
@@ -96,15 +130,6 @@ func openWorld(ctx context.Context, t *testing.T, on ground) *world {
 // say writes a line of progress.
 func (w *world) say(format string, args ...any) {
 	fmt.Fprintf(os.Stderr, "%6s  %s\n", time.Since(w.started).Round(time.Second), fmt.Sprintf(format, args...))
-}
-
-// patience is how long machines of this world may take to boot.
-func (w *world) patience() time.Duration {
-	if w.ground == single && w.accel != acceleration {
-		return singlePatience
-	}
-
-	return bootPatience
 }
 
 // state is a path of what goes with the world.
@@ -166,8 +191,8 @@ func (w *world) makeImages(ctx context.Context) error {
 
 	w.makeInstallers(made)
 
-	for i, release := range w.programs.Releases {
-		tag := ":" + kubernetesVersions[i].Tag()
+	for named, release := range w.programs.Releases {
+		tag := ":v" + named
 		made["registry.k8s.io/kube-apiserver"+tag] = &layer{files: []file{program(release.APIServer, bin+"kube-apiserver")}}
 		made["registry.k8s.io/kube-controller-manager"+tag] = &layer{files: []file{program(release.ControllerManager, bin+"kube-controller-manager")}}
 		made["registry.k8s.io/kube-scheduler"+tag] = &layer{files: []file{program(release.Scheduler, bin+"kube-scheduler")}}
@@ -242,6 +267,10 @@ func (w *world) clear() error {
 		all = append(all, os.RemoveAll(path))
 	}
 
+	for _, m := range w.machines {
+		all = append(all, m.cgroups.remove(sweepPatience))
+	}
+
 	return errors.Join(all...)
 }
 
@@ -297,13 +326,14 @@ func (w *world) until(ctx context.Context, t *testing.T, what string, patience t
 
 func (w *world) makeMachines(context.Context) error {
 	names := []string{"control-plane", "worker-1", "worker-2"}
-	if w.ground == single {
-		names = names[:1]
+
+	if w.ground == older {
+		names = names[:2]
 	}
 
 	for i, name := range names {
 		w.machines = append(w.machines, &machine{
-			name: name, controlPlane: i == 0, emulated: w.ground == workers && i > 0 || w.ground == single,
+			name: name, controlPlane: i == 0, emulated: w.ground != containers && i > 0,
 			dir: w.state("machines", name), address: netip.AddrFrom4([4]byte{10, 5, 0, byte(2 + i)}),
 		})
 	}

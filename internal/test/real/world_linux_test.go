@@ -296,8 +296,9 @@ type programs struct {
 	Packages             string
 	Runc, Pause, Kubelet string
 	Etcd                 string
-	Releases             []toolchain.Release
-	CLI                  toolchain.CLI
+	// Releases are those of Kubernetes, by their version.
+	Releases map[string]toolchain.Release
+	CLI      toolchain.CLI
 	// Machines are those of QEMU, Actions is a Terraform that invokes actions; neither is
 	// there in make real.
 	Machines *toolchain.MachineImages
@@ -339,36 +340,21 @@ func prepare(ctx context.Context, progress io.Writer) (programs, error) {
 
 	made.Etcd = binaries.Etcd
 
-	for _, wanted := range kubernetesVersions {
-		release, err := toolchain.KubernetesRelease(ctx, wanted, options)
-		if err != nil {
-			return programs{}, err
-		}
-
-		made.Releases = append(made.Releases, release)
+	chosen, err := chosenParts()
+	if err != nil {
+		return programs{}, err
 	}
 
-	if names, set := os.LookupEnv(machinesVariable); set {
-		chosen, err := choose(parts(), names)
-		if err != nil {
+	made.Releases = map[string]toolchain.Release{}
+
+	for _, wanted := range kubernetesReleases(chosen) {
+		if made.Releases[wanted.String()], err = toolchain.KubernetesRelease(ctx, wanted, options); err != nil {
 			return programs{}, err
 		}
+	}
 
-		images, err := toolchain.Machines(ctx, made.Containerd, systemsOf(made.Talos.Version, chosen), options)
-		if err != nil {
-			return programs{}, err
-		}
-
-		made.Machines = &images
-
-		if slices.ContainsFunc(chosen, func(one part) bool { return one.actions }) {
-			cli, err := toolchain.PinnedTerraform(ctx, options)
-			if err != nil {
-				return programs{}, err
-			}
-
-			made.Actions = &cli
-		}
+	if err := made.prepareMachines(ctx, chosen, options); err != nil {
+		return programs{}, err
 	}
 
 	if made.CLI, err = toolchain.Terraform(ctx, options); err != nil {
@@ -380,6 +366,31 @@ func prepare(ctx context.Context, progress io.Writer) (programs, error) {
 	}
 
 	return made, nil
+}
+
+// prepareMachines prepares what machines of QEMU are made of; nothing without any part.
+func (p *programs) prepareMachines(ctx context.Context, chosen []part, options toolchain.Options) error {
+	if len(chosen) == 0 {
+		return nil
+	}
+
+	images, err := toolchain.Machines(ctx, p.Containerd, systemsOf(p.Talos.Version, chosen), options)
+	if err != nil {
+		return err
+	}
+
+	p.Machines = &images
+
+	if slices.ContainsFunc(chosen, func(one part) bool { return one.actions }) {
+		cli, err := toolchain.PinnedTerraform(ctx, options)
+		if err != nil {
+			return err
+		}
+
+		p.Actions = &cli
+	}
+
+	return nil
 }
 
 // mayLowerOOMScores reports whether this process has CAP_SYS_RESOURCE.
