@@ -103,7 +103,7 @@ func (w *world) isRolledBackByHand(ctx context.Context, t *testing.T) {
 	m := w.machines[1]
 	running, begun, before := w.runs(ctx, t, m), m.printed(t, installed), w.boot(ctx, t)
 
-	// It waits for the node to be well, which it never is with that system.
+	// It waits for the node to be well, which is not waited for here.
 	command := exec.CommandContext(ctx, w.programs.Talos.Talosctl, "--talosconfig", w.talosconfig, "--nodes", m.address.String(),
 		"upgrade", "--image", installerNamed(wayBackTalos))
 	if err := command.Start(); err != nil {

@@ -161,6 +161,11 @@ func (w *World) startUpgrade(n *node, content system, options LegacyOptions) str
 			w.failSequence(life, n, err)
 		}
 
+		// One that has lost its power meanwhile is started by what gives it back.
+		if life.Err() != nil {
+			return
+		}
+
 		w.goDown(n, n.asker(), true)
 
 		if options.Mode == RebootPowercycle && w.clock.Sleep(w.life, firmwareTime) != nil {
