@@ -222,6 +222,14 @@ func (c *call) manager() string {
 	return name
 }
 
+// leaveGivenUp ends the handler of a request whose client wants nothing any more. The
+// connection stays: others have requests on it.
+func leaveGivenUp(r *http.Request) {
+	if r.Context().Err() != nil {
+		panic(http.ErrAbortHandler)
+	}
+}
+
 // answer is what a client gets.
 type answer struct {
 	code    int
@@ -245,7 +253,9 @@ func (w *way) serve(out http.ResponseWriter, r *http.Request, by *caller) {
 		strike = w.options.Intercept(r.Context(), asked.Request)
 	}
 
-	if strike.Cut == CutBefore || r.Context().Err() != nil || !s.up(by) {
+	leaveGivenUp(r)
+
+	if strike.Cut == CutBefore || !s.up(by) {
 		by.breakOff()
 	}
 
@@ -341,8 +351,9 @@ func (s *Server) handle(r *http.Request, asked *call, by *caller) reply {
 	s.lock()
 	defer s.mu.Unlock()
 
-	// A client that has given up while it waited wants nothing any more.
-	if r.Context().Err() != nil || !s.up(by) {
+	leaveGivenUp(r)
+
+	if !s.up(by) {
 		by.breakOff()
 	}
 

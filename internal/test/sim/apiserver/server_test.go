@@ -15,6 +15,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/adapter/kubeapi"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/apiserver"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/history"
@@ -193,6 +194,38 @@ func TestServer_RequestThatIsGivenUpHasNoEffect(t *testing.T) {
 
 		if events := r.log.of(history.KindCordon); len(events) > 0 {
 			r.Errorf("it took effect all the same: %v", events)
+		}
+	})
+}
+
+// What else goes over the connection is not broken off.
+func TestServer_RequestThatIsGivenUpLeavesItsConnection(t *testing.T) {
+	inBubble(t, apiserver.Options{Intercept: hangs}, func(r *rig) {
+		dials := 0
+
+		client, err := kubeapi.New(r.server.Kubeconfig("run-1"), "", kubeapi.Options{
+			DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+				dials++
+
+				return r.server.DialContext(ctx, network, address)
+			},
+		})
+		if err != nil {
+			r.Fatal(err)
+		}
+		defer client.Close()
+
+		client.Identify(r.cluster.World().ClusterID())
+
+		ctx, cancel := context.WithTimeout(r.Context(), 3*time.Second)
+		defer cancel()
+
+		if _, err := client.Cordon(ctx, "worker-0", "run-1"); !errors.Is(err, cluster.ErrOutcomeUnknown) {
+			r.Errorf("%v, want an unknown outcome when the patience ends", err)
+		}
+
+		if _, err := client.Nodes(r.Context()); err != nil || dials != 1 {
+			r.Errorf("%v over %d connections, want the one there was", err, dials)
 		}
 	})
 }
