@@ -90,13 +90,15 @@ func TestAccTerminated(t *testing.T) {
 
 // TestAccOrphanedProviderEnds: the command line alone is killed, and nobody tells the
 // provider anything. It stops as if it had been cancelled, takes its cordon back and gives
-// the lease back, also where its log goes to nobody any more.
+// the lease back, also where its log goes to nobody any more. A budget keeps the drain from
+// ending: a node that is being installed by the time the provider stops stays cordoned.
 func TestAccOrphanedProviderEnds(t *testing.T) {
 	full(t)
 
-	s := start(t, sim.Options{ControlPlanes: 1, Workers: 1, Talos: talosModern, Pods: 2, Speed: cancelSpeed})
+	s := start(t, sim.Options{ControlPlanes: 1, Workers: 2, Talos: talosModern, Pods: 2, Speed: cancelSpeed})
 	w := newWorkspace(t, fmt.Sprintf("%s=%d", serveVariable, cancelSpeed), "TF_LOG_PROVIDER=TRACE", "TF_LOG_PATH="+t.TempDir()+"/log")
-	w.write(use(s), `talos_version = "1.13.4"`)
+	w.write(use(s), `talos_version = "1.13.4"`+undrained)
+	s.faults(`faults: [{node: worker-0, step: drain, effect: blocked-by-budget}]`)
 	s.forget()
 
 	run := w.background("apply", "-json", "-auto-approve", "-input=false")
@@ -117,8 +119,10 @@ func TestAccOrphanedProviderEnds(t *testing.T) {
 	}
 
 	s.wantCordoned()
+	s.faults("")
+	s.settle()
 
 	w.apply("-lock=false").mustSucceed(0).mustNotWarn("Taking over the lease of")
 	s.wantUpgraded(talosTarget, nil)
-	s.times(once(1, 1))
+	s.times(once(1, 2))
 }
