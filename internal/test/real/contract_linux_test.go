@@ -114,7 +114,7 @@ func (w *world) holdsTalos(ctx context.Context, t *testing.T) {
 	t.Cleanup(func() { _ = plain.Close() })
 
 	// What a control plane runs may be starting again after the only API server was away.
-	w.until(ctx, t, "all machines are settled", bootPatience, func(ctx context.Context) error {
+	w.until(ctx, t, "all machines are settled", w.patience(), func(ctx context.Context) error {
 		for _, m := range w.machines {
 			found, err := talos.Machine(ctx, m.address.String(), nil)
 			if err != nil {

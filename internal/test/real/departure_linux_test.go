@@ -43,7 +43,7 @@ func (w *world) discover(ctx context.Context, t *testing.T, on bool) {
 
 	talos, _ := w.adapters(ctx, t)
 
-	w.until(ctx, t, fmt.Sprintf("discovery lists %d machines", want), bootPatience, func(ctx context.Context) error {
+	w.until(ctx, t, fmt.Sprintf("discovery lists %d machines", want), w.patience(), func(ctx context.Context) error {
 		members, err := talos.Members(ctx)
 		if err == nil && len(members) != want {
 			err = fmt.Errorf("it lists %d", len(members))

@@ -32,7 +32,8 @@ const (
 	coldTalos    = "1.13.13"
 	unreadyTalos = "1.13.14"
 	wayBackTalos = "1.13.15"
-	hangingTalos = "1.13.16"
+	bareTalos    = "1.13.16"
+	hangingTalos = "1.13.17"
 )
 
 // The minor releases before and after the one that internal/tools/talos pins, which are real.
@@ -45,8 +46,12 @@ const (
 // 1.14 on, there are no others.
 const emptySchematic = "376567988ad370138ad8b2698212367b8edcb69b5fd68c80be1f2ec7d603b4ba"
 
-// schematicOfUnready is what the release is made of that never gets ready.
-const schematicOfUnready = "c9078f9419961640c712a8bf2bb9174933dfcf1da383fd8ea2b7dc21493f8bac"
+// What the release is made of that never gets ready, and what the one was to be made of that
+// lacks its extensions.
+const (
+	schematicOfUnready = "c9078f9419961640c712a8bf2bb9174933dfcf1da383fd8ea2b7dc21493f8bac"
+	schematicOfBare    = "ce4c980550dd2ab1b17bbf2b08801c7eb59418eafe8f279833297925d67c7515"
+)
 
 // part is one of make machines. It runs alone, or after any of those before it.
 type part struct {
@@ -68,6 +73,11 @@ func parts() []part {
 
 	unready := flawed(unreadyTalos, toolchain.FlawNetwork)
 	unready.Schematic = schematicOfUnready
+
+	bare := flawed(bareTalos, toolchain.FlawBare)
+	bare.Schematic = schematicOfBare
+	whole := bare
+	whole.Flaw = ""
 
 	return []part{
 		{name: "contract", what: "Talos and Kubernetes on machines keep the contract of the simulator", ground: workers, run: (*world).holdsContracts},
@@ -100,6 +110,10 @@ func parts() []part {
 			ground: workers, systems: []toolchain.MachineSystem{system(wayBackTalos)}, run: (*world).isRolledBackByHand,
 		},
 		{
+			name: "extension", what: "the first worker comes up without the extensions that its image is named after, and is installed once more",
+			ground: workers, systems: []toolchain.MachineSystem{bare, whole}, run: (*world).lacksExtensions,
+		},
+		{
 			name: "hang", what: "the second worker never comes back, and does not after a loss of power either",
 			ground: workers, systems: []toolchain.MachineSystem{flawed(hangingTalos, toolchain.FlawHang)}, run: (*world).hangs,
 		},
@@ -107,6 +121,10 @@ func parts() []part {
 			name: "versions", what: "a worker goes through three minor releases of Talos",
 			ground: older, run: (*world).upgradesMinors,
 			systems: []toolchain.MachineSystem{{Version: "v" + newerTalos, Line: "1.14", Schematic: emptySchematic}},
+		},
+		{
+			name: "control-plane", what: "a control plane that is alone upgrades Talos, in an apply that is killed and in the next, and then Kubernetes",
+			ground: single, systems: []toolchain.MachineSystem{system(nextTalos)}, run: (*world).upgradesControlPlane,
 		},
 	}
 }
@@ -142,7 +160,7 @@ func TestMachines(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	for _, on := range []ground{workers, older} {
+	for _, on := range []ground{workers, older, single} {
 		here := slices.DeleteFunc(slices.Clone(wanted), func(one part) bool { return one.ground != on })
 		if len(here) > 0 {
 			t.Run(on.String(), func(t *testing.T) { runParts(t, on, here) })
@@ -151,7 +169,7 @@ func TestMachines(t *testing.T) {
 }
 
 func (g ground) String() string {
-	return [...]string{containers: "in containers", workers: "workers", older: "an older worker"}[g]
+	return [...]string{containers: "in containers", workers: "workers", older: "an older worker", single: "one control plane"}[g]
 }
 
 // runParts runs some parts in one world.
@@ -341,7 +359,7 @@ func (w *world) fallsBack(ctx context.Context, t *testing.T) {
 	}
 
 	// The node has booted since it downloaded the image, and downloads what is under its tag now.
-	w.mend(ctx, t)
+	w.mend(ctx, t, toolchain.MachineSystem{Version: "v" + brokenTalos})
 
 	before = w.boot(ctx, t)
 	asked.overrides = fmt.Sprintf("    %q = { %s }\n", m.name, advice)
@@ -359,14 +377,14 @@ func (f terraform) ask(t *testing.T, asked request) {
 	f.write(t, "  talosconfig_path = "+quote(f.w.talosconfig)+"\n", asked.resource())
 }
 
-// mend has the registry serve the version that does not come up as one that does.
-func (w *world) mend(ctx context.Context, t *testing.T) {
+// mend has the registry serve a system in place of the one that has its name and a flaw.
+func (w *world) mend(ctx context.Context, t *testing.T, system toolchain.MachineSystem) {
 	t.Helper()
 
 	all := w.programs.Machines.Versions
-	at := slices.IndexFunc(all, func(one toolchain.MachineVersion) bool { return one.Version == "v"+brokenTalos && one.Flaw == "" })
+	at := slices.IndexFunc(all, func(one toolchain.MachineVersion) bool { return one.MachineSystem == system })
 
-	if err := w.images.push(ctx, installerNamed(brokenTalos), installerLayer(all[at]), v1.Config{}); err != nil {
+	if err := w.images.push(ctx, installerOf(system), installerLayer(all[at]), v1.Config{}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -452,6 +470,33 @@ func (w *world) hangs(ctx context.Context, t *testing.T) {
 
 	if found := m.printed(t, installed); found != installations {
 		t.Errorf("%s was installed %d times more", m.name, found-installations)
+	}
+}
+
+// lacksExtensions gives the first worker a version whose image is named after a schematic, and has
+// nothing of it. The next apply installs what is under that name by then.
+func (w *world) lacksExtensions(ctx context.Context, t *testing.T) {
+	m := w.machines[1]
+	begun := m.printed(t, installed)
+
+	f := w.terraform(t, request{
+		talos: bareTalos, held: []*machine{w.machines[0], w.machines[2]},
+		arguments: fmt.Sprintf("  installer_image = %q\n", factoryRepository+schematicOfBare),
+	}.resource())
+
+	f.apply(ctx, t).must(failed, m.name, "neither the old system nor the one that was installed", "its cordon stays")
+
+	w.mend(ctx, t, toolchain.MachineSystem{Version: "v" + bareTalos, Schematic: schematicOfBare})
+
+	before := w.boot(ctx, t)
+
+	f.apply(ctx, t).must(nothingToDo)
+	f.plan(ctx, t).must(nothingToDo)
+	w.mustHaveUpgraded(ctx, t, m, bareTalos, begun+2, before[m.name])
+	w.mustHaveNoJournal(ctx, t)
+
+	if said := w.schematic(ctx, t, m); said != schematicOfBare {
+		t.Errorf("%s has the schematic %q, want %s", m.name, said, schematicOfBare)
 	}
 }
 
@@ -603,7 +648,7 @@ func (w *world) runs(ctx context.Context, t *testing.T, m *machine) string {
 func (w *world) mustTakePods(ctx context.Context, t *testing.T, m *machine, before string) {
 	t.Helper()
 
-	w.until(ctx, t, m.name+" takes pods", bootPatience, func(ctx context.Context) error {
+	w.until(ctx, t, m.name+" takes pods", w.patience(), func(ctx context.Context) error {
 		node, err := w.client(t).CoreV1().Nodes().Get(ctx, m.name, metav1.GetOptions{})
 		if err != nil {
 			return err

@@ -57,14 +57,14 @@ func (w *world) boots(ctx context.Context, t *testing.T) {
 	first := w.machines[0].address.String()
 
 	for _, m := range w.machines {
-		w.until(ctx, t, m.name+" answers", bootPatience, func(ctx context.Context) error {
+		w.until(ctx, t, m.name+" answers", w.patience(), func(ctx context.Context) error {
 			_, err := w.talosctl(ctx, "--nodes", m.address.String(), "version")
 
 			return err
 		})
 	}
 
-	w.until(ctx, t, "etcd is bootstrapped", bootPatience, func(ctx context.Context) error {
+	w.until(ctx, t, "etcd is bootstrapped", w.patience(), func(ctx context.Context) error {
 		said, err := w.talosctl(ctx, "--nodes", first, "bootstrap")
 		if err != nil && strings.Contains(said, "AlreadyExists") {
 			return nil
@@ -73,7 +73,7 @@ func (w *world) boots(ctx context.Context, t *testing.T) {
 		return err
 	})
 
-	w.until(ctx, t, saidKubeconfig, bootPatience, func(ctx context.Context) error {
+	w.until(ctx, t, saidKubeconfig, w.patience(), func(ctx context.Context) error {
 		_, err := w.talosctl(ctx, "--nodes", first, "kubeconfig", w.kubeconfig(), "--force", "--merge=false")
 
 		return err
@@ -81,7 +81,7 @@ func (w *world) boots(ctx context.Context, t *testing.T) {
 
 	client := w.client(t)
 
-	w.until(ctx, t, "all nodes are ready", bootPatience, func(ctx context.Context) error { return w.ready(ctx, client) })
+	w.until(ctx, t, "all nodes are ready", w.patience(), func(ctx context.Context) error { return w.ready(ctx, client) })
 	w.mustBeHealthy(ctx, t)
 }
 
@@ -153,7 +153,7 @@ func (w *world) upgrades(ctx context.Context, t *testing.T) {
 
 	apply := f.begin(ctx, t)
 
-	w.until(ctx, t, "the API server is told to run the next release", applyPatience, func(ctx context.Context) error {
+	w.until(ctx, t, "the API server is told to run the next release", w.applyPatience(), func(ctx context.Context) error {
 		said, err := w.talosctl(ctx, "--nodes", w.machines[0].address.String(), "get", "apiserverconfigs", "--output", "yaml")
 		if err != nil {
 			return err

@@ -115,7 +115,7 @@ func (w *world) isRolledBackByHand(ctx context.Context, t *testing.T) {
 		_ = command.Wait()
 	})
 
-	w.until(ctx, t, m.name+" has booted Talos "+wayBackTalos, bootPatience, func(ctx context.Context) error {
+	w.until(ctx, t, m.name+" has booted Talos "+wayBackTalos, w.patience(), func(ctx context.Context) error {
 		if found := w.runs(ctx, t, m); found != wayBackTalos {
 			return fmt.Errorf("it runs %s", found)
 		}
@@ -127,7 +127,7 @@ func (w *world) isRolledBackByHand(ctx context.Context, t *testing.T) {
 		t.Fatal(err)
 	}
 
-	w.until(ctx, t, m.name+" has booted Talos "+running, bootPatience, func(ctx context.Context) error {
+	w.until(ctx, t, m.name+" has booted Talos "+running, w.patience(), func(ctx context.Context) error {
 		if found := w.runs(ctx, t, m); found != running {
 			return fmt.Errorf("it runs %s", found)
 		}
@@ -138,7 +138,7 @@ func (w *world) isRolledBackByHand(ctx context.Context, t *testing.T) {
 	f := w.terraform(t, request{talos: wayBackTalos, held: []*machine{w.machines[0], w.machines[2]}}.resource())
 
 	// Until the old system has confirmed itself, the node still has the note of a way back.
-	w.until(ctx, t, "an apply upgrades "+m.name, bootPatience, func(ctx context.Context) error {
+	w.until(ctx, t, "an apply upgrades "+m.name, w.patience(), func(ctx context.Context) error {
 		if tried := f.apply(ctx, t); tried.exit != nothingToDo {
 			tried.must(failed, "Nothing was touched.")
 

@@ -171,7 +171,7 @@ func (f terraform) run(ctx context.Context, t *testing.T, args ...string) result
 
 	begun := time.Now()
 
-	ctx, cancel := context.WithTimeout(ctx, applyPatience)
+	ctx, cancel := context.WithTimeout(ctx, f.w.applyPatience())
 	defer cancel()
 
 	var output bytes.Buffer
@@ -257,7 +257,7 @@ type applying struct {
 func (f terraform) begin(ctx context.Context, t *testing.T) *applying {
 	t.Helper()
 
-	ctx, cancel := context.WithTimeout(ctx, applyPatience)
+	ctx, cancel := context.WithTimeout(ctx, f.w.applyPatience())
 	made := &applying{t: t, command: f.Command(ctx, "apply", "-auto-approve", "-input=false", "-no-color"), ended: make(chan struct{})}
 	made.command.Stdout, made.command.Stderr = &made.output, &made.output
 

@@ -27,9 +27,9 @@ import (
 const (
 	architecture = runtime.GOARCH
 	clusterName  = "real"
-	// bootPatience bounds how long machines may take to boot beside other work, applyPatience
-	// one run of the CLI.
-	bootPatience, applyPatience = 10 * time.Minute, 20 * time.Minute
+	// bootPatience bounds how long machines may take to boot beside other work. An emulated
+	// control plane takes singlePatience.
+	bootPatience, singlePatience = 10 * time.Minute, 40 * time.Minute
 )
 
 // kubernetesVersions are the release that the cluster begins with and the one that it is upgraded to.
@@ -83,6 +83,8 @@ const (
 	// older has a control plane in a container, and a worker that QEMU runs and whose Talos is of
 	// the release line before.
 	older
+	// single is one control plane, which QEMU runs.
+	single
 )
 
 // first is the system that new machines have.
@@ -131,6 +133,18 @@ func openWorld(ctx context.Context, t *testing.T, on ground) *world {
 func (w *world) say(format string, args ...any) {
 	fmt.Fprintf(os.Stderr, "%6s  %s\n", time.Since(w.started).Round(time.Second), fmt.Sprintf(format, args...))
 }
+
+// patience is how long machines of this world may take to boot.
+func (w *world) patience() time.Duration {
+	if w.ground == single && w.accel != acceleration {
+		return singlePatience
+	}
+
+	return bootPatience
+}
+
+// applyPatience bounds one run of the CLI.
+func (w *world) applyPatience() time.Duration { return 2 * w.patience() }
 
 // state is a path of what goes with the world.
 func (w *world) state(path ...string) string {
@@ -327,13 +341,17 @@ func (w *world) until(ctx context.Context, t *testing.T, what string, patience t
 func (w *world) makeMachines(context.Context) error {
 	names := []string{"control-plane", "worker-1", "worker-2"}
 
-	if w.ground == older {
+	switch w.ground {
+	case older:
 		names = names[:2]
+	case single:
+		names = names[:1]
+	case containers, workers:
 	}
 
 	for i, name := range names {
 		w.machines = append(w.machines, &machine{
-			name: name, controlPlane: i == 0, emulated: w.ground != containers && i > 0,
+			name: name, controlPlane: i == 0, emulated: w.ground == single || w.ground != containers && i > 0,
 			dir: w.state("machines", name), address: netip.AddrFrom4([4]byte{10, 5, 0, byte(2 + i)}),
 		})
 	}

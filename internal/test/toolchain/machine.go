@@ -91,6 +91,9 @@ const (
 	FlawNetwork MachineFlaw = "network"
 	// FlawHang starts the kernel, and nothing after it.
 	FlawHang MachineFlaw = "hang"
+	// FlawBare leaves out what the schematic stands for: the system says that it was made of
+	// none.
+	FlawBare MachineFlaw = "bare"
 )
 
 // MachineVersion is a system as an installer has it.
@@ -493,6 +496,8 @@ func (m imageMaker) root(dir string, system MachineSystem, release string, spec 
 		return os.Mkdir(below(dir, "usr/lib/udev/rules.d/99-talos.rules"), 0o755)
 	case FlawNetwork:
 		return os.Remove(below(dir, system.networkFile()))
+	case FlawBare:
+		return os.Truncate(below(dir, "etc/extensions.yaml"), 0)
 	case FlawHang:
 	}
 
