@@ -31,6 +31,9 @@ type Options struct {
 	Seed uint64
 	// Schematic is the Image Factory schematic of all machines; empty for none.
 	Schematic string
+	// Extensions are the system extensions of all machines, in place of those that belong
+	// to the schematic.
+	Extensions []string
 	// Platform is metal when empty.
 	Platform string
 	// UKI machines boot the UKI of what was installed, GrubUseUKICmdline ones have

@@ -82,7 +82,7 @@ func (s *Simulator) start(ctx context.Context, options Options) error {
 
 	s.World, err = model.New(model.Options{
 		ClusterName: options.ClusterName, ControlPlanes: options.ControlPlanes, Workers: options.Workers,
-		Talos: options.Talos, Kubernetes: options.Kubernetes, Schematic: options.Schematic, Platform: options.Platform,
+		Talos: options.Talos, Kubernetes: options.Kubernetes, Schematic: options.Schematic, Extensions: options.Extensions, Platform: options.Platform,
 		UKI: options.UKI, GrubUseUKICmdline: options.GrubUseUKICmdline,
 		SecureBoot: options.SecureBoot, Unpinned: options.Unpinned, Documents: options.Documents,
 		ManyAddresses: options.ManyAddresses, DiscoveryOff: options.DiscoveryOff, ProxyDisabled: options.ProxyDisabled, DisabledComponents: options.Disabled, ComponentImages: options.Repositories, ConfiguredImages: options.Images,

@@ -67,11 +67,20 @@ func (w *World) newBootID(n *node) string {
 func (w *World) recordBoot(n *node, why cause) {
 	running := n.running()
 
-	w.record(n.name, history.KindBoot, map[string]string{
+	w.record(n.name, history.KindBoot, running.described(map[string]string{
 		"boot_id": n.bootID, "talos": running.talos, "schematic": running.schematic, "platform": running.platform,
 		"slot": slotName(n.booted), "kubelet": n.components.Kubelet,
 		"fallback": strconv.FormatBool(why == causeFallback), "cause": string(why),
-	})
+	}))
+}
+
+// described adds the extensions of a system that has some to what the history tells of it.
+func (s system) described(detail map[string]string) map[string]string {
+	if s.extensions != "" {
+		detail["extensions"] = s.extensions
+	}
+
+	return detail
 }
 
 // kernelStarts brings the machine's API back, on whatever the bootloader

@@ -25,8 +25,10 @@ type system struct {
 	talos     string
 	tag       string // what it calls its version, where that is another one
 	schematic string
-	platform  string // of its UKI: metal, unless it was built for another one
-	secure    bool
+	// extensions are names with a comma between them, sorted.
+	extensions string
+	platform   string // of its UKI: metal, unless it was built for another one
+	secure     bool
 }
 
 // parseInstaller reads what an installer image holds from its name, as the
@@ -89,6 +91,9 @@ func (s *system) flavour(elements []string) {
 	}
 
 	s.schematic = schematic
+	if schematic != EmptySchematic {
+		s.extensions = FactoryExtension
+	}
 }
 
 func isSchematic(text string) bool {
@@ -101,6 +106,10 @@ func isSchematic(text string) bool {
 
 // installerFor is the image a machine of these options was installed with.
 func (o Options) installerFor(talos, schematic string) string {
+	if schematic == "" && len(o.Extensions) > 0 {
+		return OwnRepository + ":v" + talos
+	}
+
 	if schematic == "" && !AtLeast(talos, 1, 14) && !o.SecureBoot {
 		return genericRepository + ":v" + talos
 	}
@@ -176,10 +185,46 @@ func (w *World) PushImage(tagged, broken string) (string, error) {
 
 	content := before
 	content.broken = broken
+
+	return w.registry.put(content, anotherBuild(tagged, before)).digest, nil
+}
+
+// PushExtensions replaces an installer without a schematic under a tag by a build of it
+// that has these system extensions. Under other names of such images there are none.
+func (w *World) PushExtensions(tagged string, names ...string) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
+	before, err := w.registry.resolve(tagged)
+	if err != nil {
+		return err
+	}
+
+	content := before
+	content.extensions = joined(names)
+	w.registry.put(content, anotherBuild(tagged, before))
+
+	return nil
+}
+
+// names are those of the extensions.
+func (s system) names() []string {
+	if s.extensions == "" {
+		return nil
+	}
+
+	return strings.Split(s.extensions, ",")
+}
+
+// joined are names with a comma between them, sorted.
+func joined(names []string) string { return strings.Join(slices.Sorted(slices.Values(names)), ",") }
+
+// anotherBuild is the digest of what takes the place of an installer under its tag.
+func anotherBuild(tagged string, before system) string {
 	repository, _ := splitImage(tagged)
 	_, sum, _ := strings.Cut(digest(before.digest), "@")
 
-	return w.registry.put(content, repository+"@"+sum).digest, nil
+	return repository + "@" + sum
 }
 
 // ImageDigest is the digest that the registries have for a reference now.

@@ -121,6 +121,9 @@ func (w *World) build(options NodeOptions) (*node, error) {
 	}
 
 	content.platform, content.tag = options.Platform, w.options.TalosTag
+	if len(w.options.Extensions) > 0 {
+		content.extensions = joined(w.options.Extensions)
+	}
 
 	identity, machineID := drawIdentity(seed, "identity", options.Name)
 
@@ -290,13 +293,13 @@ func (w *World) introduce(n *node, joins bool) {
 		etcdID = memberID(n.etcd.id)
 	}
 
-	w.record(n.name, history.KindNode, map[string]string{
+	w.record(n.name, history.KindNode, running.described(map[string]string{
 		"role": string(n.role), "address": n.address, "uuid": n.uuid, "machine_id": n.machineID,
 		"talos": running.talos, "kubelet": n.kubelet.Version, "kubernetes": n.components.lowest(),
 		"schematic": running.schematic, "platform": n.platform(),
 		"secure_boot": strconv.FormatBool(n.secure), "boot_id": n.bootID, "etcd_id": etcdID,
 		"joins": strconv.FormatBool(joins),
-	})
+	}))
 
 	for _, component := range staticNames() {
 		if pod, found := n.pods[component]; found && pod.Disabled {

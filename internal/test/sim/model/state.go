@@ -68,6 +68,8 @@ type NodeState struct {
 	Unmet []Condition
 	// Image is what the machine was installed with, as of its last boot.
 	Image string
+	// Extensions are the names of the system extensions that it runs, sorted.
+	Extensions []string
 	// TalosTag is what it calls its version: v and Talos, mostly.
 	TalosTag   string
 	SecureBoot bool
@@ -262,7 +264,7 @@ func (w *World) state(n *node) NodeState {
 		KubeState: w.kubeState(n),
 		Up:        n.up, Reachable: n.reachable(), Dead: n.dead != nil,
 		Stage: n.stage, Ready: len(unmet) == 0, Unmet: unmet,
-		Image:    running.image,
+		Image: running.image, Extensions: running.names(),
 		TalosTag: cmp.Or(running.tag, "v"+running.talos), SecureBoot: n.secure, BootedWithUKI: n.uki, BootedAt: n.bootedAt, DownAt: n.downAt,
 		SecurityUnknown: n.suffers(StepSecurityState, EffectUnreadable),
 		Booted:          slotName(n.booted), Next: slotName(n.next), UpgradePending: n.tag >= 0, Armed: n.armed,

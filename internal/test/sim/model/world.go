@@ -273,6 +273,13 @@ const (
 	Worker       Role = "worker"
 )
 
+// OwnRepository has installers that somebody has built, whose names say nothing of what is
+// in them.
+const OwnRepository = "registry.example.com/talos/installer"
+
+// FactoryExtension is the extension that an image of every other schematic has.
+const FactoryExtension = "iscsi-tools"
+
 // EmptySchematic is the Image Factory's schematic without any extension.
 const EmptySchematic = "376567988ad370138ad8b2698212367b8edcb69b5fd68c80be1f2ec7d603b4ba"
 
@@ -293,6 +300,10 @@ type Options struct {
 	// with; empty means the generic installer where one was published, that
 	// is below Talos 1.14, and the empty schematic from there on.
 	Schematic string
+	// Extensions are the system extensions that all machines were installed with, in place
+	// of those that belong to the schematic. Without a schematic, the image is one of
+	// [OwnRepository].
+	Extensions []string
 	// Platform is metal when empty.
 	Platform string
 	// UKI machines boot the UKI of what was installed, and take their kernel

@@ -410,7 +410,7 @@ func (c *Client) machine(state model.NodeState) (cluster.Machine, error) {
 
 	machine := cluster.Machine{
 		Address: state.Address, NodeName: state.Name, MachineID: state.MachineID, UUID: state.UUID, Role: cluster.Role(state.Role),
-		Talos: talos, TalosTag: tag, Schematic: state.Schematic, Platform: state.Platform,
+		Talos: talos, TalosTag: tag, Schematic: state.Schematic, Extensions: state.Extensions, Platform: state.Platform,
 		SecureBoot: state.SecureBoot && !state.SecurityUnknown, BootUnknown: state.SecurityUnknown,
 		BootedWithUKI: state.BootedWithUKI && !state.SecurityUnknown,
 		BootID:        state.BootID, StatusSince: state.BootedAt, Stage: cluster.Stage(state.Stage), Ready: state.Ready,

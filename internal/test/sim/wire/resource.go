@@ -255,23 +255,23 @@ func toldResources(state model.NodeState) []resource.Resource {
 	return list
 }
 
-// schematicResources tell what the running image was made of; an image that
-// does not come from the Image Factory tells nothing.
+// schematicResources tell which extensions the running image has and what it was made of;
+// an image that does not come from the Image Factory tells only the first.
 func schematicResources(state model.NodeState) []resource.Resource {
-	if state.Schematic == "" {
-		return nil
-	}
-
 	var list []resource.Resource
 
-	if state.Schematic != model.EmptySchematic {
-		tools := runtime.NewExtensionStatus(runtime.NamespaceName, "0")
-		tools.TypedSpec().Metadata.Name, tools.TypedSpec().Metadata.Version = "iscsi-tools", "v0.2.0"
-		tools.TypedSpec().Metadata.Author = "Sidero Labs"
-		list = append(list, tools)
+	for i, name := range state.Extensions {
+		extension := runtime.NewExtensionStatus(runtime.NamespaceName, strconv.Itoa(i))
+		extension.TypedSpec().Metadata.Name, extension.TypedSpec().Metadata.Version = name, "v0.2.0"
+		extension.TypedSpec().Metadata.Author = "Sidero Labs"
+		list = append(list, extension)
 	}
 
-	schematic := runtime.NewExtensionStatus(runtime.NamespaceName, "1")
+	if state.Schematic == "" {
+		return list
+	}
+
+	schematic := runtime.NewExtensionStatus(runtime.NamespaceName, strconv.Itoa(len(state.Extensions)))
 	schematic.TypedSpec().Metadata.Name, schematic.TypedSpec().Metadata.Version = "schematic", state.Schematic
 	schematic.TypedSpec().Metadata.Author = "Image Factory (" + factoryURL + ")"
 
