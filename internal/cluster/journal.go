@@ -58,6 +58,9 @@ type Entry struct {
 	// Schematic is the one of the system that is being installed; empty where it is
 	// not known, or none.
 	Schematic string
+	// Extensions are the system extensions that the node ran before, sorted and with a comma
+	// between them; empty where it ran none, or nobody knows.
+	Extensions string
 	// Platform is the one that the node ran on before the install, and has to run
 	// on afterwards; empty where it is not known.
 	Platform string

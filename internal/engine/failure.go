@@ -91,7 +91,7 @@ func (f *Failure) Nodes() []string {
 // elsewhere tells that nothing failed on the node itself: it waited for its gate,
 // or the run had to stop while it was on its way.
 func (f *Failure) elsewhere() bool {
-	for _, cause := range []error{ErrInstaller, ErrFallback, ErrRolledBack, ErrUnhealthy, ErrPlatform} {
+	for _, cause := range []error{ErrInstaller, ErrFallback, ErrRolledBack, ErrUnhealthy, ErrPlatform, ErrExtensions} {
 		if errors.Is(f.Err, cause) {
 			return false
 		}
@@ -131,6 +131,8 @@ var (
 	ErrRolledBack = errors.New("node was rolled back to its old system")
 	// ErrPlatform: a node came back on another platform than it ran on.
 	ErrPlatform = errors.New("node lost its platform")
+	// ErrExtensions: a node came back without system extensions that it ran.
+	ErrExtensions = errors.New("node lost extensions")
 	// ErrInstaller: the installer ran and failed.
 	ErrInstaller = errors.New("installer failed")
 	// ErrNeverReturned: a node did not come back in time.
@@ -238,6 +240,9 @@ func (u *nodeUpgrade) failure(ctx context.Context, err error) *Failure {
 	case errors.Is(err, ErrPlatform):
 		failed.Remedy = fmt.Sprintf("Start its old system again (talosctl -n %s rollback), which has its platform. Then choose an installer_image that is built for %s, and run terraform apply again.",
 			u.step.Address, u.entry.Platform)
+	case errors.Is(err, ErrExtensions):
+		failed.Remedy = fmt.Sprintf("Start its old system again (talosctl -n %s rollback), which has what is missing. Then choose an installer_image that has it, and run terraform apply again. "+
+			"If the node does not need it, accept that with preflight = { skip = [%q] }.", u.step.Address, cluster.CheckSchematic)
 	case errors.Is(err, ErrInstaller):
 		failed.Remedy = "Fix what the installer reports, or choose another talos_version or installer_image, then run terraform apply again"
 		if u.mayHaveInstalled() {
@@ -274,7 +279,7 @@ func (u *nodeUpgrade) failure(ctx context.Context, err error) *Failure {
 // node does not download a tag that it has had since it started, whatever was pushed there
 // since; one below Talos 1.13 has its images in memory and downloads them anew with each upgrade.
 func (u *nodeUpgrade) storedImage(ctx context.Context, err error) string {
-	failed := errors.Is(err, ErrInstaller) || errors.Is(err, ErrFallback) || errors.Is(err, ErrRolledBack)
+	failed := errors.Is(err, ErrInstaller) || errors.Is(err, ErrFallback) || errors.Is(err, ErrRolledBack) || errors.Is(err, ErrExtensions)
 	if ctx.Err() != nil || !failed {
 		return ""
 	}
@@ -426,6 +431,8 @@ func summaryText(err error) string {
 		return fmt.Sprintf("node %s did not come back online", failure.Node)
 	case errors.Is(err, ErrPlatform):
 		return fmt.Sprintf("node %s lost its platform", failure.Node)
+	case errors.Is(err, ErrExtensions):
+		return fmt.Sprintf("node %s lost extensions", failure.Node)
 	case errors.Is(err, ErrFallback):
 		return fmt.Sprintf("node %s fell back to its old system by itself", failure.Node)
 	case errors.Is(err, ErrUncordoned):

@@ -6,10 +6,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/readable"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
@@ -300,7 +303,7 @@ func (u *nodeUpgrade) attempt(ctx context.Context, number int) (outcome, error) 
 	u.entry = cluster.Entry{
 		Node: u.step.Node, Attempt: number, BootID: machine.BootID, Image: u.step.Image, Target: u.step.To,
 		Previous: machine.Talos, PreviousSchematic: machine.Schematic, Schematic: u.step.Schematic,
-		Platform: machine.Platform,
+		Extensions: joinedExtensions(machine), Platform: machine.Platform,
 	}
 
 	if err := u.cordonAndDrain(ctx); err != nil {
@@ -637,7 +640,7 @@ func (u *nodeUpgrade) recordIntent(ctx context.Context, before string) error {
 
 		if !u.recorded() || u.entry.BootID != u.seen.machine.BootID {
 			u.entry.BootID, u.entry.Previous, u.entry.PreviousSchematic = u.seen.machine.BootID, u.seen.machine.Talos, u.seen.machine.Schematic
-			u.entry.Platform, u.entry.PreviousEtcd = u.seen.machine.Platform, u.seen.etcdVersion
+			u.entry.Extensions, u.entry.Platform, u.entry.PreviousEtcd = joinedExtensions(u.seen.machine), u.seen.machine.Platform, u.seen.etcdVersion
 
 			if err := u.record(ctx, cluster.PhaseIntent); err != nil {
 				return errors.Join(err, u.clearDoubtfulIntent(ctx))
@@ -1180,7 +1183,7 @@ func (u *nodeUpgrade) compareBoot(machine cluster.Machine) (outcome, error) {
 	case installed:
 		// Where an earlier run had another target, the next plan goes on from
 		// here.
-		return arrived, nil
+		return arrived, u.checkExtensions(machine)
 	case unchanged && u.entry.Phase == cluster.PhaseIntent:
 		return notInstalled, nil
 	case unchanged && u.entry.Phase == cluster.PhaseRollingBack:
@@ -1203,6 +1206,54 @@ func (u *nodeUpgrade) compareBoot(machine cluster.Machine) (outcome, error) {
 func lostPlatform(before string, machine cluster.Machine) bool {
 	return before != "" && machine.Platform != "" && machine.Platform != before
 }
+
+// extensionSeparator stands between the names of extensions in the journal.
+const extensionSeparator = ","
+
+// joinedExtensions are the extensions of a machine as the journal has them.
+func joinedExtensions(machine cluster.Machine) string {
+	return strings.Join(machine.Extensions, extensionSeparator)
+}
+
+// checkExtensions compares the extensions that the node runs with those that it ran
+// before, by their names: their versions change with each release. Those that are gone because
+// somebody chose another schematic, or skips the check of it, are said.
+func (u *nodeUpgrade) checkExtensions(machine cluster.Machine) error {
+	missing := slices.DeleteFunc(strings.Split(u.entry.Extensions, extensionSeparator), func(name string) bool {
+		return name == "" || slices.Contains(machine.Extensions, name)
+	})
+	if len(missing) == 0 {
+		return nil
+	}
+
+	lost := &extensionsError{image: u.entry.Image, missing: missing}
+
+	chosen := u.entry.Schematic != "" && u.entry.Schematic != u.entry.PreviousSchematic
+	if !chosen && !u.run.request.Policy.Skips(cluster.CheckSchematic) {
+		return lost
+	}
+
+	u.run.engine.emit(cluster.Event{Kind: cluster.EventWarning, Node: u.step.Node, Text: lost.Error()})
+
+	return nil
+}
+
+// extensionsError is a node whose new system lacks extensions that the old one has.
+type extensionsError struct {
+	image   string
+	missing []string
+}
+
+func (e *extensionsError) Error() string {
+	what, it := "the extension", "it"
+	if len(e.missing) > 1 {
+		what, it = "the extensions", "them"
+	}
+
+	return fmt.Sprintf("the node ran %s %s before and came back without: %s does not have %s", what, readable.List(e.missing), e.image, it)
+}
+
+func (e *extensionsError) Unwrap() error { return ErrExtensions }
 
 // platformError is a node whose new system is built for another platform.
 type platformError struct {

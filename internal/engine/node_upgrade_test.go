@@ -447,6 +447,113 @@ func TestPlatform_RollStopsAtANodeThatLostIts(t *testing.T) {
 	}
 }
 
+// TestExtensions_RollStopsAtANodeThatLostOne: the name of an image of somebody's own says
+// nothing of what is in it. The first node that comes back without an extension is the only
+// one, it stays as it is, also for the next run, and goes on from its old system.
+func TestExtensions_RollStopsAtANodeThatLostOne(t *testing.T) {
+	t.Parallel()
+
+	for name, hop := range map[string]struct{ from, to string }{
+		"lifecycle": {fromLifecycle, toLifecycle},
+		"legacy":    {fromLegacy, toLegacy},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inCluster(t, setup{Options: model.Options{Talos: hop.from, Extensions: []string{"qemu-guest-agent", "iscsi-tools"}}}, func(r *rig) {
+				image := model.OwnRepository + ":v" + hop.to
+				if err := r.World().PushExtensions(image, "qemu-guest-agent", "util-linux-tools"); err != nil {
+					t.Fatal(err)
+				}
+
+				for _, run := range []string{"run-1", "run-2"} {
+					err := r.Worker(run).Apply(context.Background(), to(hop.to))
+					if !errors.Is(err, engine.ErrExtensions) {
+						t.Fatalf("%s: %v", run, err)
+					}
+
+					for _, part := range []string{
+						"ran the extension iscsi-tools before and came back without: " + image + " does not have it",
+						"talosctl -n " + r.State("worker-0").Address + " rollback", `skip = ["schematic"]`, "its cordon stays",
+					} {
+						if !strings.Contains(err.Error(), part) {
+							t.Errorf("%s does not say %q: %v", run, part, err)
+						}
+					}
+
+					for node, found := range r.Judge.Verdict().Nodes {
+						if hit := node == "worker-0"; (found.Installs > 0) != hit || found.Cordoned != hit {
+							t.Errorf("%s: %s: %d installs, cordoned %t", run, node, found.Installs, found.Cordoned)
+						}
+					}
+				}
+
+				if err := r.World().Rollback(context.Background(), "worker-0"); err != nil {
+					t.Fatal(err)
+				}
+
+				r.Until("back", 10*time.Minute, func() bool { return r.State("worker-0").Talos == hop.from && r.State("worker-0").Ready })
+
+				if err := r.Worker("run-3").Apply(context.Background(), to(hop.to)); !errors.Is(err, engine.ErrFallback) {
+					t.Fatalf("run-3, which finds the node back with its old system: %v", err)
+				}
+
+				// The others have pulled that image, and keep it.
+				const whole = "registry.example.com/whole/installer"
+				if err := r.World().PushExtensions(whole+":v"+hop.to, "qemu-guest-agent", "iscsi-tools"); err != nil {
+					t.Fatal(err)
+				}
+
+				request := to(hop.to)
+				request.Target.InstallerImage, request.Policy.SkipChecks = whole, map[string]bool{cluster.CheckSchematic: true}
+
+				r.Must(r.Worker("run-4"), request)
+				r.AllRun(hop.to)
+				r.Tidy()
+			})
+		})
+	}
+}
+
+// TestExtensions_LossThatWasAcceptedIsSaid: the roll goes on, and each node that lost one is
+// named.
+func TestExtensions_LossThatWasAcceptedIsSaid(t *testing.T) {
+	t.Parallel()
+
+	for name, test := range map[string]struct {
+		setup     setup
+		installer string
+	}{
+		"the check is skipped": {
+			setup:     setup{Options: model.Options{Extensions: []string{"iscsi-tools"}}, Judging: skipping(cluster.CheckSchematic)},
+			installer: "registry.example.com/other/installer",
+		},
+		"another schematic is asked for": {
+			setup:     setup{Options: model.Options{Schematic: schematicOfTests}},
+			installer: "factory.talos.dev/metal-installer/" + model.EmptySchematic,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inCluster(t, test.setup, func(r *rig) {
+				request := to(toLifecycle)
+				request.Target.InstallerImage = test.installer
+
+				if test.setup.Judging != nil {
+					request.Policy.SkipChecks = map[string]bool{cluster.CheckSchematic: true}
+				}
+
+				w := r.Worker("run-1")
+				r.Must(w, request)
+				r.AllRun(toLifecycle)
+				r.Tidy()
+
+				want := "the node ran the extension iscsi-tools before and came back without: " + test.installer + ":v" + toLifecycle + " does not have it"
+				if said := strings.Count(strings.Join(w.Texts(cluster.EventWarning), "\n"), want); said != len(r.World().Nodes()) {
+					t.Errorf("it was said of %d nodes, want of each of %d, once", said, len(r.World().Nodes()))
+				}
+			})
+		})
+	}
+}
+
 // restless is a cluster in which a person reboots a node in mid-drain, and the
 // run is killed as soon as the installer has ended.
 type restless struct {

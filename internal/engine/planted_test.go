@@ -1177,6 +1177,11 @@ func plantedVersions() []planted {
 			plant: func(_ *rig, l *liar) { l.machine = func(m *cluster.Machine) { m.BootedWithUKI = false } },
 		},
 		{
+			name: "extensions are not known", want: []checker.Invariant{checker.S5}, alsoOthers: true,
+			setup: setup{Options: model.Options{Extensions: []string{"iscsi-tools"}}}, lie: silence,
+			plant: func(_ *rig, l *liar) { l.machine = func(m *cluster.Machine) { m.Extensions = nil } },
+		},
+		{
 			name: "the support matrix is not asked", want: []checker.Invariant{checker.S6}, target: "1.14.1",
 			setup: setup{Options: model.Options{Kubernetes: "1.31.4"}},
 			plant: func(_ *rig, l *liar) { l.kubernetes = kubernetes },

@@ -259,6 +259,8 @@ type journalEntry struct {
 	PreviousSchematic string `json:"previousSchematic,omitempty"`
 	// Schematic is the one that was installed.
 	Schematic string `json:"schematic,omitempty"`
+	// Extensions are those that ran before, with a comma between their names.
+	Extensions string `json:"extensions,omitempty"`
 	// Platform is the one that the node ran on before.
 	Platform string `json:"platform,omitempty"`
 	// Told tells that the node has answered that it rolls back.
@@ -291,7 +293,7 @@ func storedEntry(entry cluster.Entry) journalEntry {
 	stored := journalEntry{
 		Node: entry.Node, Phase: entry.Phase, Attempt: entry.Attempt, BootID: entry.BootID, Image: entry.Image,
 		PreviousSchematic: entry.PreviousSchematic, PreviousEtcd: entry.PreviousEtcd,
-		Schematic: entry.Schematic, Platform: entry.Platform, Told: entry.Told,
+		Schematic: entry.Schematic, Extensions: entry.Extensions, Platform: entry.Platform, Told: entry.Told,
 		Asked: entry.Asked, Reason: entry.Reason, Retry: entry.Retry, ConfirmedBootID: entry.ConfirmedBootID,
 		Run: entry.Run, Cordoned: entry.Cordoned, Written: entry.Written.UTC(),
 	}
@@ -337,7 +339,7 @@ func (stored journalEntry) entry() (cluster.Entry, error) {
 	return cluster.Entry{
 		Node: stored.Node, Phase: stored.Phase, Attempt: stored.Attempt, BootID: stored.BootID, Image: stored.Image,
 		Target: target, Previous: previous, PreviousSchematic: stored.PreviousSchematic, PreviousEtcd: stored.PreviousEtcd,
-		Schematic: stored.Schematic, Platform: stored.Platform, Told: stored.Told,
+		Schematic: stored.Schematic, Extensions: stored.Extensions, Platform: stored.Platform, Told: stored.Told,
 		Asked: stored.Asked, Reason: stored.Reason, Retry: stored.Retry, ConfirmedBootID: stored.ConfirmedBootID,
 		Run: stored.Run, Cordoned: stored.Cordoned, Written: stored.Written,
 	}, nil

@@ -163,7 +163,7 @@ func confirmedSize(entry cluster.Entry) int {
 	const names = 400
 
 	return names + len(entry.Node) + len(entry.BootID) + len(entry.ConfirmedBootID) + len(entry.Image) + len(entry.PreviousSchematic) +
-		len(entry.Schematic) + len(entry.Platform) + len(entry.PreviousEtcd) + len(entry.Run) + len(entry.Asked) + len(entry.Reason)
+		len(entry.Schematic) + len(entry.Extensions) + len(entry.Platform) + len(entry.PreviousEtcd) + len(entry.Run) + len(entry.Asked) + len(entry.Reason)
 }
 
 // encodeConfirmed is what an annotation says about the machines.

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/checker"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/history"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/model"
 )
@@ -31,6 +32,29 @@ func TestAccNodesKeepTheirSchematic(t *testing.T) {
 	if got := at(w.attributes(), "nodes", "cp-0", "schematic"); got != schematic {
 		t.Errorf("the schematic in state is %v", got)
 	}
+}
+
+// TestAccExtensionThatIsLost: the name of an image of somebody's own does not say what is in
+// it. The first node that comes back without an extension stops the roll and stays cordoned,
+// until its loss is accepted.
+func TestAccExtensionThatIsLost(t *testing.T) {
+	full(t)
+
+	s := start(t, sim.Options{ControlPlanes: 1, Workers: 1, Talos: talosModern, Extensions: []string{"iscsi-tools"}})
+	s.policy = []checker.Option{checker.Skips("schematic")}
+	w := newWorkspace(t)
+	w.write(use(s), `talos_version = "1.13.4"`)
+
+	for range 2 {
+		w.apply().mustFail("worker-0", "ran the extension iscsi-tools before and came back without", model.OwnRepository+":v1.13.4", "rollback")
+		s.untouched("cp-0")
+		s.wantCordoned("worker-0")
+	}
+
+	w.write(use(s), "talos_version = \"1.13.4\"\npreflight = { skip = [\"schematic\"] }")
+	w.apply().mustSucceed(0).mustWarn("came back without")
+	s.wantUpgraded(talosTarget, once(1, 1))
+	w.plan().mustSucceed(0)
 }
 
 // TestAccPlatformIsKept: a UKI of the installer that everybody gets is built for

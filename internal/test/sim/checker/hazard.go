@@ -18,6 +18,7 @@ import (
 const (
 	skipAlarms       = "etcd-alarms"
 	skipTwoMembers   = "two-members"
+	skipSchematic    = "schematic"
 	skipControlPlane = "control-plane-components"
 	skipExternal     = "external-changes"
 )

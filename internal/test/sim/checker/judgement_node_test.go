@@ -773,6 +773,35 @@ func rollbackClaimJudgements() []judgement {
 	}
 }
 
+// withoutExtension has a node with the extensions iscsi and tools boot what was installed, with
+// these extensions and of a schematic.
+func withoutExtension(extensions, schematic string) *tale {
+	t := begin(3, 2)
+	for _, event := range t.events {
+		if event.Node == "worker-0" && event.Kind == history.KindNode {
+			event.Detail["extensions"] = "iscsi,tools"
+		}
+	}
+
+	t.acquire("run-1 (test)")
+	t.cordon("worker-0", true, "client")
+	t.put("worker-0", after)
+	t.goDown("worker-0")
+	t.bootWith("worker-0", after, extensions, schematic, "upgrade")
+
+	return t
+}
+
+func returnsWithout(extensions, schematic string) func() *tale {
+	return func() *tale {
+		t := withoutExtension(extensions, schematic)
+		t.ready("worker-0", true, t.kubelet)
+		t.cordon("worker-0", false, "client")
+
+		return t
+	}
+}
+
 // versionJudgements are about what is installed and what runs.
 func versionJudgements() []judgement {
 	return []judgement{
@@ -798,6 +827,18 @@ func versionJudgements() []judgement {
 			t.tell("worker-0", history.KindInstall, "talos", after, "schematic", "", "slot", "B", "exit", "0", "by", "other")
 			t.down("worker-0", "other")
 			t.bootOn("worker-0", after, "metal", "upgrade")
+
+			return t
+		}},
+		{name: "S5: back in service without an extension", want: breaks(s5), tale: returnsWithout("tools", "")},
+		{name: "S5: back in service with its extensions and another", tale: returnsWithout("agent,iscsi,tools", "")},
+		{name: "S5: an extension that another schematic lacks", tale: returnsWithout("tools", strings.Repeat("a", 64))},
+		{name: "S5: an extension that may be lost", options: []checker.Option{checker.Skips("schematic")}, tale: returnsWithout("tools", "")},
+		{name: "S5: the extension returns with the old system", tale: func() *tale {
+			t := withoutExtension("tools", "")
+			t.bootWith("worker-0", before, "iscsi,tools", "", "fallback")
+			t.ready("worker-0", true, t.kubelet)
+			t.cordon("worker-0", false, "client")
 
 			return t
 		}},

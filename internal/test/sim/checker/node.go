@@ -24,6 +24,8 @@ type node struct {
 
 	talos, schematic, platform, bootID string
 	installs, reboots                  int
+	// extensions are what it runs; missing are those that it lost because of us.
+	extensions, missing []string
 	// boots are those that it has been in, by their IDs.
 	boots map[string]boot
 	// parts are the components of Kubernetes, configs counts configurations of
@@ -128,6 +130,7 @@ func (c *Checker) introduce(event history.Event) {
 
 	n.introduced, n.role = true, detail["role"]
 	n.inBoot(detail["boot_id"], boot{talos: detail["talos"], schematic: detail["schematic"], platform: detail["platform"]}, c.at)
+	n.extensions = extensionsIn(event)
 	c.introduceParts(n, detail)
 
 	if detail["joins"] == isTrue {

@@ -101,8 +101,8 @@ func Settle(d time.Duration) Option {
 }
 
 // Skips names the checks whose findings the run may go on with: two-members,
-// etcd-alarms, control-plane-components and external-changes matter here, all
-// others change no judgement.
+// etcd-alarms, control-plane-components, external-changes and schematic matter here,
+// all others change no judgement.
 func Skips(checks ...string) Option {
 	return func(o *options) { o.skips = add(o.skips, checks) }
 }

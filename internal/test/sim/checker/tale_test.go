@@ -129,6 +129,13 @@ func (t *tale) bootOn(node, talos, platform, cause string) {
 	t.events[len(t.events)-1].Detail["platform"] = platform
 }
 
+func (t *tale) bootWith(node, talos, extensions, schematic, cause string) {
+	t.boot(node, talos, t.kubelet, cause)
+
+	detail := t.events[len(t.events)-1].Detail
+	detail["extensions"], detail["schematic"] = extensions, schematic
+}
+
 func (t *tale) stage(node, from, to string) {
 	t.tell(node, history.KindStage, "from", from, "to", to, "ready", "true")
 }

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/history"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
@@ -103,6 +104,8 @@ func (c *Checker) booted(n *node, event history.Event) {
 		c.violate(S5, n.name, "booted on platform %s, and ran on %s before", platform, n.platform)
 	}
 
+	c.compareExtensions(n, event, fallback)
+
 	other := kubernetes != "" && kubernetes != n.runs(kubelet)
 	moved := talos != n.talos || other
 
@@ -129,6 +132,32 @@ func (c *Checker) booted(n *node, event history.Event) {
 				c.checkSupport(n, name)
 			}
 		}
+	}
+}
+
+// compareExtensions notes which extensions a boot has cost the node. It is asserted where
+// the node is put back into service.
+func (c *Checker) compareExtensions(n *node, event history.Event, fallback bool) {
+	now, schematic := extensionsIn(event), event.Detail["schematic"]
+	chosen := schematic != "" && schematic != n.schematic || c.options.skips[skipSchematic]
+
+	if n.ours && !fallback && !chosen {
+		n.missing = append(n.missing, n.extensions...)
+	}
+
+	n.missing = slices.DeleteFunc(n.missing, func(name string) bool { return chosen || slices.Contains(now, name) })
+	n.extensions = now
+}
+
+// extensionsIn are those that a machine is said to run.
+func extensionsIn(event history.Event) []string {
+	return strings.FieldsFunc(event.Detail["extensions"], func(r rune) bool { return r == ',' })
+}
+
+// checkExtensions asserts S5 for a node that is put back into service.
+func (c *Checker) checkExtensions(n *node) {
+	if len(n.missing) > 0 {
+		c.violate(S5, n.name, "was uncordoned without the extensions %v, which it ran before", n.missing)
 	}
 }
 

@@ -34,6 +34,7 @@ func (c *Checker) cordoned(event history.Event) {
 		switch {
 		case by == byClient:
 			n.lifts = 0
+			c.checkExtensions(n)
 		case n.cordonedBy == byClient:
 			n.lifted = moment{c.now, c.at}
 			n.lifts++
