@@ -19,6 +19,8 @@ type SelectorOverride struct {
 	Hold bool
 	// Image, without tag, replaces [Target.InstallerImage]; empty replaces nothing.
 	Image string
+	// RebootMode replaces [Policy.RebootMode]; empty replaces nothing.
+	RebootMode RebootMode
 }
 
 // Pool is a part of the workers with a bound of its own.
@@ -43,6 +45,8 @@ type Selection struct {
 	// Overrides are, by name, the index in [Policy.SelectorOverrides] of the element
 	// that gives the node its installer image.
 	Overrides map[string]int
+	// RebootModes are, by name, the index of the element that says how the node restarts.
+	RebootModes map[string]int
 	// Pools are those of the policy, in its order.
 	Pools []SelectedPool
 }

@@ -122,6 +122,8 @@ type Policy struct {
 	// Images are, by node, installer images without tag that replace
 	// [Target.InstallerImage].
 	Images map[string]string
+	// RebootModes are, by node, how it restarts, in place of RebootMode.
+	RebootModes map[string]RebootMode
 	// SelectorOverrides are exceptions for the nodes that selectors choose.
 	SelectorOverrides []SelectorOverride
 	// Selected is what the selectors chose last; plan.Select fills it.
@@ -177,6 +179,20 @@ func (p Policy) Image(node string) string {
 	}
 
 	return ""
+}
+
+// RebootModeOf is how the node restarts. What is said of it by name comes before what is
+// said by labels.
+func (p Policy) RebootModeOf(node string) RebootMode {
+	if own := p.RebootModes[node]; own != "" {
+		return own
+	}
+
+	if index, found := p.Selected.RebootModes[node]; found {
+		return p.SelectorOverrides[index].RebootMode
+	}
+
+	return p.RebootMode
 }
 
 // Defaults of [Policy], as the documentation promises them.

@@ -841,7 +841,7 @@ func (u *nodeUpgrade) reboot(ctx context.Context) error {
 	u.enterStep(cluster.StepReboot, "")
 
 	err := u.run.engine.callWhole(ctx, func(ctx context.Context) error {
-		return u.run.engine.talos.Reboot(ctx, u.step.Address, u.run.request.Policy.RebootMode)
+		return u.run.engine.talos.Reboot(ctx, u.step.Address, u.run.policy().RebootModeOf(u.step.Node))
 	})
 	if err != nil && cluster.Heals(err) {
 		return nil
@@ -903,7 +903,7 @@ func (u *nodeUpgrade) upgradeLegacy(ctx context.Context) error {
 	u.phase = installCalled
 	// What was pulled before is in another store than the node installs from.
 	downloaded := u.allowed.hold(cluster.PullTimeout)
-	result, err := u.run.engine.talos.Upgrade(ctx, u.step.Address, u.step.Image, u.run.request.Policy.RebootMode, downloaded)
+	result, err := u.run.engine.talos.Upgrade(ctx, u.step.Address, u.step.Image, u.run.policy().RebootModeOf(u.step.Node), downloaded)
 
 	downloaded()
 	u.noteActed()

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -548,6 +549,71 @@ func TestExtensions_LossThatWasAcceptedIsSaid(t *testing.T) {
 				want := "the node ran the extension iscsi-tools before and came back without: " + test.installer + ":v" + toLifecycle + " does not have it"
 				if said := strings.Count(strings.Join(w.Texts(cluster.EventWarning), "\n"), want); said != len(r.World().Nodes()) {
 					t.Errorf("it was said of %d nodes, want of each of %d, once", said, len(r.World().Nodes()))
+				}
+			})
+		})
+	}
+}
+
+// restarts notes how nodes are restarted.
+type restarts struct {
+	*ports.Client
+
+	rig   *rig
+	mu    sync.Mutex
+	modes map[string]cluster.RebootMode
+}
+
+func (r *restarts) Reboot(ctx context.Context, address string, mode cluster.RebootMode) error {
+	r.note(address, mode)
+
+	return r.Client.Reboot(ctx, address, mode)
+}
+
+func (r *restarts) Upgrade(ctx context.Context, address, image string, mode cluster.RebootMode, accepted func()) (cluster.Installation, error) {
+	r.note(address, mode)
+
+	return r.Client.Upgrade(ctx, address, image, mode, accepted)
+}
+
+func (r *restarts) note(address string, mode cluster.RebootMode) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+
+	for _, node := range r.rig.World().Nodes() {
+		if node.Address == address {
+			r.modes[node.Name] = mode
+		}
+	}
+}
+
+// TestReboot_ModeIsThatOfTheNode: by its name, by its labels, or of all.
+func TestReboot_ModeIsThatOfTheNode(t *testing.T) {
+	t.Parallel()
+
+	for name, hop := range map[string]struct{ from, to string }{
+		"lifecycle": {fromLifecycle, toLifecycle},
+		"legacy":    {fromLegacy, toLegacy},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inCluster(t, setup{Options: model.Options{Talos: hop.from, ControlPlanes: 1, Workers: 3}}, func(r *rig) {
+				if err := r.LabelAsPerson("worker-1", "firmware", "old"); err != nil {
+					t.Fatal(err)
+				}
+
+				request := to(hop.to)
+				request.Policy.RebootMode = cluster.RebootDefault
+				request.Policy.RebootModes = map[string]cluster.RebootMode{"worker-0": cluster.RebootPowercycle, "worker-2": cluster.RebootDefault}
+				request.Policy.SelectorOverrides = []cluster.SelectorOverride{{Selector: label{"firmware", "old"}, RebootMode: cluster.RebootPowercycle}}
+
+				client := &restarts{Client: r.Client("run-1"), rig: r, modes: map[string]cluster.RebootMode{}}
+				r.Must(r.WorkerOver(client.Client, client, client), request)
+
+				want := map[string]cluster.RebootMode{
+					"worker-0": cluster.RebootPowercycle, "worker-1": cluster.RebootPowercycle, "worker-2": cluster.RebootDefault, "cp-0": cluster.RebootDefault,
+				}
+				if !maps.Equal(client.modes, want) {
+					t.Errorf("they restarted by %v, want %v", client.modes, want)
 				}
 			})
 		})

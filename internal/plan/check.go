@@ -337,6 +337,7 @@ const (
 // Fields of one entry of node_overrides, selector_overrides or pools.
 const (
 	fieldImage          = cluster.Field("installer_image")
+	fieldRebootMode     = cluster.Field("reboot_mode")
 	fieldHold           = cluster.Field("hold")
 	fieldSelector       = cluster.Field("selector")
 	fieldMaxUnavailable = cluster.Field("max_unavailable")

@@ -33,7 +33,7 @@ func Select(observed cluster.Observation, policy cluster.Policy) (cluster.Policy
 	s := &selection{nodes: observed.Managed(), policy: policy, earlier: policy.Selected}
 
 	s.hold()
-	s.chooseImages()
+	s.chooseSettings()
 	s.chooseCanaries()
 	s.fillPools()
 
@@ -93,34 +93,63 @@ func (s *selection) idle(attribute string, within []cluster.Within, selector clu
 	})
 }
 
-// chooseImages gives the nodes their images, and refuses two for one node. One that
-// has an image by name needs none.
-func (s *selection) chooseImages() {
-	s.policy.Selected.Overrides = map[string]int{}
+// chooseSettings gives the nodes the images and the reboot modes of the elements that choose
+// them.
+func (s *selection) chooseSettings() {
+	s.policy.Selected.Overrides = s.choose(setting{
+		what: "installer image", field: fieldImage,
+		of:    func(override cluster.SelectorOverride) string { return override.Image },
+		named: func(node string) bool { return s.policy.Images[node] != "" },
+	})
+	s.policy.Selected.RebootModes = s.choose(setting{
+		what: "reboot mode", field: fieldRebootMode,
+		of:    func(override cluster.SelectorOverride) string { return string(override.RebootMode) },
+		named: func(node string) bool { return s.policy.RebootModes[node] != "" },
+	})
+}
+
+// setting is what an element of selector_overrides can say of the nodes that it chooses.
+type setting struct {
+	// what it is, for people, and the field of the element.
+	what  string
+	field cluster.Within
+	// of is what an element sets; empty where it sets nothing.
+	of func(override cluster.SelectorOverride) string
+	// named tells whether node_overrides set it for the node.
+	named func(node string) bool
+}
+
+// choose finds, by node, the element that sets something, and refuses two that set
+// different things. A node of which node_overrides say it needs none.
+func (s *selection) choose(what setting) map[string]int {
+	chosen := map[string]int{}
 
 	for i := range s.nodes {
 		node := &s.nodes[i]
 
 		for index, override := range s.policy.SelectorOverrides {
-			if override.Image == "" || !chosenBy(override.Selector, node) || s.policy.Images[node.Name] != "" {
+			if what.of(override) == "" || !chosenBy(override.Selector, node) || what.named(node.Name) {
 				continue
 			}
 
-			first, again := s.policy.Selected.Overrides[node.Name]
+			first, again := chosen[node.Name]
 
 			switch other := s.policy.SelectorOverrides[first]; {
 			case !again:
-				s.policy.Selected.Overrides[node.Name] = index
-			case other.Image != override.Image:
+				chosen[node.Name] = index
+			case what.of(other) != what.of(override):
 				s.findings = append(s.findings, cluster.Finding{
 					Check: cluster.CheckSelectors, Severity: cluster.Permanent, Node: node.Name,
-					Attribute: attributeSelectorOverrides, Within: []cluster.Within{cluster.Index(index), fieldImage},
-					Found:  fmt.Sprintf("the selector %q gives the node the installer image %s, and %q gives it %s", other.Selector, other.Image, override.Selector, override.Image),
-					Remedy: "Change a selector or a label so that one of them matches, or name the image of this node in node_overrides.",
+					Attribute: attributeSelectorOverrides, Within: []cluster.Within{cluster.Index(index), what.field},
+					Found: fmt.Sprintf("the selector %q gives the node the %s %s, and %q gives it %s",
+						other.Selector, what.what, what.of(other), override.Selector, what.of(override)),
+					Remedy: "Change a selector or a label so that one of them matches, or name the " + what.what + " of this node in node_overrides.",
 				})
 			}
 		}
 	}
+
+	return chosen
 }
 
 // chooseCanaries adds the canaries that the selector chooses to those that have a

@@ -57,6 +57,8 @@ func TestSelect_ChoosesWhatLabelsSay(t *testing.T) {
 	policy.SelectorOverrides = []cluster.SelectorOverride{override(has("held"), ""), override(has("gpu"), "example.com/gpu/installer")}
 	policy.Pools = []cluster.Pool{pool("storage", has("storage"))}
 	policy.Images = map[string]string{"worker-2": "example.com/own/installer"}
+	policy.SelectorOverrides = append(policy.SelectorOverrides, cluster.SelectorOverride{Selector: has("gpu"), RebootMode: cluster.RebootPowercycle})
+	policy.RebootModes = map[string]cluster.RebootMode{"worker-2": cluster.RebootDefault}
 
 	observed := cluster.Observation{Nodes: []cluster.Node{
 		named("worker-0", "first", "storage"), named("worker-1", "held", "storage"), named("worker-2", "gpu"), named("worker-3", "gpu"), unnamed("worker-4"), controlPlane,
@@ -80,6 +82,14 @@ func TestSelect_ChoosesWhatLabelsSay(t *testing.T) {
 	for name, want := range map[string]string{"worker-2": "example.com/own/installer", "worker-3": "example.com/gpu/installer", "worker-0": ""} {
 		if image := got.Image(name); image != want {
 			t.Errorf("the image of %s is %q, want %q", name, image, want)
+		}
+	}
+
+	for name, want := range map[string]cluster.RebootMode{
+		"worker-3": cluster.RebootPowercycle, "worker-2": cluster.RebootDefault, "worker-0": cluster.RebootDefault,
+	} {
+		if mode := got.RebootModeOf(name); mode != want {
+			t.Errorf("%s restarts by %q, want %q", name, mode, want)
 		}
 	}
 
@@ -139,6 +149,11 @@ func TestSelect_ContradictionsAreFindings(t *testing.T) {
 		}},
 		`the selector "disk" gives the node the installer image x, and "storage" gives it y`: {severity: cluster.Permanent, change: func(p *cluster.Policy) {
 			p.SelectorOverrides = []cluster.SelectorOverride{override(has("disk"), "x"), override(has("storage"), "y")}
+		}},
+		`the selector "disk" gives the node the reboot mode powercycle, and "storage" gives it default`: {severity: cluster.Permanent, change: func(p *cluster.Policy) {
+			p.SelectorOverrides = []cluster.SelectorOverride{
+				{Selector: has("disk"), RebootMode: cluster.RebootPowercycle}, {Selector: has("storage"), RebootMode: cluster.RebootDefault},
+			}
 		}},
 		`the node is to be left alone (selector_overrides "disk") and to move first (canary_selector "storage")`: {severity: cluster.Permanent, change: func(p *cluster.Policy) {
 			p.CanarySelector, p.SelectorOverrides = has("storage"), []cluster.SelectorOverride{override(has("disk"), "")}

@@ -96,11 +96,14 @@ type drainModel struct {
 type nodeOverrideModel struct {
 	InstallerImage types.String `tfsdk:"installer_image"`
 	Hold           types.Bool   `tfsdk:"hold"`
+	RebootMode     types.String `tfsdk:"reboot_mode"`
 	RetryBootID    types.String `tfsdk:"retry_boot_id"`
 }
 
 func nodeOverrideTypes() map[string]attr.Type {
-	return map[string]attr.Type{attrInstallerImage: types.StringType, attrHold: types.BoolType, attrRetryBootID: types.StringType}
+	return map[string]attr.Type{
+		attrInstallerImage: types.StringType, attrHold: types.BoolType, attrRebootMode: types.StringType, attrRetryBootID: types.StringType,
+	}
 }
 
 // selectorOverrideModel is one element of selector_overrides.
@@ -108,10 +111,13 @@ type selectorOverrideModel struct {
 	Selector       types.String `tfsdk:"selector"`
 	InstallerImage types.String `tfsdk:"installer_image"`
 	Hold           types.Bool   `tfsdk:"hold"`
+	RebootMode     types.String `tfsdk:"reboot_mode"`
 }
 
 func selectorOverrideTypes() map[string]attr.Type {
-	return map[string]attr.Type{attrSelector: types.StringType, attrInstallerImage: types.StringType, attrHold: types.BoolType}
+	return map[string]attr.Type{
+		attrSelector: types.StringType, attrInstallerImage: types.StringType, attrHold: types.BoolType, attrRebootMode: types.StringType,
+	}
 }
 
 // poolModel is one value of pools.
@@ -430,6 +436,7 @@ func (m clusterModel) overrides(ctx context.Context, policy *cluster.Policy) dia
 	diagnostics := m.NodeOverrides.ElementsAs(ctx, &overrides, false)
 
 	policy.Retry, policy.Hold, policy.Images = map[string]string{}, map[string]bool{}, map[string]string{}
+	policy.RebootModes = map[string]cluster.RebootMode{}
 
 	for node, override := range overrides {
 		// Even where it says nothing, an override names a node.
@@ -445,6 +452,10 @@ func (m clusterModel) overrides(ctx context.Context, policy *cluster.Policy) dia
 
 		if repository := override.InstallerImage.ValueString(); repository != "" {
 			policy.Images[node] = repository
+		}
+
+		if mode := override.RebootMode.ValueString(); mode != "" {
+			policy.RebootModes[node] = cluster.RebootMode(mode)
 		}
 
 		policy.Hold[node] = override.Hold.ValueBool()
@@ -473,6 +484,7 @@ func (m clusterModel) selectors(ctx context.Context, policy *cluster.Policy) dia
 		policy.SelectorOverrides = append(policy.SelectorOverrides, cluster.SelectorOverride{
 			Selector: selector(path.Root(attrSelectorOverrides).AtListIndex(index).AtName(attrSelector), override.Selector, &diagnostics),
 			Hold:     override.Hold.ValueBool(), Image: override.InstallerImage.ValueString(),
+			RebootMode: cluster.RebootMode(override.RebootMode.ValueString()),
 		})
 	}
 

@@ -171,11 +171,13 @@ func TestModel_EveryAttributeCountsAsAChange(t *testing.T) {
 
 		"node_overrides.installer_image": override(t, nodeOverrideModel{InstallerImage: text("registry.example.com/installer")}),
 		"node_overrides.hold":            override(t, nodeOverrideModel{Hold: types.BoolValue(true)}),
+		"node_overrides.reboot_mode":     override(t, nodeOverrideModel{RebootMode: text("powercycle")}),
 		"node_overrides.retry_boot_id":   override(t, nodeOverrideModel{RetryBootID: text("2f1c")}),
 
 		"canary_selector":                    func(m *clusterModel) { m.CanarySelector = text("upgrade=first") },
 		"selector_overrides.selector":        selecting(t, selectorOverrideModel{Selector: text("upgrade=never"), Hold: types.BoolValue(true)}),
 		"selector_overrides.hold":            selecting(t, selectorOverrideModel{Selector: text("upgrade=hold"), Hold: types.BoolValue(false)}),
+		"selector_overrides.reboot_mode":     selecting(t, selectorOverrideModel{Selector: text("upgrade=hold"), Hold: types.BoolValue(true), RebootMode: text("powercycle")}),
 		"selector_overrides.installer_image": selecting(t, selectorOverrideModel{Selector: text("upgrade=hold"), Hold: types.BoolValue(true), InstallerImage: text("registry.example.com/installer")}),
 		"pools.selector":                     inPools(t, poolModel{Selector: text("pool=other"), MaxUnavailable: text("1")}),
 		"pools.max_unavailable":              inPools(t, poolModel{Selector: text("pool=storage"), MaxUnavailable: text("2")}),
@@ -402,6 +404,7 @@ func TestModel_BecomesAPolicy(t *testing.T) {
 
 			want := cluster.DefaultPolicy()
 			want.Retry, want.Hold, want.Images = map[string]string{}, map[string]bool{}, map[string]string{}
+			want.RebootModes = map[string]cluster.RebootMode{}
 			test.want(&want)
 
 			if !reflect.DeepEqual(got, want) {
@@ -472,6 +475,7 @@ func TestModel_EveryUnknownValuePostponesThePlan(t *testing.T) {
 		"retry":                           func(m *clusterModel) { m.Retry = types.ObjectUnknown(retryTypes()) },
 		"retry.attempts":                  repeating(types.NumberUnknown(), types.StringNull()),
 		"retry.backoff":                   repeating(times(2), types.StringUnknown()),
+		"node_overrides[n].reboot_mode":   override(t, nodeOverrideModel{RebootMode: types.StringUnknown()}),
 		"node_overrides[n].retry_boot_id": override(t, nodeOverrideModel{RetryBootID: types.StringUnknown()}),
 		"everything else stays decided":   nil,
 	} {

@@ -197,7 +197,7 @@ func policySchema() map[string]schema.Attribute {
 			Optional:            true,
 			Computed:            true,
 			Default:             stringdefault.StaticString(string(policy.RebootMode)),
-			Validators:          []validator.String{stringvalidator.OneOf(string(cluster.RebootDefault), string(cluster.RebootPowercycle))},
+			Validators:          rebootModes(),
 		},
 		attrNodeTimeout: schema.StringAttribute{
 			MarkdownDescription: "How long one node may take from cordon to uncordon, default `30m`. Pulling its image has a limit of 25 minutes of its own; " +
@@ -345,10 +345,15 @@ func poolsSchema() schema.Attribute {
 	}
 }
 
+// rebootModes accepts how nodes can restart.
+func rebootModes() []validator.String {
+	return []validator.String{stringvalidator.OneOf(string(cluster.RebootDefault), string(cluster.RebootPowercycle))}
+}
+
 func selectorOverridesSchema() schema.Attribute {
 	return schema.ListNestedAttribute{
 		MarkdownDescription: "Exceptions for all nodes that a label selector matches, for names that are not known in advance. What `node_overrides` says of a node by its name counts as well: " +
-			"a node that either holds is held, and an image by name comes before one by labels. Two elements that give one node different images are an error of the plan. An element that sets neither is refused.",
+			"a node that either holds is held, and an image or a reboot mode by name comes before one by labels. Two elements that give one node different ones are an error of the plan. An element that sets nothing is refused.",
 		Optional:   true,
 		Validators: []validator.List{presentValidator{}, selectorOverridesValidator{}},
 		NestedObject: schema.NestedAttributeObject{
@@ -368,6 +373,11 @@ func selectorOverridesSchema() schema.Attribute {
 					Optional:            true,
 					Computed:            true,
 					Default:             booldefault.StaticBool(false),
+				},
+				attrRebootMode: schema.StringAttribute{
+					MarkdownDescription: "How these nodes restart, instead of `reboot_mode`.",
+					Optional:            true,
+					Validators:          rebootModes(),
 				},
 			},
 		},
@@ -392,6 +402,12 @@ func nodeOverridesSchema() schema.Attribute {
 					Optional: true,
 					Computed: true,
 					Default:  booldefault.StaticBool(false),
+				},
+				attrRebootMode: schema.StringAttribute{
+					MarkdownDescription: "How this node restarts, instead of `reboot_mode`. With `powercycle` for a canary, a system that the firmware does not boot shows itself there: " +
+						"a kexec goes past firmware and boot loader.",
+					Optional:   true,
+					Validators: rebootModes(),
 				},
 				attrRetryBootID: schema.StringAttribute{
 					MarkdownDescription: "After a node fell back to its old system or was rolled back to it, the boot ID from the error message: the same image may be tried once more. " +

@@ -944,7 +944,7 @@ type selectorOverridesValidator struct{}
 
 // Description implements [validator.List].
 func (selectorOverridesValidator) Description(context.Context) string {
-	return "every element must set hold or installer_image"
+	return "every element must set hold, installer_image or reboot_mode"
 }
 
 // MarkdownDescription implements [validator.List].
@@ -960,14 +960,15 @@ func (selectorOverridesValidator) ValidateList(_ context.Context, req validator.
 			continue
 		}
 
-		if attributes := object.Attributes(); !attributes[attrHold].IsNull() || !attributes[attrInstallerImage].IsNull() {
+		attributes := object.Attributes()
+		if slices.ContainsFunc([]string{attrHold, attrInstallerImage, attrRebootMode}, func(name string) bool { return !attributes[name].IsNull() }) {
 			continue
 		}
 
 		at := req.Path.AtListIndex(index)
 		resp.Diagnostics.AddAttributeError(visible(at), "Empty selector override",
-			fmt.Sprintf("%s: neither %s nor %s is set, so nothing is different for the nodes. Terraform drops names that it does not know: a misspelt one leaves nothing behind.\n\n"+
-				"Correct the name, or remove the element.", at, attrHold, attrInstallerImage))
+			fmt.Sprintf("%s: none of %s, %s and %s is set, so nothing is different for the nodes. Terraform drops names that it does not know: a misspelt one leaves nothing behind.\n\n"+
+				"Correct the name, or remove the element.", at, attrHold, attrInstallerImage, attrRebootMode))
 	}
 }
 

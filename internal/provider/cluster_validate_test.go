@@ -101,7 +101,7 @@ func TestValidate_Configuration(t *testing.T) {
 		"a canary selector that is empty":  {func(m *clusterModel) { m.CanarySelector = types.StringValue(" ") }, `canary_selector`, "an empty selector matches every node"},
 		"a selector that matches all":      {selecting(t, selectorOverrideModel{Selector: types.StringValue(""), Hold: types.BoolValue(true)}), `selector_overrides[0]`, `selector_overrides[0].selector is "": it is empty, and an empty selector matches every node`},
 		"a selector that is none":          {selecting(t, selectorOverrideModel{Selector: types.StringValue("a b"), Hold: types.BoolValue(true)}), `selector_overrides[0]`, `selector_overrides[0].selector is "a b": `},
-		"a selector override that is idle": {selecting(t, selectorOverrideModel{Selector: types.StringValue("a=b")}), `selector_overrides[0]`, "selector_overrides[0]: neither hold nor installer_image is set"},
+		"a selector override that is idle": {selecting(t, selectorOverrideModel{Selector: types.StringValue("a=b")}), `selector_overrides[0]`, "selector_overrides[0]: none of hold, installer_image and reboot_mode is set"},
 		"image of labels with a tag": {
 			selecting(t, selectorOverrideModel{Selector: types.StringValue("a=b"), InstallerImage: types.StringValue("ghcr.io/siderolabs/installer:v1.13.4")}),
 			`selector_overrides[0]`, `selector_overrides[0].installer_image: not an image reference without tag`,
@@ -123,7 +123,7 @@ func TestValidate_Configuration(t *testing.T) {
 		}, "", ""},
 		"overrides that say nothing": {func(m *clusterModel) {
 			m.NodeOverrides = overrides(t, map[string]nodeOverrideModel{"worker-1": {}, "worker-2": {Hold: types.BoolValue(true)}, "worker-0": {}})
-		}, `node_overrides`, `node_overrides["worker-0"], node_overrides["worker-1"]: none of hold, installer_image, retry_boot_id is set`},
+		}, `node_overrides`, `node_overrides["worker-0"], node_overrides["worker-1"]: none of hold, installer_image, reboot_mode, retry_boot_id is set`},
 		"an override that is null": {func(m *clusterModel) {
 			kind := types.ObjectType{AttrTypes: nodeOverrideTypes()}
 			m.NodeOverrides = types.MapValueMust(kind, map[string]attr.Value{"worker-0": types.ObjectNull(kind.AttrTypes)})
@@ -246,7 +246,7 @@ func unavailable(share string) func(*clusterModel) {
 func ownImage(repository string) func(*clusterModel) {
 	return func(m *clusterModel) {
 		override := types.ObjectValueMust(nodeOverrideTypes(), map[string]attr.Value{
-			attrInstallerImage: types.StringValue(repository), attrHold: types.BoolNull(), attrRetryBootID: types.StringNull(),
+			attrInstallerImage: types.StringValue(repository), attrHold: types.BoolNull(), attrRebootMode: types.StringNull(), attrRetryBootID: types.StringNull(),
 		})
 		m.NodeOverrides = types.MapValueMust(types.ObjectType{AttrTypes: nodeOverrideTypes()}, map[string]attr.Value{"worker-0": override})
 	}

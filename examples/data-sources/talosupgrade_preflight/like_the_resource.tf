@@ -107,6 +107,7 @@ data "talosupgrade_preflight" "prod" {
   }
 
   node_overrides = {
+    "worker-2" = { reboot_mode = "powercycle" }
     "worker-3" = { hold = true }
     "worker-4" = { retry_boot_id = "5b1e8e4f-27b0-4a0c-9f6e-0d6d6f1c3f57" }
     "gpu-0" = {
@@ -118,6 +119,7 @@ data "talosupgrade_preflight" "prod" {
 
   selector_overrides = [
     { selector = "node-restriction.kubernetes.io/upgrade=hold", hold = true },
+    { selector = "node-restriction.kubernetes.io/upgrade=first", reboot_mode = "powercycle" },
     {
       selector        = "node-restriction.kubernetes.io/pool=arm"
       installer_image = "registry.example.com/metal-installer/c9078f9419961640c712a8bf2bb9174933dfcf1da383fd8ea2b7dc21493f8bac"

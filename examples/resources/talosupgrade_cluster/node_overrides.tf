@@ -1,6 +1,7 @@
-# One node has drivers that no other has, and one is left alone.
+# One node has drivers that no other has, one is left alone, and one goes first, through its firmware.
 resource "talosupgrade_cluster" "mixed" {
   talos_version = "1.13.4"
+  canary        = ["worker-0"]
 
   node_overrides = {
     "gpu-0" = {
@@ -8,6 +9,10 @@ resource "talosupgrade_cluster" "mixed" {
     }
     "worker-3" = {
       hold = true
+    }
+    # It shows whether the firmware boots the new system: other nodes go past it.
+    "worker-0" = {
+      reboot_mode = "powercycle"
     }
   }
 }

@@ -8,6 +8,10 @@ resource "talosupgrade_cluster" "autoscaled" {
       hold     = true
     },
     {
+      selector    = "node-restriction.kubernetes.io/upgrade=first"
+      reboot_mode = "powercycle"
+    },
+    {
       selector        = "node-restriction.kubernetes.io/pool=gpu"
       installer_image = "factory.talos.dev/metal-installer/c9078f9419961640c712a8bf2bb9174933dfcf1da383fd8ea2b7dc21493f8bac"
     },
