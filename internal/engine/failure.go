@@ -131,7 +131,8 @@ var (
 	ErrRolledBack = errors.New("node was rolled back to its old system")
 	// ErrPlatform: a node came back on another platform than it ran on.
 	ErrPlatform = errors.New("node lost its platform")
-	// ErrExtensions: a node came back without system extensions that it ran.
+	// ErrExtensions: a node came back without system extensions that it ran, or without the
+	// schematic that its image is named after.
 	ErrExtensions = errors.New("node lost extensions")
 	// ErrInstaller: the installer ran and failed.
 	ErrInstaller = errors.New("installer failed")
@@ -241,8 +242,7 @@ func (u *nodeUpgrade) failure(ctx context.Context, err error) *Failure {
 		failed.Remedy = fmt.Sprintf("Start its old system again (talosctl -n %s rollback), which has its platform. Then choose an installer_image that is built for %s, and run terraform apply again.",
 			u.step.Address, u.entry.Platform)
 	case errors.Is(err, ErrExtensions):
-		failed.Remedy = fmt.Sprintf("Start its old system again (talosctl -n %s rollback), which has what is missing. Then choose an installer_image that has it, and run terraform apply again. "+
-			"If the node does not need it, accept that with preflight = { skip = [%q] }.", u.step.Address, cluster.CheckSchematic)
+		failed.Remedy = u.extensionsRemedy(err)
 	case errors.Is(err, ErrInstaller):
 		failed.Remedy = "Fix what the installer reports, or choose another talos_version or installer_image, then run terraform apply again"
 		if u.mayHaveInstalled() {
@@ -273,6 +273,20 @@ func (u *nodeUpgrade) failure(ctx context.Context, err error) *Failure {
 	failed.Remedy += u.storedImage(ctx, err)
 
 	return failed
+}
+
+// extensionsRemedy is what to do about a node that lost extensions, or came back with another
+// schematic.
+func (u *nodeUpgrade) extensionsRemedy(err error) string {
+	remedy := fmt.Sprintf("Start its old system again (talosctl -n %s rollback).", u.step.Address)
+
+	if other := (*schematicError)(nil); errors.As(err, &other) {
+		return remedy + fmt.Sprintf(" Then see to it that what the registry has under that name is what it says, or choose another installer_image, and run terraform apply again. "+
+			"If somebody gave the node this system on purpose, accept it with preflight = { skip = [%q] }.", cluster.CheckSchematic)
+	}
+
+	return remedy + fmt.Sprintf(" Then choose an installer_image that has what is missing, and run terraform apply again. If the node does not need it, accept that with preflight = { skip = [%q] }.",
+		cluster.CheckSchematic)
 }
 
 // storedImage says what the node has under the tag of an image that was to no avail. A

@@ -1190,6 +1190,8 @@ func (u *nodeUpgrade) compareBoot(machine cluster.Machine) (outcome, error) {
 		return rolledBack, nil
 	case unchanged:
 		return fellBack, nil
+	case machine.Talos.Equal(u.entry.Target) && !(u.entry.Run != u.run.engine.runID && u.run.request.Policy.Skips(cluster.CheckSchematic)):
+		return arrived, &schematicError{image: u.entry.Image, installed: u.entry.Schematic, now: machine.Schematic, talos: machine.Talos}
 	case u.entry.Run != u.run.engine.runID:
 		// Somebody gave the node another system in the meantime. Its new boot
 		// proves that no install is pending; the next plan goes on from what runs.
@@ -1254,6 +1256,24 @@ func (e *extensionsError) Error() string {
 }
 
 func (e *extensionsError) Unwrap() error { return ErrExtensions }
+
+// schematicError is a node whose new system is of another schematic than the one that its image
+// is named after.
+type schematicError struct {
+	image, installed, now string
+	talos                 version.Version
+}
+
+func (s *schematicError) Error() string {
+	now := "without a schematic"
+	if s.now != "" {
+		now = "with schematic " + s.now
+	}
+
+	return fmt.Sprintf("the node came back with Talos %s %s, and %s is named after schematic %s", s.talos, now, s.image, s.installed)
+}
+
+func (s *schematicError) Unwrap() error { return ErrExtensions }
 
 // platformError is a node whose new system is built for another platform.
 type platformError struct {

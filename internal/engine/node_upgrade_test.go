@@ -461,7 +461,7 @@ func TestExtensions_RollStopsAtANodeThatLostOne(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inCluster(t, setup{Options: model.Options{Talos: hop.from, Extensions: []string{"qemu-guest-agent", "iscsi-tools"}}}, func(r *rig) {
 				image := model.OwnRepository + ":v" + hop.to
-				if err := r.World().PushExtensions(image, "qemu-guest-agent", "util-linux-tools"); err != nil {
+				if err := r.World().PushBuild(image, model.Build{Extensions: []string{"qemu-guest-agent", "util-linux-tools"}}); err != nil {
 					t.Fatal(err)
 				}
 
@@ -499,7 +499,7 @@ func TestExtensions_RollStopsAtANodeThatLostOne(t *testing.T) {
 
 				// The others have pulled that image, and keep it.
 				const whole = "registry.example.com/whole/installer"
-				if err := r.World().PushExtensions(whole+":v"+hop.to, "qemu-guest-agent", "iscsi-tools"); err != nil {
+				if err := r.World().PushBuild(whole+":v"+hop.to, model.Build{Extensions: []string{"qemu-guest-agent", "iscsi-tools"}}); err != nil {
 					t.Fatal(err)
 				}
 
@@ -553,6 +553,87 @@ func TestExtensions_LossThatWasAcceptedIsSaid(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestExtensions_ImageThatIsNotWhatItsNameSays: the node stays cordoned, also for the next run,
+// until it runs its old system again, or until what it runs is accepted.
+func TestExtensions_ImageThatIsNotWhatItsNameSays(t *testing.T) {
+	t.Parallel()
+
+	inCluster(t, setup{Options: model.Options{Schematic: schematicOfTests}}, func(r *rig) {
+		const image = "factory.talos.dev/metal-installer/" + schematicOfTests + ":v" + toLifecycle
+		if err := r.World().PushBuild(image, model.Build{}); err != nil {
+			t.Fatal(err)
+		}
+
+		for _, run := range []string{"run-1", "run-2"} {
+			err := r.Worker(run).Apply(context.Background(), to(toLifecycle))
+			if !errors.Is(err, engine.ErrExtensions) {
+				t.Fatalf("%s: %v", run, err)
+			}
+
+			for _, part := range []string{
+				"came back with Talos " + toLifecycle + " without a schematic, and " + image + " is named after schematic " + schematicOfTests,
+				"talosctl -n " + r.State("worker-0").Address + " rollback", "its cordon stays",
+			} {
+				if !strings.Contains(err.Error(), part) {
+					t.Errorf("%s does not say %q: %v", run, part, err)
+				}
+			}
+
+			for node, found := range r.Judge.Verdict().Nodes {
+				if hit := node == "worker-0"; (found.Installs > 0) != hit || found.Cordoned != hit {
+					t.Errorf("%s: %s: %d installs, cordoned %t", run, node, found.Installs, found.Cordoned)
+				}
+			}
+		}
+
+		if err := r.World().Rollback(context.Background(), "worker-0"); err != nil {
+			t.Fatal(err)
+		}
+
+		r.Until("back", 10*time.Minute, func() bool { return r.State("worker-0").Talos == fromLifecycle && r.State("worker-0").Ready })
+
+		if err := r.Worker("run-3").Apply(context.Background(), to(toLifecycle)); !errors.Is(err, engine.ErrFallback) {
+			t.Fatalf("run-3, which finds the node back with its old system: %v", err)
+		}
+
+		// The others have pulled that image, and keep it.
+		request := to(toLifecycle)
+		request.Target.InstallerImage = "registry.example.com/metal-installer/" + schematicOfTests
+
+		r.Must(r.Worker("run-4"), request)
+		r.AllRun(toLifecycle)
+		r.Tidy()
+	})
+}
+
+// TestExtensions_SystemThatSomebodyGaveTheNodeIsAccepted, if the check is skipped.
+func TestExtensions_SystemThatSomebodyGaveTheNodeIsAccepted(t *testing.T) {
+	t.Parallel()
+
+	inCluster(t, setup{Options: model.Options{Schematic: schematicOfTests}, Judging: skipping(cluster.CheckSchematic)}, func(r *rig) {
+		if err := r.World().PushBuild("factory.talos.dev/metal-installer/"+schematicOfTests+":v"+toLifecycle, model.Build{}); err != nil {
+			t.Fatal(err)
+		}
+
+		if err := r.Worker("run-1").Apply(context.Background(), to(toLifecycle)); !errors.Is(err, engine.ErrExtensions) {
+			t.Fatal(err)
+		}
+
+		request := to(toLifecycle)
+		request.Target.InstallerImage = "registry.example.com/plain/installer"
+		request.Policy.SkipChecks = map[string]bool{cluster.CheckSchematic: true}
+
+		w := r.Worker("run-2")
+		r.Must(w, request)
+		r.AllRun(toLifecycle)
+		r.Tidy()
+
+		if told := strings.Join(w.Texts(cluster.EventWarning), "\n"); !strings.Contains(told, "which no run of ours installed") {
+			t.Errorf("it is not said that the node runs something else: %s", told)
+		}
+	})
 }
 
 // restarts notes how nodes are restarted.

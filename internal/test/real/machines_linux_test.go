@@ -432,7 +432,8 @@ func (w *world) upgradesThroughFirmware(ctx context.Context, t *testing.T) {
 	kernels, starts := m.printed(t, rebooting), m.printed(t, firmwareBoots)
 
 	f := w.terraform(t, request{
-		talos: coldTalos, arguments: "  reboot_mode = \"powercycle\"\n", held: []*machine{w.machines[0], w.machines[2]},
+		talos: coldTalos, held: []*machine{w.machines[0], w.machines[2]},
+		overrides: fmt.Sprintf("    %q = { reboot_mode = \"powercycle\" }\n", m.name),
 	}.resource())
 	f.apply(ctx, t).must(nothingToDo)
 	f.plan(ctx, t).must(nothingToDo)
@@ -474,24 +475,44 @@ func (w *world) hangs(ctx context.Context, t *testing.T) {
 }
 
 // lacksExtensions gives the first worker a version whose image is named after a schematic, and has
-// nothing of it. The next apply installs what is under that name by then.
+// nothing of it. It is sent back by hand, and upgraded once the image is mended.
 func (w *world) lacksExtensions(ctx context.Context, t *testing.T) {
-	m := w.machines[1]
-	begun := m.printed(t, installed)
-
-	f := w.terraform(t, request{
+	m, asked := w.machines[1], request{
 		talos: bareTalos, held: []*machine{w.machines[0], w.machines[2]},
 		arguments: fmt.Sprintf("  installer_image = %q\n", factoryRepository+schematicOfBare),
-	}.resource())
+	}
+	begun, running := m.printed(t, installed), w.runs(ctx, t, m)
+	f := w.terraform(t, asked.resource())
 
-	f.apply(ctx, t).must(failed, m.name, "neither the old system nor the one that was installed", "its cordon stays")
+	for range 2 {
+		f.apply(ctx, t).must(failed, m.name, "came back with Talos "+bareTalos+" without a schematic", "is named after schematic "+schematicOfBare, "its cordon stays")
+	}
+
+	if found := m.printed(t, installed); found != begun+1 {
+		t.Errorf("on %s %d installations have ended, want %d", m.name, found, begun+1)
+	}
+
+	if _, err := w.talosctl(ctx, "--nodes", m.address.String(), "rollback"); err != nil {
+		t.Fatal(err)
+	}
+
+	w.until(ctx, t, m.name+" has booted Talos "+running, w.patience(), func(ctx context.Context) error {
+		if found := w.runs(ctx, t, m); found != running {
+			return fmt.Errorf("it runs %s", found)
+		}
+
+		return nil
+	})
+
+	stopped := f.apply(ctx, t).must(failed, "fell back to Talos "+running)
+	before := w.boot(ctx, t)
 
 	w.mend(ctx, t, toolchain.MachineSystem{Version: "v" + bareTalos, Schematic: schematicOfBare})
 
-	before := w.boot(ctx, t)
+	asked.overrides = fmt.Sprintf("    %q = { %s }\n", m.name, retryAdvice.FindString(flat(stopped.output)))
 
+	f.ask(t, asked)
 	f.apply(ctx, t).must(nothingToDo)
-	f.plan(ctx, t).must(nothingToDo)
 	w.mustHaveUpgraded(ctx, t, m, bareTalos, begun+2, before[m.name])
 	w.mustHaveNoJournal(ctx, t)
 

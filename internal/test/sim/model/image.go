@@ -189,9 +189,17 @@ func (w *World) PushImage(tagged, broken string) (string, error) {
 	return w.registry.put(content, anotherBuild(tagged, before)).digest, nil
 }
 
-// PushExtensions replaces an installer without a schematic under a tag by a build of it
-// that has these system extensions. Under other names of such images there are none.
-func (w *World) PushExtensions(tagged string, names ...string) error {
+// Build is what is in another build of an installer.
+type Build struct {
+	// Schematic is what it says that it was made of; empty for none.
+	Schematic string
+	// Extensions are the names of its system extensions.
+	Extensions []string
+}
+
+// PushBuild replaces the installer under a tag by another build of it. Unless that is done,
+// an image has what its name says, and one whose name says nothing has no extensions.
+func (w *World) PushBuild(tagged string, build Build) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 
@@ -201,7 +209,7 @@ func (w *World) PushExtensions(tagged string, names ...string) error {
 	}
 
 	content := before
-	content.extensions = joined(names)
+	content.schematic, content.extensions = build.Schematic, joined(build.Extensions)
 	w.registry.put(content, anotherBuild(tagged, before))
 
 	return nil
