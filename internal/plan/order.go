@@ -246,13 +246,13 @@ func (b bound) covers(worker string) bool { return b.pool == nil || b.pool.Has(w
 // counts tells whether the worker takes up a place while it is unavailable.
 func (b bound) counts(worker string) bool { return b.pool == nil || b.pool.Counts(worker) }
 
-// raise is how more may be unavailable, the end of a sentence.
-func (b bound) raise() string {
+// atLeast is the line of a configuration that lets so many be unavailable.
+func (b bound) atLeast(places int) string {
 	if b.pool == nil {
-		return "raise max_unavailable"
+		return fmt.Sprintf("max_unavailable = \"%d\"", places)
 	}
 
-	return fmt.Sprintf("raise max_unavailable of the pool %s", b.pool.Name)
+	return fmt.Sprintf("pools[%q].max_unavailable = \"%d\"", b.pool.Name, places)
 }
 
 // checkBudget refuses a roll that would stand still because the budget of
@@ -303,11 +303,11 @@ func (p *planner) checkBound(limit bound) (refused bool) {
 			continue
 		}
 
-		if spent, remedy := p.unavailableForGood(limit, passed); len(spent) >= limit.budget {
+		if spent := p.spent(limit, passed).names; len(spent) >= limit.budget {
 			finding := cluster.Finding{
 				Check: cluster.CheckNodesReady, Severity: cluster.Observed,
 				Found:  fmt.Sprintf("%s is %d, and that is taken up by %s", limit.says, limit.budget, readable.List(spent)),
-				Remedy: remedy,
+				Remedy: p.regain(limit, passed),
 			}
 
 			if limit.pool != nil {
@@ -337,11 +337,17 @@ func (p *planner) stage(first int) []Step {
 	return steps
 }
 
-// unavailableForGood are the workers that are unavailable and stay so, under a cordon that is
-// not ours or because they have had no step, and what brings them back.
-func (p *planner) unavailableForGood(limit bound, passed map[string]bool) (spent []string, remedy string) {
+// spent are the workers that take up places of a bound and are not brought back by the roll
+// in time: under a cordon that is not ours, or because they have had no step.
+type spent struct {
+	// names have in brackets why.
+	names []string
 	// Each kind of them has a way back of its own.
-	var cordoned, ours, unready bool
+	cordoned, ours, unready bool
+}
+
+func (p *planner) spent(limit bound, passed map[string]bool) spent {
+	var found spent
 
 	for i := range p.nodes {
 		node := &p.nodes[i]
@@ -349,38 +355,59 @@ func (p *planner) unavailableForGood(limit bound, passed map[string]bool) (spent
 		switch {
 		case node.Role != cluster.Worker, node.Kube == nil, node.Available(), !limit.counts(node.Name):
 		case node.cordonedElsewhere():
-			spent, cordoned = append(spent, node.Name+" (cordoned)"), true
-			unready = unready || !node.Kube.Ready
+			found.names, found.cordoned = append(found.names, node.Name+" (cordoned)"), true
+			found.unready = found.unready || !node.Kube.Ready
 		case node.Kube.Unschedulable && !passed[node.Name]:
-			spent, ours = append(spent, node.Name+" (cordoned by an earlier run)"), true
+			found.names, found.ours = append(found.names, node.Name+" (cordoned by an earlier run)"), true
 		case !passed[node.Name]:
-			spent, unready = append(spent, node.Name+" (not ready)"), true
+			found.names, found.unready = append(found.names, node.Name+" (not ready)"), true
 		}
 	}
 
+	return found
+}
+
+// regain says how a roll that a bound keeps from going on can go on.
+func (p *planner) regain(limit bound, passed map[string]bool) string {
 	var ways []string
 
-	if cordoned {
+	away := p.spent(limit, passed)
+
+	if away.cordoned {
 		ways = append(ways, "take their cordons away (kubectl uncordon)")
 	}
 
-	if ours {
+	if away.ours {
 		ways = append(ways, "let an apply finish what an earlier run began")
 	}
 
-	if unready {
+	if away.unready {
 		ways = append(ways, "bring back those that are not ready (kubectl describe node) or remove them from the cluster")
 	}
 
 	if SparesOne(p.snapshot) {
-		ways = append(ways, limit.raise())
+		ways = append(ways, "set "+strings.Join(p.roomier(passed), " and ")+", which lets the others go one after the other")
 	}
 
 	if last := len(ways) - 1; last > 0 {
 		ways[last] = "or " + ways[last]
 	}
 
-	return spent, upper(strings.Join(ways, ", ") + ".")
+	return upper(strings.Join(ways, ", ") + ".")
+}
+
+// roomier are the lines of a configuration with one place more, for each bound that is
+// taken up.
+func (p *planner) roomier(passed map[string]bool) []string {
+	var lines []string
+
+	for _, limit := range p.bounds() {
+		if taken := len(p.spent(limit, passed).names); taken >= limit.budget {
+			lines = append(lines, limit.atLeast(taken+1))
+		}
+	}
+
+	return lines
 }
 
 // SparesOne tells whether one node more may go out of service without the last one

@@ -498,15 +498,28 @@ func TestBudget_IsAShareOfAllWorkers(t *testing.T) {
 	runPaths(t, map[string]pathCase{
 		"cordoned": {
 			scene: newScene(3, 2).runs("1.13.4", "worker-1").cordoned("worker-1", ""), severity: cluster.Observed,
-			says: []string{"taken up by worker-1 (cordoned) (check nodes-ready). Take their cordons away (kubectl uncordon), or raise max_unavailable."},
+			says: []string{"taken up by worker-1 (cordoned) (check nodes-ready). Take their cordons away (kubectl uncordon), or set max_unavailable = \"2\", which lets the others go one after the other."},
 		},
 		"not ready": {
 			scene: newScene(3, 2).runs("1.13.4", "worker-1").notReady("worker-1"), severity: cluster.Observed,
-			says: []string{"worker-1 (not ready) (check nodes-ready). Bring back those that are not ready (kubectl describe node) or remove them from the cluster, or raise max_unavailable."},
+			says: []string{"worker-1 (not ready) (check nodes-ready). Bring back those that are not ready (kubectl describe node) or remove them from the cluster, or set max_unavailable = \"2\", which lets the others go one after the other."},
 		},
 		"some of each": {
 			scene: budget(newScene(3, 4).runs("1.13.4", "worker-1").cordoned("worker-1", "").runs("1.13.4", "worker-2").notReady("worker-2"), "2"), severity: cluster.Observed,
-			says: []string{"Take their cordons away (kubectl uncordon), bring back those that are not ready (kubectl describe node) or remove them from the cluster, or raise max_unavailable."},
+			says: []string{"Take their cordons away (kubectl uncordon), bring back those that are not ready (kubectl describe node) or remove them from the cluster, or set max_unavailable = \"3\", which lets the others go one after the other."},
+		},
+		"of a pool as well, by a worker that is held": {
+			scene: func() *scene {
+				s := newScene(3, 4).holds("worker-1").notReady("worker-1")
+				s.policy.Pools = []cluster.Pool{pool("storage", has("storage"))}
+
+				for _, name := range []string{"worker-1", "worker-2"} {
+					s.node(name).Kube.Labels = map[string]string{"storage": "yes"}
+				}
+
+				return s
+			}(), severity: cluster.Observed,
+			says: []string{"or set max_unavailable = \"2\" and pools[\"storage\"].max_unavailable = \"2\", which lets the others go one after the other."},
 		},
 		"more than anybody reads": {
 			scene: crowd, severity: cluster.Observed, says: []string{"worker-10 (cordoned) and 5 more"},

@@ -96,7 +96,7 @@ func TestAccIntermediateVersions(t *testing.T) {
 func TestAccCanaryGoesFirst(t *testing.T) {
 	full(t)
 
-	s := start(t, sim.Options{ControlPlanes: 1, Workers: 3, Talos: talosModern, Pods: 3})
+	s := start(t, sim.Options{ControlPlanes: 1, Workers: 3, Talos: talosModern})
 	s.policy = []checker.Option{checker.Canary("worker-2"), checker.MaxUnavailable(3)}
 
 	w := newWorkspace(t)
@@ -107,6 +107,32 @@ func TestAccCanaryGoesFirst(t *testing.T) {
 	if first := s.installs()[0].Node; first != "worker-2" {
 		t.Errorf("the first node to be installed was %s, want the canary worker-2", first)
 	}
+}
+
+// TestAccDeadWorkerKeepsItsPlace, also where it is held. The plan says which line lets the
+// others go, before anything waits for it.
+func TestAccDeadWorkerKeepsItsPlace(t *testing.T) {
+	full(t)
+
+	s := start(t, sim.Options{ControlPlanes: 1, Workers: 3, Talos: talosModern})
+	s.policy = []checker.Option{checker.Held("worker-1"), checker.MaxUnavailable(2)}
+	s.faults("faults:\n- {node: worker-1, step: kubelet, effect: not-ready, times: 0}\n- {node: worker-1, step: observe, effect: unreachable, times: 0}")
+
+	const (
+		held = "talos_version = \"1.13.4\"\nnode_overrides = { \"worker-1\" = { hold = true } }"
+		line = `max_unavailable = "2"`
+	)
+
+	w := newWorkspace(t)
+	w.write(use(s), held)
+	w.plan().mustSucceed(2).mustWarn("set " + line)
+	w.apply().mustFail("worker-1 (not ready)", "set "+line)
+	s.untouched("cp-0", "worker-0", "worker-1", "worker-2")
+
+	w.write(use(s), held+"\n"+line)
+	w.apply().mustSucceed(0)
+	s.untouched("worker-1")
+	s.times(map[string]int{"cp-0": 1, "worker-0": 1, "worker-2": 1})
 }
 
 func TestAccHeldNodeIsLeftAlone(t *testing.T) {
