@@ -12,7 +12,8 @@
 //
 // Container mode has no boot slots: it refuses Upgrade and Rollback, and the provider plans
 // no upgrade of Talos there; drains are run through its engine, up to that refusal. make
-// machines runs the workers as machines of QEMU, in such a world: disks that Talos'
-// imager made, OVMF, systemd-boot, and a kernel and tools of Debian. Such a machine is a process
-// of the same world, with a network card on the same bridge, so it ends with the world.
+// machines runs the workers, or a control plane that is alone, as machines of QEMU, in such a
+// world: disks that Talos' imager made, OVMF, systemd-boot, and a kernel and tools of Debian. Such
+// a machine is a process of the same world, with a network card on the same bridge, so it ends
+// with the world.
 package real
