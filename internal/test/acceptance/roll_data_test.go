@@ -140,7 +140,7 @@ func TestAccTypoCostsNoNode(t *testing.T) {
 	} {
 		t.Run(title, func(t *testing.T) {
 			w.write(use(s), "talos_version = \"1.13.4\"\nnode_overrides = "+overrides)
-			w.apply().mustFail("Empty node override", `node_overrides["worker-0"]`, "hold, installer_image, retry_boot_id", "misspelt").mustPoint(t, "node_overrides = "+overrides)
+			w.apply().mustFail("Empty node override", `node_overrides["worker-0"]`, "hold, installer_image, reboot_mode, retry_boot_id", "misspelt").mustPoint(t, "node_overrides = "+overrides)
 		})
 	}
 
