@@ -496,13 +496,7 @@ func (w *world) lacksExtensions(ctx context.Context, t *testing.T) {
 		t.Fatal(err)
 	}
 
-	w.until(ctx, t, m.name+" has booted Talos "+running, w.patience(), func(ctx context.Context) error {
-		if found := w.runs(ctx, t, m); found != running {
-			return fmt.Errorf("it runs %s", found)
-		}
-
-		return nil
-	})
+	w.awaitSystem(ctx, t, m, running)
 
 	stopped := f.apply(ctx, t).must(failed, "fell back to Talos "+running)
 	before := w.boot(ctx, t)
@@ -663,6 +657,19 @@ func (w *world) runs(ctx context.Context, t *testing.T, m *machine) string {
 	})
 
 	return running
+}
+
+// awaitSystem waits until the machine has booted a release of Talos.
+func (w *world) awaitSystem(ctx context.Context, t *testing.T, m *machine, release string) {
+	t.Helper()
+
+	w.until(ctx, t, m.name+" has booted Talos "+release, w.patience(), func(ctx context.Context) error {
+		if found := w.runs(ctx, t, m); found != release {
+			return fmt.Errorf("it runs %s", found)
+		}
+
+		return nil
+	})
 }
 
 // mustTakePods wants a node that has booted since it had the boot ID, and takes pods.

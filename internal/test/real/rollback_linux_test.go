@@ -115,25 +115,13 @@ func (w *world) isRolledBackByHand(ctx context.Context, t *testing.T) {
 		_ = command.Wait()
 	})
 
-	w.until(ctx, t, m.name+" has booted Talos "+wayBackTalos, w.patience(), func(ctx context.Context) error {
-		if found := w.runs(ctx, t, m); found != wayBackTalos {
-			return fmt.Errorf("it runs %s", found)
-		}
-
-		return nil
-	})
+	w.awaitSystem(ctx, t, m, wayBackTalos)
 
 	if _, err := w.talosctl(ctx, "--nodes", m.address.String(), "rollback"); err != nil {
 		t.Fatal(err)
 	}
 
-	w.until(ctx, t, m.name+" has booted Talos "+running, w.patience(), func(ctx context.Context) error {
-		if found := w.runs(ctx, t, m); found != running {
-			return fmt.Errorf("it runs %s", found)
-		}
-
-		return nil
-	})
+	w.awaitSystem(ctx, t, m, running)
 
 	f := w.terraform(t, request{talos: wayBackTalos, held: []*machine{w.machines[0], w.machines[2]}}.resource())
 
