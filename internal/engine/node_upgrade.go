@@ -1218,8 +1218,9 @@ func joinedExtensions(machine cluster.Machine) string {
 }
 
 // checkExtensions compares the extensions that the node runs with those that it ran
-// before, by their names: their versions change with each release. Those that are gone because
-// somebody chose another schematic, or skips the check of it, are said.
+// before, by their names: their versions change with each release. A node that shows the
+// schematic that its image is named after has what somebody chose, and an extension may have
+// another name in another release: what is gone there, or where the check is skipped, is said.
 func (u *nodeUpgrade) checkExtensions(machine cluster.Machine) error {
 	missing := slices.DeleteFunc(strings.Split(u.entry.Extensions, extensionSeparator), func(name string) bool {
 		return name == "" || slices.Contains(machine.Extensions, name)
@@ -1230,8 +1231,7 @@ func (u *nodeUpgrade) checkExtensions(machine cluster.Machine) error {
 
 	lost := &extensionsError{image: u.entry.Image, missing: missing}
 
-	chosen := u.entry.Schematic != "" && u.entry.Schematic != u.entry.PreviousSchematic
-	if !chosen && !u.run.request.Policy.Skips(cluster.CheckSchematic) {
+	if u.entry.Schematic == "" && !u.run.request.Policy.Skips(cluster.CheckSchematic) {
 		return lost
 	}
 

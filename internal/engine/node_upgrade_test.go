@@ -522,7 +522,12 @@ func TestExtensions_LossThatWasAcceptedIsSaid(t *testing.T) {
 	for name, test := range map[string]struct {
 		setup     setup
 		installer string
+		renamed   bool
 	}{
+		"it has another name in the next release": {
+			setup:     setup{Options: model.Options{Schematic: schematicOfTests}},
+			installer: "factory.talos.dev/metal-installer/" + schematicOfTests, renamed: true,
+		},
 		"the check is skipped": {
 			setup:     setup{Options: model.Options{Extensions: []string{"iscsi-tools"}}, Judging: skipping(cluster.CheckSchematic)},
 			installer: "registry.example.com/other/installer",
@@ -539,6 +544,12 @@ func TestExtensions_LossThatWasAcceptedIsSaid(t *testing.T) {
 
 				if test.setup.Judging != nil {
 					request.Policy.SkipChecks = map[string]bool{cluster.CheckSchematic: true}
+				}
+
+				if test.renamed {
+					if err := r.World().PushBuild(test.installer+":v"+toLifecycle, model.Build{Schematic: schematicOfTests, Extensions: []string{"iscsi"}}); err != nil {
+						t.Fatal(err)
+					}
 				}
 
 				w := r.Worker("run-1")

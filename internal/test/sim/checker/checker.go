@@ -31,8 +31,8 @@
 //	     the journal knows of, once for each install; no minor is skipped, no
 //	     component is newer than an API server, no node boots for another
 //	     platform than its own because of us, and none that has lost an extension
-//	     because of us is put back into service, unless its image says that it is of
-//	     another schematic or the check of that is skipped
+//	     because of us is put back into service, unless it shows a schematic or the
+//	     check of that is skipped
 //	S6   every pair of Talos and Kubernetes that comes about is supported
 //	S7   only the holder of the lease acts, and no operator beside it: none is asked
 //	     to, and one that could is held in the name of the run, until its object is

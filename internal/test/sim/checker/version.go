@@ -139,7 +139,7 @@ func (c *Checker) booted(n *node, event history.Event) {
 // the node is put back into service.
 func (c *Checker) compareExtensions(n *node, event history.Event, fallback bool) {
 	now, schematic := extensionsIn(event), event.Detail["schematic"]
-	chosen := schematic != "" && schematic != n.schematic || c.options.skips[skipSchematic]
+	chosen := schematic != "" || c.options.skips[skipSchematic]
 
 	if n.ours && !fallback && !chosen {
 		n.missing = append(n.missing, n.extensions...)
