@@ -24,6 +24,11 @@ var (
 	ErrUnsupported = errors.New("not supported by this version")
 	// ErrRefused: the call was refused before it had any effect.
 	ErrRefused = errors.New("refused")
+	// ErrNotPulled: the node does not have the image to install; wrapped beside ErrRefused.
+	ErrNotPulled = errors.New("the image is not on the node")
+	// ErrNoInstaller: what the node has of the image has no installer in it; wrapped beside
+	// ErrRefused.
+	ErrNoInstaller = errors.New("the image has no installer")
 	// ErrBusy: an installation is already running on the node.
 	ErrBusy = errors.New("another installation is in progress")
 	// ErrNotFound: the object or the image does not exist.

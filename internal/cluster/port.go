@@ -46,16 +46,19 @@ type Talos interface {
 	EtcdSnapshot(ctx context.Context, address string, to io.Writer) error
 	// Vitals are what the node at the address says of its disk and its clock.
 	Vitals(ctx context.Context, address string) (Vitals, error)
-	// Pull brings an installer image onto the node; cheap when it has been there since the
-	// node started. What the node has from before that is downloaded anew where the registry
-	// has it: a node that loses its power may lose files of it.
+	// Pull brings an installer image onto the disk of the node, which shows that the node
+	// gets it; cheap when it is there. Nothing is installed from the disk.
 	Pull(ctx context.Context, address, image string, api UpgradeAPI) error
-	// ImageDigest is the digest of an installer image that the node has under exactly
-	// that reference (LifecycleAPI). While it has one, a pull changes nothing, whatever
-	// was pushed under its tag since. ErrNotFound means that it has none.
+	// PullToInstall brings an installer image into the memory of the node, until its next
+	// boot (LifecycleAPI); cheap when it is there.
+	PullToInstall(ctx context.Context, address, image string) error
+	// ImageDigest is the digest of an installer image that the node has in its memory under
+	// exactly that reference (LifecycleAPI). While it has one, PullToInstall changes nothing,
+	// whatever was pushed under its tag since. ErrNotFound means that it has none.
 	ImageDigest(ctx context.Context, address, image string) (string, error)
-	// Install runs the installer of a pulled image beside the running system
-	// (LifecycleAPI). A non-zero exit is no error: Installation tells.
+	// Install runs the installer of an image that was pulled to be installed, beside the
+	// running system (LifecycleAPI). A non-zero exit is no error: Installation tells.
+	// ErrNotPulled means that the node has booted since, or dropped the image.
 	Install(ctx context.Context, address, image string) (Installation, error)
 	// InstallerIdle tells whether no installer runs on the node. It changes
 	// nothing (LifecycleAPI).

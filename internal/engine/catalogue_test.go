@@ -117,13 +117,46 @@ func TestCatalogue07_SlowPullIsWaitedFor(t *testing.T) {
 	}.tried(t)
 }
 
-// An image that is gone again when its turn comes arms nothing.
-func TestCatalogue08_ImageGoneBeforeTheInstallArmsNothing(t *testing.T) {
+// A node that was started anew since it pulled, or has dropped the image, pulls it once more.
+func TestCatalogue08_ImageGoneBeforeTheInstallIsPulledAgain(t *testing.T) {
+	t.Parallel()
+
+	gone := saying(errors.Join(cluster.ErrRefused, cluster.ErrNotPulled), `installer image "x" not found in containerd store`)
+
+	row{twist: answers("Install", 1, gone)}.tried(t)
+	row{twist: answers("Install", always, gone), want: cluster.ErrNotPulled, says: []string{"not found in containerd store", "is not cordoned by this run"}}.tried(t)
+
+	for _, node := range []string{"worker-1", "cp-1"} {
+		inCluster(t, setup{Options: model.Options{Talos: fromLifecycle, Seed: 3}}, func(r *rig) {
+			var once sync.Once
+
+			w := r.Worker("run-1")
+			w.Client.Intercept(func(inner context.Context, call ports.Call, next func(context.Context) error) error {
+				if call.Method == "Install" && call.Node == node {
+					once.Do(func() {
+						if err := r.World().RemoveImage(inner, node, installer+":v"+toLifecycle, model.NamespaceOwn); err != nil {
+							t.Error(err)
+						}
+					})
+				}
+
+				return next(inner)
+			})
+
+			r.Must(w, to(toLifecycle))
+			r.At(toLifecycle)
+			r.Once()
+		})
+	}
+}
+
+// An image of something else is named as such.
+func TestCatalogue08_ImageWithoutAnInstallerArmsNothing(t *testing.T) {
 	t.Parallel()
 
 	row{
-		twist: answers("Install", 1, saying(cluster.ErrRefused, `installer image "x" not found in containerd store`)),
-		want:  cluster.ErrRefused, says: []string{"not found in containerd store"},
+		twist: answers("Install", 1, saying(errors.Join(cluster.ErrRefused, cluster.ErrNoInstaller), `exec: "/bin/installer": stat /bin/installer: no such file or directory`)),
+		want:  cluster.ErrNoInstaller, says: []string{"stat /bin/installer", "is not cordoned by this run", "The image is no installer of Talos.", "image remove --namespace inmem"},
 	}.tried(t)
 }
 
@@ -282,8 +315,8 @@ func TestCatalogue25_ReplyLostInTheInstallIsLookedInto(t *testing.T) {
 	row{fault: once(model.StepInstall, model.EffectConnectionLost, 0)}.tried(t)
 }
 
-// A node that loses its power while it installs has the image still, and not all of it on its
-// disk: it is pulled again before it is installed from again.
+// A node that loses its power while it installs has nothing of the image in its memory: it pulls
+// it again before it installs again, and what its disk lacks of it is not looked at.
 func TestCatalogue25_PowerLostInTheInstallIsPulledAgain(t *testing.T) {
 	t.Parallel()
 

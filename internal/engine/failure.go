@@ -260,6 +260,8 @@ func (u *nodeUpgrade) failure(ctx context.Context, err error) *Failure {
 		failed.Remedy = drainRemedy(err)
 	case errors.Is(err, ErrGate):
 		failed.Remedy = gateRemedy(err)
+	case errors.Is(err, cluster.ErrNoInstaller):
+		failed.Remedy = "The image is no installer of Talos. Choose another installer_image, then run terraform apply again."
 	case errors.Is(err, cluster.ErrBusy):
 		failed.Remedy = "Somebody else is installing on this node; find out who, then run terraform apply again."
 	case errors.Is(err, cluster.ErrCredentials), errors.Is(err, cluster.ErrDenied):
@@ -291,9 +293,9 @@ func (u *nodeUpgrade) extensionsRemedy(err error) string {
 
 // storedImage says what the node has under the tag of an image that was to no avail. A
 // node does not download a tag that it has had since it started, whatever was pushed there
-// since; one below Talos 1.13 has its images in memory and downloads them anew with each upgrade.
+// since; one below Talos 1.13 downloads it anew with each upgrade.
 func (u *nodeUpgrade) storedImage(ctx context.Context, err error) string {
-	failed := errors.Is(err, ErrInstaller) || errors.Is(err, ErrFallback) || errors.Is(err, ErrRolledBack) || errors.Is(err, ErrExtensions)
+	failed := errors.Is(err, ErrInstaller) || errors.Is(err, ErrFallback) || errors.Is(err, ErrRolledBack) || errors.Is(err, ErrExtensions) || errors.Is(err, cluster.ErrNoInstaller)
 	if ctx.Err() != nil || !failed {
 		return ""
 	}
@@ -307,12 +309,17 @@ func (u *nodeUpgrade) storedImage(ctx context.Context, err error) string {
 	defer cancel()
 
 	digest, unknown := u.run.engine.talos.ImageDigest(bounded, u.step.Address, u.entry.Image)
-	if unknown != nil {
+
+	switch {
+	case errors.Is(unknown, cluster.ErrNotFound):
+		// It was started anew since.
+		return " Its next try downloads " + u.entry.Image + " anew, as it is under that tag by then."
+	case unknown != nil:
 		return ""
 	}
 
 	return fmt.Sprintf(" The node has %s as %s. Where another image is pushed under that tag, nodes that have pulled this one since they were started do not download it: "+
-		"name it by its digest (installer_image = %q), or remove this one from each of them (talosctl -n %s image remove --namespace system %s).",
+		"name it by its digest (installer_image = %q), or remove this one from each of them (talosctl -n %s image remove --namespace inmem %s).",
 		u.entry.Image, digest, repository.String()+"@sha256:<digest>", u.step.Address, u.entry.Image)
 }
 

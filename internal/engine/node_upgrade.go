@@ -153,7 +153,7 @@ func (r *run) upgradeNode(ctx context.Context, step plan.Step) (ready time.Time,
 	if !u.mayHaveInstalled() && !step.Done && step.Image != "" && step.API != "" {
 		// Cheap when it is there still; the node drops unused images after a
 		// while. It has its own time, so it does not eat up the node's.
-		err := r.pullAtTurn(ctx, step.Node, step.Image, func(ctx context.Context) error { return r.pull(ctx, step, step.Image) })
+		err := r.pullAtTurn(ctx, step.Node, step.Image, func(ctx context.Context) error { return r.pullToInstall(ctx, step, step.Image) })
 
 		switch {
 		case errors.Is(err, errStopped):
@@ -247,11 +247,20 @@ func (u *nodeUpgrade) upgrade(ctx context.Context) error {
 			return err
 		}
 
-		// The node has booted since it pulled, and may have lost what it had.
-		if err := u.run.pull(ctx, u.step, u.step.Image); err != nil {
-			return &pullError{image: u.step.Image, err: err}
+		// The node has booted since it pulled.
+		if err := u.pull(ctx); err != nil {
+			return err
 		}
 	}
+}
+
+// pull brings the node the image that it installs next.
+func (u *nodeUpgrade) pull(ctx context.Context) error {
+	if err := u.run.pullToInstall(ctx, u.step, u.step.Image); err != nil {
+		return &pullError{image: u.step.Image, err: err}
+	}
+
+	return nil
 }
 
 // leaveUnplanned leaves a node alone to which nothing was done in this upgrade, but for a
@@ -334,7 +343,19 @@ func (u *nodeUpgrade) installAndReboot(ctx context.Context, api cluster.UpgradeA
 		return u.untilSent(ctx, u.upgradeLegacy)
 	}
 
-	if err := u.untilSent(ctx, u.install); err != nil {
+	err := u.untilSent(ctx, u.install)
+
+	if errors.Is(err, cluster.ErrNotPulled) && !u.recorded() {
+		// It was started anew since it pulled, or has waited for so long that it dropped the
+		// image.
+		if err := u.pull(ctx); err != nil {
+			return err
+		}
+
+		err = u.untilSent(ctx, u.install)
+	}
+
+	if err != nil {
 		return err
 	}
 

@@ -28,6 +28,8 @@ type download struct {
 	step   plan.Step
 	images []string
 	parts  []part
+	// toInstall is the one among the images that is installed soon; empty for none.
+	toInstall string
 }
 
 // downloads are the images by node, in the order in which the nodes move. A
@@ -81,9 +83,20 @@ func downloads(observed cluster.Observation, made plan.Plan) []download {
 
 // prepareImages brings the images of all hops onto the nodes that prove that everybody can
 // get them, before any node is disturbed: an image that one of them cannot get stops the
-// run here. The rest pull ahead of their turn.
+// run here. The rest pull ahead of their turn. Installers are brought onto the disks, which have
+// room for those of all hops, and pulled once more, into memory, when they are to be installed.
+// The nodes that go first pull into memory at once.
 func (r *run) prepareImages(ctx context.Context, observed cluster.Observation, made plan.Plan) error {
 	proofs := provingDownloads(observed, made, downloads(observed, made), r.parallelPulls(made))
+	first := nextInstalls(made, nil, max(made.Budget, 1))
+
+	for index, one := range proofs {
+		at := slices.IndexFunc(first, func(next download) bool { return next.node == one.node })
+		if at >= 0 {
+			proofs[index].toInstall = first[at].toInstall
+		}
+	}
+
 	findings := make([]*cluster.Finding, len(proofs))
 
 	var group errgroup.Group
@@ -195,7 +208,7 @@ type ahead struct {
 	// begun are the pulls, by node and images; each is closed when it has ended.
 	begun map[string]chan struct{}
 	// have is when a node has pulled an image ahead, by both, and proven are those that were
-	// pulled before the first cordon.
+	// pulled before the first cordon and need not be pulled again.
 	have   map[string]time.Time
 	proven map[string]bool
 }
@@ -212,15 +225,14 @@ func (a *ahead) prepare(made plan.Plan) {
 }
 
 // aheadFactor is how far ahead nodes pull, in multiples of those that may be unavailable:
-// a node drops images that nothing uses for long.
+// a node drops images that nothing uses for long, and has installers in its memory.
 const aheadFactor = 2
 
-// begin has the next nodes of the plan pull that are not on their way, and none besides. The
-// context ends the pulls.
+// begin has the next nodes of the plan pull that are not on their way or about to be, and none
+// besides. The context ends the pulls.
 func (a *ahead) begin(ctx context.Context, observed cluster.Observation, made plan.Plan, running []plan.Step) {
 	distance := aheadFactor * max(made.Budget, made.KubeletBudget, cap(a.slots))
-
-	var next []download
+	next := nextInstalls(made, running, min(distance, aheadFactor*max(made.Budget, 1)))
 
 	for _, step := range made.Steps {
 		if len(next) == distance || step.Hop != made.Steps[0].Hop {
@@ -231,17 +243,35 @@ func (a *ahead) begin(ctx context.Context, observed cluster.Observation, made pl
 			continue
 		}
 
-		switch {
-		case step.Component == cluster.Kubelet && step.Image != "":
+		if step.Component == cluster.Kubelet && step.Image != "" {
 			node, _ := observed.Node(step.Node)
 			images := append([]part{{component: step.Component, image: step.Image}}, proxyFor(observed, node)...)
 			next = append(next, download{node: step.Node, address: step.Address, parts: images})
-		case step.Component == "" && !step.Finish && step.API != "" && step.Image != "":
-			next = append(next, download{node: step.Node, address: step.Address, step: step, images: []string{step.Image}})
 		}
 	}
 
 	a.serve(ctx, next)
+}
+
+// nextInstalls are the downloads of the next nodes of the plan to install Talos that are not on
+// their way, at most that many, and one at most of those that go alone.
+func nextInstalls(made plan.Plan, running []plan.Step, most int) []download {
+	var next []download
+
+	for _, step := range made.Steps {
+		alone := !step.Parallel() && slices.ContainsFunc(next, func(one download) bool { return !one.step.Parallel() })
+
+		switch {
+		case len(next) == most || step.Hop != made.Steps[0].Hop:
+			return next
+		case alone || step.Component != "" || step.Finish || step.API == "" || step.Image == "":
+		case slices.ContainsFunc(running, func(busy plan.Step) bool { return busy.Node == step.Node }):
+		default:
+			next = append(next, download{node: step.Node, address: step.Address, step: step, images: []string{step.Image}, toInstall: step.Image})
+		}
+	}
+
+	return next
 }
 
 // stop has no more nodes pull ahead.
@@ -327,12 +357,17 @@ func (a *ahead) pull(ctx context.Context, one download) {
 	a.note(one)
 }
 
-// prove takes note of a node that has pulled before the first cordon.
+// prove takes note of a node that has pulled before the first cordon. What it has to install it
+// pulls once more, unless its upgrade does that itself.
 func (a *ahead) prove(one download) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 
 	for _, reference := range one.references() {
+		if reference != one.toInstall && one.step.API != cluster.LegacyAPI && slices.Contains(one.images, reference) {
+			continue
+		}
+
 		a.proven[one.node+"\n"+reference] = true
 	}
 }
@@ -360,6 +395,8 @@ const keptFor = 20 * time.Minute
 // atTurn has a node whose turn has come pull, beside no more others than may, unless it has
 // just done so ahead.
 func (a *ahead) atTurn(ctx context.Context, node, reference string, pull func(context.Context) error) error {
+	a.leave(node)
+
 	if ended := a.await(ctx, node, reference); !ended.IsZero() && a.run.engine.clock.Now().Sub(ended) < keptFor {
 		return nil
 	}
@@ -381,6 +418,14 @@ func (a *ahead) atTurn(ctx context.Context, node, reference string, pull func(co
 	case <-ctx.Done():
 		return cluster.Ended(ctx)
 	}
+}
+
+// leave takes a node whose turn has come from the queue.
+func (a *ahead) leave(node string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+
+	a.queue = slices.DeleteFunc(a.queue, func(one download) bool { return one.node == node })
 }
 
 // await waits until nothing is being pulled ahead on the node any more, so that the node is
@@ -523,7 +568,9 @@ func pulled(one download, failed *cluster.Finding) cluster.Event {
 	case failed != nil:
 		event.Text, event.Err = failed.Found, failed.Err
 	case one.step.API == cluster.LegacyAPI && len(one.images) > 0:
-		event.Text = "the node reaches the registry; its upgrade downloads the image once more, into a store of its own"
+		event.Text = "the node reaches the registry; its upgrade downloads the image once more, into its memory"
+	case one.toInstall == "" && len(one.images) > 0:
+		event.Text = "the node reaches the registry; it downloads the image once more, into its memory, when its turn comes"
 	}
 
 	return event
@@ -540,7 +587,12 @@ func (r *run) fetch(ctx context.Context, one download) *cluster.Finding {
 	}
 
 	for _, reference := range one.images {
-		if err := r.pull(ctx, one.step, reference); err != nil {
+		bring := r.pullOntoDisk
+		if reference == one.toInstall {
+			bring = r.pullToInstall
+		}
+
+		if err := bring(ctx, one.step, reference); err != nil {
 			return refused(cluster.CheckInstallerImage, reference, err)
 		}
 	}
@@ -631,7 +683,7 @@ func together(findings []cluster.Finding) []cluster.Finding {
 // pullRemedy is what to do about an image that a node cannot get.
 func pullRemedy(err error) string {
 	if errors.Is(err, cluster.ErrRefused) {
-		return "Waiting does not change what the node says: let it into the registry, correct the reference, make room on its disk, or correct its rules of image verification (ImageVerificationConfig); then run terraform apply again."
+		return "Waiting does not change what the node says: let it into the registry, correct the reference, make room on its disk and in its memory, or correct its rules of image verification (ImageVerificationConfig); then run terraform apply again."
 	}
 
 	return "Check that the image exists and that the nodes reach its registry, then run terraform apply again."
@@ -647,12 +699,26 @@ func (p *pullError) Error() string { return unpulledText(p.image, p.err) }
 
 func (p *pullError) Unwrap() error { return p.err }
 
-// pull brings one node its image; where it is there already this is cheap.
-func (r *run) pull(ctx context.Context, step plan.Step, reference string) error {
+// pullOntoDisk has one node show that it gets an image; where it is there already this is cheap.
+func (r *run) pullOntoDisk(ctx context.Context, step plan.Step, reference string) error {
 	r.engine.emit(cluster.Event{Kind: cluster.EventNodeStep, Node: step.Node, Step: cluster.StepPull, Text: reference})
 
 	return r.repeated(ctx, step.Node, reference, func(ctx context.Context) error {
 		return r.engine.talos.Pull(ctx, step.Address, reference, step.API)
+	})
+}
+
+// pullToInstall brings one node the image that it installs next; where it is there already this
+// is cheap. The upgrade of a node with the legacy API does so itself.
+func (r *run) pullToInstall(ctx context.Context, step plan.Step, reference string) error {
+	if step.API == cluster.LegacyAPI {
+		return r.pullOntoDisk(ctx, step, reference)
+	}
+
+	r.engine.emit(cluster.Event{Kind: cluster.EventNodeStep, Node: step.Node, Step: cluster.StepPull, Text: reference})
+
+	return r.repeated(ctx, step.Node, reference, func(ctx context.Context) error {
+		return r.engine.talos.PullToInstall(ctx, step.Address, reference)
 	})
 }
 

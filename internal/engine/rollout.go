@@ -141,7 +141,7 @@ func (s *rollout) advance(ctx context.Context) (done bool, err error) {
 
 		s.run.ahead.stop()
 	} else if s.imagesReady {
-		s.run.ahead.begin(s.pulling, s.snapshot, s.made, s.running)
+		s.run.ahead.begin(s.pulling, s.snapshot, s.made, slices.Concat(s.running, next))
 	}
 
 	switch {

@@ -36,7 +36,7 @@ const (
 func changes(c *Client) map[string]func(context.Context) error {
 	return map[string]func(context.Context) error{
 		wirePull: func(ctx context.Context) error {
-			return c.Pull(ctx, catalogueNode, catalogueWant, cluster.LifecycleAPI)
+			return c.PullToInstall(ctx, catalogueNode, catalogueWant)
 		},
 		wireOldPull: func(ctx context.Context) error { return c.Pull(ctx, catalogueNode, catalogueWant, cluster.LegacyAPI) },
 		wireInstall: func(ctx context.Context) error { _, err := c.Install(ctx, catalogueNode, catalogueWant); return err },
@@ -230,7 +230,7 @@ func TestCatalogue22_CleanEndWithoutAResultIsNoSuccess(t *testing.T) {
 		}}
 		c := node.client(t)
 
-		if err := c.Pull(t.Context(), catalogueNode, catalogueWant, cluster.LifecycleAPI); !errors.Is(err, cluster.ErrOutcomeUnknown) || !errors.Is(err, io.EOF) {
+		if err := c.PullToInstall(t.Context(), catalogueNode, catalogueWant); !errors.Is(err, cluster.ErrOutcomeUnknown) || !errors.Is(err, io.EOF) {
 			t.Errorf("pull: %v, want the outcome to be unknown", err)
 		}
 
@@ -498,7 +498,7 @@ func TestCatalogue07_SlowPull(t *testing.T) {
 					return nil
 				}}}
 				started := time.Now()
-				err := node.client(t).Pull(t.Context(), catalogueNode, catalogueWant, cluster.LifecycleAPI)
+				err := node.client(t).PullToInstall(t.Context(), catalogueNode, catalogueWant)
 
 				if name == "in the end" && err != nil {
 					t.Errorf("after %s: %v", time.Since(started), err)
@@ -532,7 +532,7 @@ func TestCatalogue08_ImageNotPulled(t *testing.T) {
 		node := &wireNode{answers: map[string]wireAnswer{wirePull: sends(pulledImage()), wireInstall: sends(exited(0))}}
 		c := node.client(t)
 
-		if err := c.Pull(t.Context(), catalogueNode, catalogueWant, cluster.LifecycleAPI); err != nil {
+		if err := c.PullToInstall(t.Context(), catalogueNode, catalogueWant); err != nil {
 			t.Fatal(err)
 		}
 
@@ -548,7 +548,7 @@ func TestCatalogue08_ImageNotPulled(t *testing.T) {
 		decode(t, node.of(wirePull)[0], &pull)
 		decode(t, node.of(wireInstall)[0], &install)
 
-		if pull.GetContainerd().String() != install.GetContainerd().String() || pull.GetContainerd().GetNamespace() != common.ContainerdNamespace_NS_SYSTEM {
+		if pull.GetContainerd().String() != install.GetContainerd().String() || pull.GetContainerd().GetDriver() != common.ContainerDriver_CONTAINERD {
 			t.Errorf("pulled into %v, installed from %v", pull.GetContainerd(), install.GetContainerd())
 		}
 

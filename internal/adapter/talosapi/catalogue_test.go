@@ -371,7 +371,7 @@ func TestCatalogue25_InstallerRunsOnWithoutUs(t *testing.T) {
 		inBubble(t, model.Options{}, func(r *rig) {
 			c := r.client("")
 
-			if err := c.Pull(r.Context(), worker0, nextImage, cluster.LifecycleAPI); err != nil {
+			if err := c.PullToInstall(r.Context(), worker0, nextImage); err != nil {
 				r.Fatal(err)
 			}
 
@@ -399,74 +399,51 @@ func TestCatalogue25_InstallerRunsOnWithoutUs(t *testing.T) {
 	}
 }
 
-// What a node had pulled before it lost its power may not be on its disk, though it has the
-// names of it. What was there before a boot and its registry does not deliver is kept.
+// Nothing that a node pulled before its last boot is installed from: of what it has on its disk,
+// files may be missing if it lost its power, however often they are downloaded there.
 func TestCatalogue25_WhatIsFromBeforeTheBootIsPulledAnew(t *testing.T) {
-	install := func(r *rig, c *talosapi.Client, want int32) {
-		r.Helper()
+	inBubble(t, model.Options{}, func(r *rig) {
+		c := r.client("")
 
-		if done, err := c.Install(r.Context(), worker0, nextImage); err != nil || done.Exit != want {
-			r.Errorf("the installer ended with %+v, %v; want exit code %d", done, err, want)
-		}
-	}
-
-	pull := func(r *rig, c *talosapi.Client) time.Duration {
-		r.Helper()
-
-		begun := time.Now()
 		if err := c.Pull(r.Context(), worker0, nextImage, cluster.LifecycleAPI); err != nil {
 			r.Fatal(err)
 		}
 
-		return time.Since(begun)
-	}
-
-	// A download takes half a minute here.
-	const looked = 10 * time.Second
-
-	t.Run("power lost", func(t *testing.T) {
-		inBubble(t, model.Options{}, func(r *rig) {
-			c := r.client("")
-			pull(r, c)
-
-			r.fault("worker-0", model.StepInstall, model.EffectPowerLost)
-
-			_, err := c.Install(r.Context(), worker0, nextImage)
-			r.unknown("power lost", err)
-			r.until("worker-0", "down", isDown)
-			r.until("worker-0", "back", isUp)
-
-			install(r, c, 139)
-
-			if took := pull(r, c); took < looked {
-				r.Errorf("it was not downloaded: %s", took)
-			}
-
-			install(r, c, 0)
-
-			if took := pull(r, c); took > looked {
-				r.Errorf("it was downloaded once more: %s", took)
-			}
-		})
-	})
-
-	t.Run("no registry", func(t *testing.T) {
-		inBubble(t, model.Options{}, func(r *rig) {
-			c := r.client("")
-			pull(r, c)
-			time.Sleep(time.Minute)
-
-			if err := r.world.RebootByHand("worker-0", model.RebootDefault); err != nil {
+		pull := func() time.Duration {
+			begun := time.Now()
+			if err := c.PullToInstall(r.Context(), worker0, nextImage); err != nil {
 				r.Fatal(err)
 			}
 
-			r.until("worker-0", "down", isDown)
-			r.until("worker-0", "back", isUp)
+			return time.Since(begun)
+		}
 
-			r.fault("worker-0", model.StepPull, model.EffectStall)
-			pull(r, c)
-			install(r, c, 0)
-		})
+		pull()
+		r.fault("worker-0", model.StepInstall, model.EffectPowerLost)
+
+		_, err := c.Install(r.Context(), worker0, nextImage)
+		r.unknown("power lost", err)
+		r.until("worker-0", "down", isDown)
+		r.until("worker-0", "back", isUp)
+
+		if _, err := c.Install(r.Context(), worker0, nextImage); !errors.Is(err, cluster.ErrNotPulled) || !errors.Is(err, cluster.ErrRefused) {
+			r.Errorf("the install ended with %v, want that the image is not there", err)
+		}
+
+		// A download takes half a minute here.
+		const looked = 10 * time.Second
+
+		if took := pull(); took < looked {
+			r.Errorf("it was not downloaded: %s", took)
+		}
+
+		if took := pull(); took > looked {
+			r.Errorf("it was downloaded once more: %s", took)
+		}
+
+		if done, err := c.Install(r.Context(), worker0, nextImage); err != nil || done.Exit != 0 {
+			r.Errorf("the installer ended with %+v, %v", done, err)
+		}
 	})
 }
 
@@ -501,13 +478,13 @@ func TestCatalogue29_OperatorAndReader(t *testing.T) {
 			r.Errorf("an operator reads %+v", machine)
 		}
 
-		if err := operator.Pull(r.Context(), worker0, nextImage, cluster.LifecycleAPI); err != nil {
+		if err := operator.PullToInstall(r.Context(), worker0, nextImage); err != nil {
 			r.Errorf("an operator pulls: %v", err)
 		}
 
 		denied := map[string]error{
 			"reboot by a reader": reader.Reboot(r.Context(), worker0, cluster.RebootDefault),
-			"pull by a reader":   reader.Pull(r.Context(), worker0, nextImage, cluster.LifecycleAPI),
+			"pull by a reader":   reader.PullToInstall(r.Context(), worker0, nextImage),
 		}
 		_, denied["install by an operator"] = operator.Install(r.Context(), worker0, nextImage)
 		denied["configuration by an operator"] = operator.Configure(r.Context(), worker0, toNewKubelet())

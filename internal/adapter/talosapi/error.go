@@ -412,6 +412,12 @@ func beforeInstaller(text string) bool {
 	}, func(step string) bool { return strings.HasPrefix(failed, step) })
 }
 
+// lacksInstaller tells an install that failed for want of the program that a node runs of an
+// installer's image, as runc says it.
+func lacksInstaller(text string) bool {
+	return strings.HasPrefix(text, "upgrade failed: failed to create task: ") && strings.Contains(text, `exec: "/bin/installer": `)
+}
+
 func containsAny(text string, parts ...string) bool {
 	return slices.ContainsFunc(parts, func(part string) bool { return strings.Contains(text, part) })
 }
@@ -430,6 +436,10 @@ func meaningOfText(op operation, text string) []error {
 	case op.mutates && strings.Contains(text, "update conflict"):
 		// Two configurations at a time, before Talos 1.13.3 refused the second.
 		return []error{cluster.ErrBusy}
+	case op.mutates && strings.Contains(text, "not found in containerd store"):
+		return []error{cluster.ErrRefused, cluster.ErrNotPulled}
+	case op.mutates && lacksInstaller(text):
+		return []error{cluster.ErrRefused, cluster.ErrNoInstaller}
 	case op.mutates && refuses(text):
 		return []error{cluster.ErrRefused}
 	default:

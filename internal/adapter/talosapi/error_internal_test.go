@@ -133,16 +133,21 @@ func TestExplain_NamesErrorsByMeaning(t *testing.T) {
 		"reference that is none":          {change, true, codes.Unknown, `failed to parse image reference "X": invalid reference format: repository name must be lowercase`, []error{cluster.ErrRefused}},
 		"registry has had enough":         {change, true, codes.Unknown, `failed to pull image "x": unexpected status from HEAD request: 429 Too Many Requests`, nil},
 		"registry has had enough, signed": {change, true, codes.Unknown, `image verification failed: unexpected status from GET request: 429 Too Many Requests`, nil},
-		"image dropped before use":        {change, true, codes.Internal, `upgrade failed: installer image "x" not found in containerd store: x`, []error{cluster.ErrRefused}},
-		"installer died":                  {change, true, codes.Internal, "upgrade failed: task exited with error", nil},
-		"registry down":                   {change, true, codes.Unknown, `failed to pull image "x": 503 Service Unavailable`, nil},
-		"no leader":                       {read, true, codes.Unavailable, "etcdserver: no leader", []error{cluster.ErrQuorum}},
-		"no leader, from a change":        {change, true, codes.Unavailable, "etcdserver: no leader", []error{cluster.ErrQuorum}},
-		"etcd changing its leader":        {read, true, codes.Unavailable, "etcdserver: leader changed", unreachable},
-		"etcd not up yet":                 {read, true, codes.Unknown, "failed to create etcd client: error building etcd client: context deadline exceeded", unreachable},
-		"only one member to lead":         {change, true, codes.Unknown, "cannot forfeit leadership, only one member", []error{cluster.ErrRefused}},
-		"something nobody knows":          {change, true, codes.Internal, "boom", nil},
-		"credentials of another kind":     {read, true, codes.Unauthenticated, "no", []error{cluster.ErrCredentials}},
+		"image dropped before use":        {change, true, codes.Internal, `upgrade failed: installer image "x" not found in containerd store: x`, []error{cluster.ErrRefused, cluster.ErrNotPulled}},
+		"no program in its image": {
+			change, true, codes.Internal, "upgrade failed: failed to create task: failed to create shim task: OCI runtime create failed: runc create failed: " +
+				`unable to start container process: error during container init: exec: "/bin/installer": stat /bin/installer: no such file or directory`,
+			[]error{cluster.ErrRefused, cluster.ErrNoInstaller},
+		},
+		"installer died":              {change, true, codes.Internal, "upgrade failed: task exited with error", nil},
+		"registry down":               {change, true, codes.Unknown, `failed to pull image "x": 503 Service Unavailable`, nil},
+		"no leader":                   {read, true, codes.Unavailable, "etcdserver: no leader", []error{cluster.ErrQuorum}},
+		"no leader, from a change":    {change, true, codes.Unavailable, "etcdserver: no leader", []error{cluster.ErrQuorum}},
+		"etcd changing its leader":    {read, true, codes.Unavailable, "etcdserver: leader changed", unreachable},
+		"etcd not up yet":             {read, true, codes.Unknown, "failed to create etcd client: error building etcd client: context deadline exceeded", unreachable},
+		"only one member to lead":     {change, true, codes.Unknown, "cannot forfeit leadership, only one member", []error{cluster.ErrRefused}},
+		"something nobody knows":      {change, true, codes.Internal, "boom", nil},
+		"credentials of another kind": {read, true, codes.Unauthenticated, "no", []error{cluster.ErrCredentials}},
 	} {
 		c := &Client{config: Config{certificate: Certificate{notAfter: time.Now().Add(time.Hour)}}}
 

@@ -271,7 +271,7 @@ func (r *rig) install(c *talosapi.Client, address string) {
 func (r *rig) prepare(c *talosapi.Client, address string) {
 	r.Helper()
 
-	if err := c.Pull(r.Context(), address, nextImage, cluster.LifecycleAPI); err != nil {
+	if err := c.PullToInstall(r.Context(), address, nextImage); err != nil {
 		r.Fatal(err)
 	}
 

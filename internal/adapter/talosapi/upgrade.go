@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -18,10 +17,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/types/known/emptypb"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
-	reference "github.com/vitistack/terraform-provider-talosupgrade/internal/image"
 )
 
 // Names of the legacy upgrade's sequence and of the phase in it that runs the
@@ -189,11 +186,22 @@ func payloadOf(event *machineapi.Event) proto.Message {
 	return payload
 }
 
-// containerd is where images go: those of installers and kubelets into the
-// system's namespace. Pull and install must name the same instance, or the
-// installer does not find its image.
-func containerd(namespace common.ContainerdNamespace) *common.ContainerdInstance {
+// onDisk is the containerd of the kubelet, which has its images on the disk of the node.
+func onDisk(namespace common.ContainerdNamespace) *common.ContainerdInstance {
 	return &common.ContainerdInstance{Driver: common.ContainerDriver_CRI, Namespace: namespace}
+}
+
+// inMemory is the containerd of Talos itself, of which nothing outlives a boot. Installers are
+// pulled into it and run from it, as below Talos 1.13 and by Talos' own tools since
+// https://github.com/siderolabs/talos/pull/13920 (2026-07-30), because of what becomes of an
+// image on the disk of a node that loses its power within a minute of the download: its names
+// are written at once, and its files are not. The container and the lease of an installer that
+// ran hold what is left, so that to remove the image and to pull it again changes nothing; and
+// an installer that finds half of a system to install installs that, and a boot loader of no
+// bytes, and ends with exit code 0. Neither system boots then (Talos 1.13.9 on a machine of
+// QEMU, 2026-11-27).
+func inMemory() *common.ContainerdInstance {
+	return &common.ContainerdInstance{Driver: common.ContainerDriver_CONTAINERD, Namespace: common.ContainerdNamespace_NS_SYSTEM}
 }
 
 // Install runs the installer of a pulled image beside the running system. A
@@ -334,7 +342,7 @@ func (c *Client) InstallerIdle(ctx context.Context, address string) (bool, error
 
 func upgradeRequest(image string) *machineapi.LifecycleServiceUpgradeRequest {
 	return &machineapi.LifecycleServiceUpgradeRequest{
-		Containerd: containerd(common.ContainerdNamespace_NS_SYSTEM),
+		Containerd: inMemory(),
 		Source:     &machineapi.InstallArtifactsSource{ImageName: image},
 	}
 }
@@ -372,120 +380,16 @@ func follow(stream installStream, output *lines) (*int32, error) {
 	}
 }
 
-// Pull brings an installer image onto the node. It is bounded by the caller's
-// context and by [cluster.PullTimeout], and so is each part of it.
-//
-// An image that the node has from before its last boot is downloaded anew, since it may lack
-// files: a node that loses its power soon after a pull keeps the names of an image, which it
-// writes at once, and not all that was unpacked (seen with Talos 1.13.9, 2026-11-26: the
-// installer crashes). What its registry does not deliver any more is kept: somebody may have
-// imported it.
+// Pull brings an installer image onto the disk of the node. It is bounded by the caller's
+// context and by [cluster.PullTimeout].
 func (c *Client) Pull(ctx context.Context, address, image string, api cluster.UpgradeAPI) error {
-	if api != cluster.LegacyAPI {
-		c.dropOutdated(ctx, address, image)
-	}
-
 	return c.pull(ctx, address, image, api, common.ContainerdNamespace_NS_SYSTEM)
 }
 
-// dropOutdated takes all names of an image from the node if the node has it from before its
-// last boot and the registry has it still. Where that is not known, the image stays.
-func (c *Client) dropOutdated(ctx context.Context, address, image string) {
-	stored, err := c.images(ctx, address)
-	if err != nil {
-		return
-	}
-
-	at := slices.IndexFunc(stored, func(one storedImage) bool { return one.GetName() == image })
-	if at < 0 {
-		return
-	}
-
-	booted, err := c.bootedAt(ctx, address)
-	if err != nil || !stored[at].GetCreatedAt().AsTime().Before(booted) {
-		return
-	}
-
-	// What stands for the content, the name that was asked for last: for as long as the node
-	// has that, this is begun again.
-	names := []string{image}
-
-	for _, one := range stored {
-		if one.GetDigest() == stored[at].GetDigest() && one.GetName() != image {
-			names = slices.Insert(names, 0, one.GetName())
-		}
-	}
-
-	if !c.delivered(ctx, address, image, stored[at].GetDigest(), names) {
-		return
-	}
-
-	for _, name := range names {
-		if c.removeImage(ctx, address, name) != nil {
-			return
-		}
-	}
-}
-
-// delivered tells whether the registry has the content of an image that the node has. The node
-// asks it under a name that it does not have, and downloads nothing that it has under another.
-func (c *Client) delivered(ctx context.Context, address, image, digest string, names []string) bool {
-	repository, _, err := reference.Split(image)
-	if err != nil {
-		return false
-	}
-
-	asked := repository.String() + "@" + digest
-
-	if slices.Contains(names, asked) && (len(names) == 1 || c.removeImage(ctx, address, asked) != nil) {
-		return false
-	}
-
-	// A node goes on asking a registry that does not answer for as long as anybody waits.
-	bounded, cancel := context.WithTimeout(ctx, deliveryLimit)
-	defer cancel()
-
-	return c.pull(bounded, address, asked, cluster.LifecycleAPI, common.ContainerdNamespace_NS_SYSTEM) == nil
-}
-
-// deliveryLimit is how long a registry may take to say that it has an image.
-const deliveryLimit = time.Minute
-
-// removeImage takes a name from the node's images. One that is not there is no error.
-func (c *Client) removeImage(ctx context.Context, address, name string) error {
-	op := operation{what: fmt.Sprintf("remove %s from %s", name, place(address)), node: address, timeout: readTimeout, mutates: true}
-
-	err := c.call(ctx, op, func(ctx context.Context, api *client.Client) error {
-		_, err := api.ImageClient.Remove(ctx, &machineapi.ImageServiceRemoveRequest{
-			Containerd: containerd(common.ContainerdNamespace_NS_SYSTEM), ImageRef: name,
-		})
-
-		return err
-	})
-	if errors.Is(err, cluster.ErrNotFound) {
-		return nil
-	}
-
-	return err
-}
-
-// bootedAt is when the kernel of the node started, by the clock of the node, which tells
-// seconds.
-func (c *Client) bootedAt(ctx context.Context, address string) (time.Time, error) {
-	op := operation{what: "read when " + place(address) + " was started", node: address, timeout: readTimeout}
-
-	var seconds uint64
-
-	err := c.call(ctx, op, func(ctx context.Context, api *client.Client) error {
-		answer, err := api.MachineClient.SystemStat(ctx, &emptypb.Empty{})
-		for _, message := range answer.GetMessages() {
-			seconds = message.GetBootTime()
-		}
-
-		return err
-	})
-
-	return time.Unix(int64(seconds), 0), err //nolint:gosec // a time of day
+// PullToInstall brings an installer image into the memory of the node. It is bounded like
+// [Client.Pull].
+func (c *Client) PullToInstall(ctx context.Context, address, image string) error {
+	return c.pullInto(ctx, address, image, inMemory())
 }
 
 // PullComponent brings the image of a component onto the node: the kubelet's to
@@ -514,12 +418,8 @@ func (c *Client) PullComponent(ctx context.Context, address string, component cl
 func (c *Client) pull(
 	ctx context.Context, address, image string, api cluster.UpgradeAPI, namespace common.ContainerdNamespace,
 ) error {
-	op := operation{
-		what: fmt.Sprintf("pull %s on %s", image, place(address)), node: address, timeout: cluster.PullTimeout, mutates: true,
-	}
-
 	if api == cluster.LegacyAPI {
-		return c.call(ctx, op, func(ctx context.Context, api *client.Client) error {
+		return c.call(ctx, pulling(address, image), func(ctx context.Context, api *client.Client) error {
 			_, err := api.MachineClient.ImagePull(ctx, &machineapi.ImagePullRequest{ //nolint:staticcheck // all that Talos before 1.13 has
 				Namespace: namespace,
 				Reference: image,
@@ -529,8 +429,13 @@ func (c *Client) pull(
 		})
 	}
 
-	return c.call(ctx, op, func(ctx context.Context, api *client.Client) error {
-		stream, err := api.ImageClient.Pull(ctx, &machineapi.ImageServicePullRequest{Containerd: containerd(namespace), ImageRef: image})
+	return c.pullInto(ctx, address, image, onDisk(namespace))
+}
+
+// pullInto brings an image into one of the node's instances of containerd.
+func (c *Client) pullInto(ctx context.Context, address, image string, into *common.ContainerdInstance) error {
+	return c.call(ctx, pulling(address, image), func(ctx context.Context, api *client.Client) error {
+		stream, err := api.ImageClient.Pull(ctx, &machineapi.ImageServicePullRequest{Containerd: into, ImageRef: image})
 		if err != nil {
 			return err
 		}
@@ -539,41 +444,27 @@ func (c *Client) pull(
 	})
 }
 
-// ImageDigest is the digest of an installer image that the node has under exactly that
-// reference; [cluster.ErrNotFound] where it has none. Talos before 1.13 does not
-// tell: [cluster.ErrUnsupported].
-func (c *Client) ImageDigest(ctx context.Context, address, image string) (string, error) {
-	stored, err := c.images(ctx, address)
-	if err != nil {
-		return "", err
+func pulling(address, image string) operation {
+	return operation{
+		what: fmt.Sprintf("pull %s on %s", image, place(address)), node: address, timeout: cluster.PullTimeout, mutates: true,
 	}
-
-	for _, one := range stored {
-		if one.GetName() == image {
-			return one.GetDigest(), nil
-		}
-	}
-
-	return "", fmt.Errorf("unable to find %s on %s: %w", image, place(address), cluster.ErrNotFound)
 }
 
-// storedImage is a name of an image that a node has.
-type storedImage = *machineapi.ImageServiceListResponse
-
-// images are those of installers and kubelets that the node has.
-func (c *Client) images(ctx context.Context, address string) (stored []storedImage, err error) {
+// ImageDigest is the digest of an installer image that the node has in its memory under exactly
+// that reference; [cluster.ErrNotFound] where it has none. Talos before 1.13 does not
+// tell: [cluster.ErrUnsupported].
+func (c *Client) ImageDigest(ctx context.Context, address, image string) (string, error) {
 	op := operation{what: "list the images of " + place(address), node: address, timeout: readTimeout}
+	digest := ""
 
-	err = c.call(ctx, op, func(ctx context.Context, api *client.Client) error {
-		stored = nil
-
-		stream, err := api.ImageClient.List(ctx, &machineapi.ImageServiceListRequest{Containerd: containerd(common.ContainerdNamespace_NS_SYSTEM)})
+	err := c.call(ctx, op, func(ctx context.Context, api *client.Client) error {
+		stream, err := api.ImageClient.List(ctx, &machineapi.ImageServiceListRequest{Containerd: inMemory()})
 
 		for err == nil {
-			var one storedImage
+			var one *machineapi.ImageServiceListResponse
 
-			if one, err = stream.Recv(); err == nil {
-				stored = append(stored, one)
+			if one, err = stream.Recv(); err == nil && one.GetName() == image {
+				digest = one.GetDigest()
 			}
 		}
 
@@ -583,8 +474,11 @@ func (c *Client) images(ctx context.Context, address string) (stored []storedIma
 
 		return err
 	})
+	if err == nil && digest == "" {
+		err = fmt.Errorf("unable to find %s on %s: %w", image, place(address), cluster.ErrNotFound)
+	}
 
-	return stored, err
+	return digest, err
 }
 
 type pullStream interface {

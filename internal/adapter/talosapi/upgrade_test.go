@@ -19,7 +19,7 @@ func TestUpgrade_OfAnEndpointThroughTheOthers(t *testing.T) {
 		c := r.client("")
 		before := r.machine(c, cp0)
 
-		if err := c.Pull(r.Context(), cp0, nextImage, cluster.LifecycleAPI); err != nil {
+		if err := c.PullToInstall(r.Context(), cp0, nextImage); err != nil {
 			r.Fatal(err)
 		}
 
@@ -146,7 +146,7 @@ func TestUpgrade_InstallThatWasNotStartedIsRefused(t *testing.T) {
 
 		r.world.SetFaults([]model.Fault{{Node: "worker-0", Step: model.StepInstall, Effect: model.EffectNotStarted, Times: 1}})
 
-		if err := c.Pull(r.Context(), worker0, nextImage, cluster.LifecycleAPI); err != nil {
+		if err := c.PullToInstall(r.Context(), worker0, nextImage); err != nil {
 			r.Fatal(err)
 		}
 
@@ -181,7 +181,7 @@ func TestUpgrade_DigestOfAnImageIsTheOneOfTheNode(t *testing.T) {
 			r.Errorf("before it was pulled: %q, %v", digest, err)
 		}
 
-		if err := c.Pull(r.Context(), worker0, nextImage, cluster.LifecycleAPI); err != nil {
+		if err := c.PullToInstall(r.Context(), worker0, nextImage); err != nil {
 			r.Fatal(err)
 		}
 
@@ -201,7 +201,7 @@ func TestUpgrade_FailingInstallerIsAResult(t *testing.T) {
 
 		r.world.SetFaults([]model.Fault{{Node: "worker-0", Step: model.StepInstall, Effect: model.EffectFail, Times: 1}})
 
-		if err := c.Pull(r.Context(), worker0, nextImage, cluster.LifecycleAPI); err != nil {
+		if err := c.PullToInstall(r.Context(), worker0, nextImage); err != nil {
 			r.Fatal(err)
 		}
 
@@ -230,7 +230,7 @@ func TestUpgrade_LostReplyIsUnknownAndNotRepeated(t *testing.T) {
 		c := r.client("")
 
 		r.world.SetFaults(lost(model.StepPull))
-		r.unknown("pull", c.Pull(r.Context(), worker0, nextImage, cluster.LifecycleAPI))
+		r.unknown("pull", c.PullToInstall(r.Context(), worker0, nextImage))
 
 		r.world.SetFaults(lost(model.StepInstall))
 
@@ -292,7 +292,7 @@ func TestUpgrade_BusyInstallerIsSeenAndLeftAlone(t *testing.T) {
 			r.Errorf("before: idle %t, %v", idle, err)
 		}
 
-		if err := c.Pull(r.Context(), worker0, nextImage, cluster.LifecycleAPI); err != nil {
+		if err := c.PullToInstall(r.Context(), worker0, nextImage); err != nil {
 			r.Fatal(err)
 		}
 
@@ -367,7 +367,7 @@ func TestRollback_ReturnsToThePreviousSystem(t *testing.T) {
 			r.Errorf("without a previous system: %v, want it refused", err)
 		}
 
-		if err := c.Pull(r.Context(), worker0, nextImage, cluster.LifecycleAPI); err != nil {
+		if err := c.PullToInstall(r.Context(), worker0, nextImage); err != nil {
 			r.Fatal(err)
 		}
 
@@ -475,7 +475,7 @@ func TestRollback_OfAnEndpointThroughTheOthers(t *testing.T) {
 	inBubble(t, model.Options{}, func(r *rig) {
 		c := r.client("")
 
-		if err := c.Pull(r.Context(), cp0, nextImage, cluster.LifecycleAPI); err != nil {
+		if err := c.PullToInstall(r.Context(), cp0, nextImage); err != nil {
 			r.Fatal(err)
 		}
 

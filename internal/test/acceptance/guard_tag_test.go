@@ -6,10 +6,11 @@ import (
 	"testing"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/model"
 )
 
-// TestAccTagThatIsPushedAgain: a node does not download a tag that it has, unless it was rebooted
-// since. The failure says what it has, and the image by its digest gets over it.
+// TestAccTagThatIsPushedAgain: a node does not download a tag that it has in its memory. The
+// failure says what it has, and the image by its digest gets over it.
 func TestAccTagThatIsPushedAgain(t *testing.T) {
 	full(t)
 
@@ -27,10 +28,17 @@ func TestAccTagThatIsPushedAgain(t *testing.T) {
 	}
 
 	old := push("unexpected EOF in initramfs")
+
+	for _, node := range []string{"cp-0", "worker-0"} {
+		if _, err := s.World.PullInto(t.Context(), node, tagged, model.NamespaceOwn, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+
 	w := newWorkspace(t)
 
 	w.write(use(s), "talos_version = "+quote(talosTarget))
-	w.apply().mustFail("worker-0", "unexpected EOF in initramfs", "The node has "+tagged+" as "+old, "image remove --namespace system "+tagged)
+	w.apply().mustFail("worker-0", "unexpected EOF in initramfs", "The node has "+tagged+" as "+old, "image remove --namespace inmem "+tagged)
 
 	mended := push("")
 	w.apply().mustFail("cp-0", "unexpected EOF in initramfs", old)

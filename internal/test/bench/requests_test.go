@@ -156,35 +156,26 @@ func (r *requests) Vitals(ctx context.Context, address string) (vitals cluster.V
 
 // Pull implements [cluster.Talos].
 func (r *requests) Pull(ctx context.Context, address, image string, api cluster.UpgradeAPI) error {
-	weight := func(found bool) int {
-		switch {
-		case api == cluster.LegacyAPI:
-			return 1
-		case found:
-			// The images, when the node started, and the pull.
-			return 3
-		default:
-			return 2
-		}
-	}
+	return r.pull(ctx, "Pull", 1, address, func(ctx context.Context) error { return r.Talos.Pull(ctx, address, image, api) })
+}
 
-	return r.pull(ctx, "Pull", weight, address, func(ctx context.Context) error { return r.Talos.Pull(ctx, address, image, api) })
+// PullToInstall implements [cluster.Talos]. The best schedule knows no such pulls: they happen
+// while others are on their way.
+func (r *requests) PullToInstall(ctx context.Context, address, image string) error {
+	return r.ask(ctx, "PullToInstall", 1, func(ctx context.Context) error { return r.Talos.PullToInstall(ctx, address, image) })
 }
 
 // PullComponent implements [cluster.Talos].
 func (r *requests) PullComponent(ctx context.Context, address string, component cluster.Component, image string) error {
-	versionAndPull := func(bool) int { return 2 }
+	const versionAndPull = 2
 
 	return r.pull(ctx, "PullComponent", versionAndPull, address, func(ctx context.Context) error {
 		return r.Talos.PullComponent(ctx, address, component, image)
 	})
 }
 
-// pull makes a call that brings an image onto a node, or finds it there. The weight is told
-// which of the two it was.
-func (r *requests) pull(
-	ctx context.Context, what string, weight func(found bool) int, address string, call func(context.Context) error,
-) error {
+// pull makes a call that brings an image onto a node, or finds it there.
+func (r *requests) pull(ctx context.Context, what string, weight int, address string, call func(context.Context) error) error {
 	var (
 		begun, ended = seconds(), 0.0
 		downloaded   = func() bool { return ended-begun > 2*lookupTime.Seconds() }
@@ -194,7 +185,7 @@ func (r *requests) pull(
 		defer func() { ended = seconds() }()
 
 		return call(ctx)
-	}, func() (string, int) { return what, weight(!downloaded()) })
+	}, func() (string, int) { return what, weight })
 
 	if err == nil && downloaded() {
 		r.mu.Lock()

@@ -26,6 +26,10 @@ var (
 	ErrImageMissing = errors.New("not found in containerd store")
 	// ErrInstallNotStarted is an install whose container could not be made.
 	ErrInstallNotStarted = errors.New("failed to create container")
+	// ErrImageDamaged is an install from an image of which the machine lacks the program, as
+	// runc says it (Talos 1.13.9 on a machine of QEMU, 2026-11-26).
+	ErrImageDamaged = errors.New(`failed to create task: failed to create shim task: OCI runtime create failed: runc create failed: ` +
+		`unable to start container process: error during container init: exec: "/bin/installer": stat /bin/installer: no such file or directory`)
 	// ErrImageNotFound is an image the registry does not have.
 	ErrImageNotFound = errors.New("not found")
 	// ErrPullFailed is a registry that does not deliver.

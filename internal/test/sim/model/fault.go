@@ -97,7 +97,8 @@ const (
 	// after the fault's duration, or when the script is replaced.
 	EffectUnreachable Effect = "unreachable"
 	// EffectPowerLost takes the power away in the middle of an install and gives it back at
-	// once. What was unpacked in the half minute before never reaches the disk.
+	// once. What was unpacked on the disk in the half minute before lacks files from then on,
+	// however often it is downloaded there: the container of the installer holds it.
 	EffectPowerLost Effect = "power-lost"
 	// EffectFallback lets the first boot of a newly installed system fail: the
 	// machine reverts its bootloader and starts the old system again. Boots

@@ -18,7 +18,6 @@ const (
 
 // system is what an installer image writes into a slot.
 type system struct {
-	lost      bool // files of it never reached the disk of the machine
 	image     string
 	digest    string
 	broken    string // what its installer fails with, where it was built badly
@@ -290,28 +289,31 @@ func (s imageStore) put(content system, now time.Time) {
 	}
 }
 
-// unpacked is content that a store has under any name.
-func (s imageStore) unpacked(digest string) (system, bool) {
+// has tells whether a store has some content under any name.
+func (s imageStore) has(digest string) bool {
 	for _, stored := range s {
 		if stored.content.digest == digest {
-			return stored.content, true
+			return true
 		}
 	}
 
-	return system{}, false
+	return false
 }
 
-// lose damages what was unpacked so lately that it is not on the disk yet. The names are:
-// they are flushed at once.
-func (s imageStore) lose(now time.Time) {
+// unflushed are the digests of what was unpacked so lately that it is not on the disk yet. The
+// names are: they are flushed at once.
+func (s imageStore) unflushed(now time.Time) []string {
 	const flushed = 30 * time.Second
 
-	for name, stored := range s {
+	var lately []string
+
+	for _, stored := range s {
 		if now.Sub(stored.created) < flushed {
-			stored.content.lost = true
-			s[name] = stored
+			lately = append(lately, stored.content.digest)
 		}
 	}
+
+	return lately
 }
 
 // find is what a store has under exactly that reference, unless nothing ran it for

@@ -33,6 +33,11 @@ type installation struct {
 // Once started, the installer runs to its end even when the caller goes away.
 // A second call meanwhile is ErrInstallInProgress.
 func (w *World) Install(ctx context.Context, name, image string, output func(string)) (exit int, err error) {
+	return w.InstallFrom(ctx, name, image, NamespaceSystem, output)
+}
+
+// InstallFrom is [World.Install] from one of the two stores that hold installers.
+func (w *World) InstallFrom(ctx context.Context, name, image string, from ImageNamespace, output func(string)) (exit int, err error) {
 	w.mu.Lock()
 
 	n, err := w.reach(name)
@@ -45,7 +50,7 @@ func (w *World) Install(ctx context.Context, name, image string, output func(str
 	current := begin(ctx, n)
 	defer current.end()
 
-	run, err := w.prepare(n, image)
+	run, err := w.prepare(n, image, from)
 	if err != nil {
 		w.mu.Unlock()
 
@@ -83,17 +88,25 @@ func (w *World) Install(ctx context.Context, name, image string, output func(str
 }
 
 // prepare checks what the call needs, and locks the machine's installer.
-func (w *World) prepare(n *node, image string) (*installation, error) {
+func (w *World) prepare(n *node, image string, from ImageNamespace) (*installation, error) {
+	store := n.installers(from)
+
 	switch {
 	case n.installing:
 		return nil, ErrInstallInProgress
 	case image == "":
 		return nil, ErrImageRequired
+	case store == nil:
+		return nil, fmt.Errorf("namespace %q: %w", from, ErrUnsupported)
 	}
 
-	content, there := n.images.find(image, w.clock.Now())
-	if !there {
+	content, there := store.find(image, w.clock.Now())
+
+	switch {
+	case !there:
 		return nil, fmt.Errorf("installer image %q %w", image, ErrImageMissing)
+	case from == NamespaceSystem && n.damaged[content.digest]:
+		return nil, ErrImageDamaged
 	}
 
 	n.installing = true
@@ -144,20 +157,8 @@ func (w *World) runInstaller(life context.Context, n *node, run *installation, f
 	total := w.spread(n, "install", 10*time.Second, 30*time.Second)
 	host := n.running().talos
 
-	if !run.content.lost {
-		run.print("running Talos installer v%s", run.content.talos)
-	}
-
+	run.print("running Talos installer v%s", run.content.talos)
 	w.mu.Unlock()
-
-	if run.content.lost {
-		// As on a machine of QEMU that lost its power (Talos 1.13.9, 2026-11-26).
-		const segmentationFault = 139
-
-		w.finishInstall(life, n, run, segmentationFault, "", false)
-
-		return
-	}
 
 	exit, text := preflight(run.content.talos, host)
 	if exit == 0 && fault.Effect == EffectRefuse {
@@ -290,10 +291,14 @@ func (w *World) finishInstall(life context.Context, n *node, run *installation, 
 	})
 }
 
-// losePower ends a machine in the middle of what it does, and starts it again at once.
+// losePower ends a machine in the middle of what its installer does, and starts it again at
+// once.
 func (w *World) losePower(n *node) {
 	w.locked(func() {
-		n.images.lose(w.clock.Now())
+		for _, digest := range n.images.unflushed(w.clock.Now()) {
+			n.damaged[digest] = true
+		}
+
 		w.takeDown(n, "power", false)
 	})
 

@@ -137,7 +137,7 @@ func (w *World) build(options NodeOptions) (*node, error) {
 		drawn:  map[string]uint64{},
 		slots:  [2]system{content},
 		tag:    -1, selected: true,
-		images: imageStore{}, ownImages: imageStore{},
+		images: imageStore{}, ownImages: imageStore{}, damaged: map[string]bool{},
 		pulled:   map[runtimeImage]time.Time{},
 		troubles: map[trouble]time.Time{},
 		bootID:   drawUUID(seed, "boot", options.Name, "0"),

@@ -47,8 +47,11 @@ type node struct {
 	entries  [2]string
 	selected bool
 	// images are installers in the containerd of the CRI, from which clients install,
-	// and ownImages those in that of Talos itself, in memory, which the legacy upgrade fills.
+	// and ownImages those in that of Talos itself, in memory, which the legacy upgrade fills as well.
 	images, ownImages imageStore
+	// damaged are the digests of installers of which the disk lacks files, however often they
+	// are downloaded into images: a container that was never removed holds what was unpacked.
+	damaged map[string]bool
 
 	config        []byte         // in effect
 	configured    *configuration // the same, read

@@ -172,11 +172,7 @@ func (w *World) download(
 	}
 
 	// Under another name it is not downloaded again.
-	w.locked(func() {
-		if unpacked, found := w.fresh(store).unpacked(content.digest); found {
-			content.lost, there = unpacked.lost, true
-		}
-	})
+	w.locked(func() { there = there || w.fresh(store).has(content.digest) })
 
 	if !there {
 		err = w.fetch(ctx, n, progress)

@@ -96,7 +96,7 @@ type NodeState struct {
 	InstallImage string
 	// Images are what is on the machine, sorted: what was pulled and not yet
 	// dropped, of installers and of components alike. OwnImages are installers in
-	// the store of Talos itself, which only its legacy upgrade uses.
+	// the store of Talos itself, in memory.
 	Images, OwnImages []string
 
 	// Config is the machine configuration in effect.

@@ -63,7 +63,7 @@ func TestCluster_ErrorsMeanWhatThoseOfTheAdaptersMean(t *testing.T) {
 	pull := func(t *testing.T, c *ports.Client) {
 		t.Helper()
 
-		if err := c.Pull(ctx, workerAt, image, cluster.LifecycleAPI); err != nil {
+		if err := c.PullToInstall(ctx, workerAt, image); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -77,7 +77,7 @@ func TestCluster_ErrorsMeanWhatThoseOfTheAdaptersMean(t *testing.T) {
 			return c.Pull(ctx, workerAt, "ghcr.io/siderolabs/installer:v1.14.1", cluster.LifecycleAPI)
 		}, want: []error{cluster.ErrNotFound}},
 		"pull with the new API from an old node": {options: model.Options{Talos: "1.12.6"}, call: func(_ *testing.T, c *ports.Client) error {
-			return c.Pull(ctx, workerAt, image, cluster.LifecycleAPI)
+			return c.PullToInstall(ctx, workerAt, image)
 		}, want: []error{cluster.ErrUnsupported}},
 		"install of an image that was not pulled": {call: func(_ *testing.T, c *ports.Client) error {
 			_, err := c.Install(ctx, workerAt, image)
@@ -153,7 +153,7 @@ func TestCluster_InstallerIsIdleUnlessOneRuns(t *testing.T) {
 			t.Errorf("got %t and %v from an idle node", idle, err)
 		}
 
-		if err := c.Pull(ctx, workerAt, image, cluster.LifecycleAPI); err != nil {
+		if err := c.PullToInstall(ctx, workerAt, image); err != nil {
 			t.Fatal(err)
 		}
 

@@ -38,8 +38,9 @@ func meaning(ctx context.Context, what string, mutates bool, err error) error {
 		{model.ErrUnknownNode, cluster.ErrUnreachable},
 		{model.ErrInstallInProgress, cluster.ErrBusy},
 		{model.ErrImageRequired, cluster.ErrRefused},
-		{model.ErrImageMissing, cluster.ErrRefused},
+		{model.ErrImageMissing, fmt.Errorf("%w: %w", cluster.ErrRefused, cluster.ErrNotPulled)},
 		{model.ErrInstallNotStarted, cluster.ErrRefused},
+		{model.ErrImageDamaged, fmt.Errorf("%w: %w", cluster.ErrRefused, cluster.ErrNoInstaller)},
 		{model.ErrImageNotFound, cluster.ErrNotFound},
 		{model.ErrNoLeader, cluster.ErrQuorum},
 		{model.ErrEtcdDown, cluster.ErrUnreachable},
@@ -100,7 +101,7 @@ func code(ctx context.Context, err error) string {
 		return "FailedPrecondition"
 	case errors.Is(err, model.ErrImageRequired), errors.Is(err, model.ErrApplyInvalid):
 		return "InvalidArgument"
-	case errors.Is(err, model.ErrImageMissing), errors.Is(err, model.ErrInstallNotStarted):
+	case errors.Is(err, model.ErrImageMissing), errors.Is(err, model.ErrInstallNotStarted), errors.Is(err, model.ErrImageDamaged):
 		return "Internal"
 	case errors.Is(err, model.ErrImageNotFound):
 		return "NotFound"

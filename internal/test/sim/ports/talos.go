@@ -242,12 +242,6 @@ func (c *Client) Pull(ctx context.Context, address, image string, api cluster.Up
 
 	return c.change(ctx, "Pull", address, func(ctx context.Context) error {
 		return c.order(ctx, address, "pull "+image+" on "+address, method, func(ctx context.Context) error {
-			if api != cluster.LegacyAPI {
-				if err := c.dropOutdated(ctx, address, image); err != nil {
-					return err
-				}
-			}
-
 			_, err := c.cluster.world.Pull(ctx, address, image, nil)
 
 			return err
@@ -255,40 +249,15 @@ func (c *Client) Pull(ctx context.Context, address, image string, api cluster.Up
 	})
 }
 
-// dropOutdated removes an image that the machine has from before its last boot, as
-// [cluster.Talos] wants it.
-func (c *Client) dropOutdated(ctx context.Context, address, image string) error {
-	list, err := c.cluster.world.Images(ctx, address, model.NamespaceSystem)
-	if err != nil {
-		return err
-	}
+// PullToInstall implements [cluster.Talos]. To those who intercept calls it is a Pull.
+func (c *Client) PullToInstall(ctx context.Context, address, image string) error {
+	return c.change(ctx, "Pull", address, func(ctx context.Context) error {
+		return c.order(ctx, address, "pull "+image+" on "+address, methodPull, func(ctx context.Context) error {
+			_, err := c.cluster.world.PullInto(ctx, address, image, model.NamespaceOwn, nil)
 
-	state, err := c.cluster.world.Node(address)
-	if err != nil {
-		return err
-	}
-
-	at := slices.IndexFunc(list, func(one model.Image) bool { return one.Name == image })
-	if at < 0 || !list[at].Created.Before(state.BootedAt) {
-		return nil
-	}
-
-	if _, err := c.cluster.world.ImageDigest(image); err != nil {
-		return nil //nolint:nilerr // what the registry has no more is kept
-	}
-
-	for _, one := range list {
-		if one.Digest != list[at].Digest {
-			continue
-		}
-
-		// Whatever became of it meanwhile, it is not there.
-		if err := c.cluster.world.RemoveImage(ctx, address, one.Name, model.NamespaceSystem); err != nil && !errors.Is(err, model.ErrImageNotFound) {
 			return err
-		}
-	}
-
-	return nil
+		})
+	})
 }
 
 // ImageDigest implements [cluster.Talos].
@@ -301,7 +270,7 @@ func (c *Client) ImageDigest(ctx context.Context, address, image string) (digest
 				return err
 			}
 
-			list, err := c.cluster.world.Images(ctx, address, model.NamespaceSystem)
+			list, err := c.cluster.world.Images(ctx, address, model.NamespaceOwn)
 			if err != nil {
 				return err
 			}
@@ -327,7 +296,7 @@ const outputMost = 20
 func (c *Client) Install(ctx context.Context, address, image string) (done cluster.Installation, err error) {
 	err = c.change(ctx, "Install", address, func(ctx context.Context) error {
 		return c.order(ctx, address, "install "+image+" on "+address, methodInstall, func(ctx context.Context) error {
-			exit, err := c.cluster.world.Install(ctx, address, image, func(line string) {
+			exit, err := c.cluster.world.InstallFrom(ctx, address, image, model.NamespaceOwn, func(line string) {
 				done.Output = append(done.Output, line)
 				done.Output = done.Output[max(0, len(done.Output)-outputMost):]
 			})
@@ -345,7 +314,7 @@ func (c *Client) Install(ctx context.Context, address, image string) (done clust
 func (c *Client) InstallerIdle(ctx context.Context, address string) (idle bool, err error) {
 	err = c.read(ctx, "InstallerIdle", address, func(ctx context.Context) error {
 		err := c.order(ctx, address, "ask whether an installer runs on "+address, methodInstall, func(ctx context.Context) error {
-			_, err := c.cluster.world.Install(ctx, address, "", nil)
+			_, err := c.cluster.world.InstallFrom(ctx, address, "", model.NamespaceOwn, nil)
 
 			return err
 		})

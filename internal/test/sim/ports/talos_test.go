@@ -81,7 +81,7 @@ func TestTalos_Rollback(t *testing.T) {
 
 		means(t, c.Rollback(ctx, workerAt), cluster.ErrRefused)
 
-		if err := c.Pull(ctx, workerAt, image, cluster.LifecycleAPI); err != nil {
+		if err := c.PullToInstall(ctx, workerAt, image); err != nil {
 			t.Fatal(err)
 		}
 

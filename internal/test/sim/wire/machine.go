@@ -633,11 +633,12 @@ func (l *lifecycleService) Upgrade(
 	request *machine.LifecycleServiceUpgradeRequest,
 	stream grpc.ServerStreamingServer[machine.LifecycleServiceUpgradeResponse],
 ) error {
-	if err := checkInstance(request.GetContainerd()); err != nil {
+	from, err := namespaceOf(request.GetContainerd())
+	if err != nil {
 		return err
 	}
 
-	exit, err := l.world.Install(stream.Context(), l.node, request.GetSource().GetImageName(), func(line string) {
+	exit, err := l.world.InstallFrom(stream.Context(), l.node, request.GetSource().GetImageName(), from, func(line string) {
 		// A caller that is gone shows in the context of the installation.
 		_ = stream.Send(installProgress(&machine.LifecycleServiceInstallProgress{
 			Response: &machine.LifecycleServiceInstallProgress_Message{Message: line + "\n"},

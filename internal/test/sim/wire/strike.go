@@ -261,6 +261,7 @@ func statusOf(err error) error {
 		{model.ErrImageRequired, codes.InvalidArgument},
 		{model.ErrImageMissing, codes.Internal},
 		{model.ErrInstallNotStarted, codes.Internal},
+		{model.ErrImageDamaged, codes.Internal},
 		{model.ErrImageNotFound, codes.NotFound},
 		{model.ErrNotControlPlane, codes.Unimplemented},
 		{model.ErrUnsupported, codes.Unimplemented},
