@@ -3,6 +3,7 @@
 package real
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -56,9 +57,9 @@ func makeBridge() error {
 	return address(bridgeName, netip.PrefixFrom(gateway, network.Bits()))
 }
 
-// dropBridge removes it, if it is there.
-func dropBridge() error {
-	bridge, err := net.InterfaceByName(bridgeName)
+// dropLink removes a link, if it is there.
+func dropLink(name string) error {
+	link, err := net.InterfaceByName(name)
 	if err != nil {
 		return nil
 	}
@@ -69,7 +70,12 @@ func dropBridge() error {
 	}
 	defer links.Close()
 
-	return links.Link.Delete(uint32(bridge.Index))
+	err = links.Link.Delete(uint32(link.Index))
+	if errors.Is(err, unix.ENODEV) {
+		return nil
+	}
+
+	return err
 }
 
 func newLink(message *rtnetlink.LinkMessage) error {

@@ -276,7 +276,12 @@ func (w *world) clear() error {
 		return err
 	}
 
-	all := []error{dropBridge()}
+	all := []error{dropLink(bridgeName)}
+	for _, m := range w.machines {
+		// The kernel takes it away with the namespace of the machine, some time after that.
+		all = append(all, dropLink(m.name))
+	}
+
 	for _, path := range written {
 		all = append(all, os.RemoveAll(path))
 	}
