@@ -135,6 +135,9 @@ type MachineConfig struct {
 	// EtcdQuota is the largest size of etcd's database in bytes that a control
 	// plane configures (quota-backend-bytes); 0 where it configures none.
 	EtcdQuota int64
+	// APIServerArguments are the names of the arguments that v1alpha1 gives the API server
+	// (cluster.apiServer.extraArgs), sorted. Their values are not kept.
+	APIServerArguments []string
 	// UKIArguments tells that GRUB takes the kernel arguments from the UKI of the
 	// image that is installed, instead of writing its own.
 	UKIArguments bool

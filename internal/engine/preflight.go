@@ -132,7 +132,7 @@ func observedChecks(made plan.Plan) []string {
 	return append(always,
 		cluster.CheckRoles, cluster.CheckComponentImages, cluster.CheckEtcdMembers, cluster.CheckEtcdQuorum, cluster.CheckEtcdAlarms,
 		cluster.CheckEtcdRaftLag, cluster.CheckEtcdDBSize, cluster.CheckNodesReady, cluster.CheckControlPlane, cluster.CheckSchematic,
-		cluster.CheckSecureBoot, cluster.CheckPendingInstall, cluster.CheckSingleControlPlane, cluster.CheckTwoMembers,
+		cluster.CheckSecureBoot, cluster.CheckConfiguration, cluster.CheckPendingInstall, cluster.CheckSingleControlPlane, cluster.CheckTwoMembers,
 		cluster.CheckExternalChanges)
 }
 

@@ -366,6 +366,20 @@ func planExaminations() []examination {
 		},
 		{check: cluster.CheckSchematic, condition: "the configuration cannot be read", want: untold, prepare: func(e *examined) { e.liar.machine = func(m *cluster.Machine) { m.Config = nil } }},
 		{
+			check: cluster.CheckConfiguration, condition: "an argument that the next Talos refuses", want: failed, says: []string{"tls-min-version", "no API server"},
+			prepare: func(e *examined) {
+				e.request.Target.Talos = version.MustParse("1.14.1")
+				e.liar.machine = func(m *cluster.Machine) { m.Config.APIServerArguments = []string{"tls-min-version"} }
+			},
+		},
+		{
+			check: cluster.CheckConfiguration, condition: "the configuration cannot be read", want: untold,
+			prepare: func(e *examined) {
+				e.request.Target.Talos = version.MustParse("1.14.1")
+				e.liar.machine = func(m *cluster.Machine) { m.Config = nil }
+			},
+		},
+		{
 			check: cluster.CheckSecureBoot, condition: "an image without it", setup: setup{Options: secure}, want: failed,
 			prepare: func(e *examined) {
 				e.request.Target.InstallerImage = "factory.talos.dev/metal-installer/" + schematicOfTests

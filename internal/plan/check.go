@@ -14,6 +14,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/health"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/readable"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
 // checkWork looks at the roll as a whole; without steps there is nothing to
@@ -36,6 +37,7 @@ func (p *planner) checkWork() {
 	}
 
 	p.checkReadable()
+	p.checkConfigurations()
 	p.checkCluster()
 	p.checkStale()
 	p.checkIdentity()
@@ -72,7 +74,7 @@ func (p *planner) lesserRole() bool {
 // read: a wrong guess would cost the node its extensions. The images of
 // components are not guessed either, and some may be pinned nowhere.
 func (p *planner) checkReadable() {
-	var unread, unchosen []string
+	var unread, unchosen, unjudged []string
 
 	cause := ""
 	if p.lesserRole() {
@@ -87,6 +89,10 @@ func (p *planner) checkReadable() {
 
 		unread = append(unread, node.Name)
 
+		if _, refuses := p.refusing(node); refuses {
+			unjudged = append(unjudged, node.Name)
+		}
+
 		if node.moves > 0 && p.override(node.Name) == "" {
 			unchosen = append(unchosen, node.Name)
 		}
@@ -98,6 +104,7 @@ func (p *planner) checkReadable() {
 	}{
 		{cluster.CheckSchematic, "the installer image is not known on ", unchosen},
 		{cluster.CheckComponentImages, "the images that it pins are not known on ", unread},
+		{cluster.CheckConfiguration, "whether the next Talos takes it is not known on ", unjudged},
 	} {
 		if len(missed.nodes) > 0 {
 			p.add(cluster.Finding{
@@ -106,6 +113,61 @@ func (p *planner) checkReadable() {
 				Remedy: "Reading it needs os:admin.",
 			})
 		}
+	}
+}
+
+// refusal is an argument of the API server that a release line of Talos begins to refuse.
+type refusal struct {
+	since    version.Minor
+	argument string
+	// instead is what to know for doing without it, in a sentence.
+	instead string
+}
+
+// refusals are those of the release lines in the compatibility matrix. Talos boots with such an
+// argument and does not render its API server, so that nothing falls back (MergeDenied in
+// internal/app/machined/pkg/controllers/k8s, Talos 1.14.1 against 1.13.9, 2026-11-27). What is
+// refused beside documents of 1.14 alone cannot be on a node that comes from before it.
+func refusals() []refusal {
+	return []refusal{{
+		since: version.Minor{Major: 1, Minor: 14}, argument: "tls-min-version",
+		instead: "Talos 1.14 has its API servers speak TLS 1.3 and nothing older; until a control plane runs it, its API server goes back to the default of its Talos, TLS 1.2.",
+	}}
+}
+
+// refusing is what the upgrade of a control plane runs into if its configuration has it.
+func (p *planner) refusing(node *plannedNode) (refusal, bool) {
+	for _, one := range refusals() {
+		refuses := func(talos version.Version) bool { return talos.AtLeast(one.since.Major, one.since.Minor) }
+
+		if node.Role == cluster.ControlPlane && node.moves > 0 && !refuses(node.Machine.Talos) && refuses(p.target.Talos) {
+			return one, true
+		}
+	}
+
+	return refusal{}, false
+}
+
+// checkConfigurations wants no control plane to lose its API server by what its machine
+// configuration says.
+func (p *planner) checkConfigurations() {
+	for i := range p.nodes {
+		node := &p.nodes[i]
+		if node.Machine == nil || node.Machine.Config == nil {
+			continue
+		}
+
+		refused, found := p.refusing(node)
+		if !found || !slices.Contains(node.Machine.Config.APIServerArguments, refused.argument) {
+			continue
+		}
+
+		p.add(cluster.Finding{
+			Check: cluster.CheckConfiguration, Severity: cluster.Observed, Node: node.Name,
+			Found: fmt.Sprintf("its machine configuration gives the API server the argument %s (cluster.apiServer.extraArgs), which Talos %s refuses: it boots, and this control plane has no API server any more",
+				refused.argument, refused.since),
+			Remedy: fmt.Sprintf("Take %s out of the machine configuration of every control plane first, and of what generates it. %s", refused.argument, refused.instead),
+		})
 	}
 }
 

@@ -1286,6 +1286,48 @@ func TestCheck_UnknownIsToldFromWrong(t *testing.T) {
 	}
 }
 
+// arguments has the machine configuration of the node give its API server arguments.
+func (s *scene) arguments(name string, arguments ...string) *scene {
+	s.node(name).Machine.Config.APIServerArguments = arguments
+
+	return s
+}
+
+// TestCheck_ConfigurationThatTheNextTalosRefuses: only the control planes that leave the releases
+// which take it have anything to lose.
+func TestCheck_ConfigurationThatTheNextTalosRefuses(t *testing.T) {
+	t.Parallel()
+
+	to114 := func() *scene { return newScene(3, 2).runs("1.13.9").aims("1.14.1") }
+
+	runFindings(t, map[string]findingCase{
+		"an argument": {
+			scene: to114().arguments("cp-2", "audit-log-maxage", "tls-min-version"), check: "configuration", severity: cluster.Observed, node: "cp-2",
+			says: []string{"cluster.apiServer.extraArgs", "tls-min-version", "which Talos 1.14 refuses", "no API server any more", "of every control plane first", "TLS 1.2"},
+		},
+		"two lines at once": {
+			scene: newScene(3, 2).aims("1.14.1").allows("intermediate").arguments("cp-1", "tls-min-version"), check: "configuration", severity: cluster.Observed, node: "cp-1",
+		},
+	})
+
+	for name, s := range map[string]*scene{
+		"on a worker":       to114().arguments("worker-1", "tls-min-version"),
+		"another argument":  to114().arguments("cp-1", "tls-cipher-suites"),
+		"within a line":     newScene(3, 2).runs("1.13.1").arguments("cp-1", "tls-min-version"),
+		"behind it already": newScene(3, 2).runs("1.14.0").aims("1.14.1").arguments("cp-1", "tls-min-version"),
+		"held":              to114().arguments("cp-1", "tls-min-version").holds("cp-1"),
+		"not read, worker":  to114().unreadable("worker-1"),
+	} {
+		if finding, found := find(s.said(t).Findings, "configuration"); found {
+			t.Errorf("%s: %+v", name, finding)
+		}
+	}
+
+	if finding, found := find(to114().unreadable("cp-1").said(t).Findings, "configuration"); !found || !finding.Unknown || !strings.Contains(finding.Found, "cp-1") {
+		t.Errorf("not read: %+v", finding)
+	}
+}
+
 // TestCheck_NodesThatCannotBeUpgradedSayWhy: no waiting helps, and nothing else is wrong
 // with them.
 func TestCheck_NodesThatCannotBeUpgradedSayWhy(t *testing.T) {
@@ -1348,8 +1390,12 @@ func TestSkip_ChecksBecomeWarningsAndTheRollGoesOn(t *testing.T) {
 		"size":                         {newScene(3, 2).sized("cp-1", 2040), "etcd-db-size", generic + ":v1.13.4"},
 		"components":                   {newScene(3, 2).missing("cp-1", cluster.APIServer), "control-plane-components", generic + ":v1.13.4"},
 		"disk":                         {newScene(3, 2).pressed("worker-1", "DiskPressure"), "disk-space", generic + ":v1.13.4"},
-		"own node":                     {newScene(3, 2).runsHere("worker-1"), "own-node", generic + ":v1.13.4"},
-		"external":                     {newScene(3, 2).stage("cp-1", cluster.StageRebooting), "external-changes", generic + ":v1.13.4"},
+		"configuration": {
+			newScene(3, 2).runs("1.13.1").aims("1.14.1").arguments("cp-1", "tls-min-version"), "configuration",
+			"factory.talos.dev/metal-installer/376567988ad370138ad8b2698212367b8edcb69b5fd68c80be1f2ec7d603b4ba:v1.14.1",
+		},
+		"own node": {newScene(3, 2).runsHere("worker-1"), "own-node", generic + ":v1.13.4"},
+		"external": {newScene(3, 2).stage("cp-1", cluster.StageRebooting), "external-changes", generic + ":v1.13.4"},
 		"two-members": {
 			newScene(2, 2).runs("1.13.1"), "two-members", generic + ":v1.13.4",
 		},

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -62,7 +63,11 @@ type machineConfigDocument struct {
 		} `yaml:"controlPlane"`
 	} `yaml:"machine"`
 	Cluster struct {
-		APIServer         imageReference `yaml:"apiServer"`
+		APIServer struct {
+			imageReference `yaml:",inline"`
+
+			ExtraArgs map[string]any `yaml:"extraArgs"`
+		} `yaml:"apiServer"`
 		ControllerManager imageReference `yaml:"controllerManager"`
 		Scheduler         imageReference `yaml:"scheduler"`
 		Etcd              struct {
@@ -219,6 +224,8 @@ func (d machineConfigDocument) addGeneral(config *cluster.MachineConfig) {
 	if quota := etcdQuota(d.Cluster.Etcd.ExtraArgs[quotaArgument]); quota != 0 {
 		config.EtcdQuota = quota
 	}
+
+	config.APIServerArguments = slices.Sorted(maps.Keys(d.Cluster.APIServer.ExtraArgs))
 
 	setImage(config, cluster.Kubelet, d.Machine.Kubelet.Image)
 	setImage(config, cluster.APIServer, d.Cluster.APIServer.Image)

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -33,7 +34,7 @@ machine:
   kubelet: {image: "ghcr.io/siderolabs/kubelet:v1.34.2", extraArgs: {a: b}}
 cluster:
   etcd: {subnet: "", extraArgs: {quota-backend-bytes: "8589934592", other: [a]}}
-  apiServer: {image: "registry.k8s.io/kube-apiserver:v1.34.2"}
+  apiServer: {image: "registry.k8s.io/kube-apiserver:v1.34.2", extraArgs: {tls-min-version: VersionTLS13, audit-log-maxage: [1, 2]}}
   controllerManager: {image: "registry.k8s.io/kube-controller-manager:v1.34.2"}
   scheduler: {image: "registry.k8s.io/kube-scheduler:v1.34.2"}
   proxy: {image: "registry.k8s.io/kube-proxy:v1.34.2", disabled: true}
@@ -42,6 +43,8 @@ cluster:
 				InstallImage: "factory.talos.dev/metal-installer/abc:v1.12.6",
 				Installs:     true,
 				EtcdQuota:    8589934592,
+
+				APIServerArguments: []string{"audit-log-maxage", "tls-min-version"},
 				Images: map[cluster.Component]string{
 					cluster.Kubelet:           "ghcr.io/siderolabs/kubelet:v1.34.2",
 					cluster.APIServer:         "registry.k8s.io/kube-apiserver:v1.34.2",
@@ -201,7 +204,7 @@ installer: {image: "factory.talos.dev/metal-installer/abc:v1.14.0"}
 
 		if got.InstallImage != test.want.InstallImage || got.Installs != test.want.Installs || got.UKIArguments != test.want.UKIArguments || got.EtcdQuota != test.want.EtcdQuota ||
 			!maps.Equal(got.Disabled, test.want.Disabled) || !maps.Equal(got.Images, test.want.Images) ||
-			!maps.Equal(got.Documents, test.want.Documents) {
+			!maps.Equal(got.Documents, test.want.Documents) || !slices.Equal(got.APIServerArguments, test.want.APIServerArguments) {
 			t.Errorf("%s: %+v, want %+v", name, *got, test.want)
 		}
 	}

@@ -126,6 +126,36 @@ func TestAccPreflightOfTheResource(t *testing.T) {
 	s.wantUpgraded(talosTarget, once(1, 1))
 }
 
+// TestAccConfigurationThatTheNextTalosRefuses: it is a warning of the plan, as the same apply may
+// bring another configuration, and an error of the apply. Who skips the check loses one API server
+// and no more.
+func TestAccConfigurationThatTheNextTalosRefuses(t *testing.T) {
+	full(t)
+
+	const (
+		target = `talos_version = "1.14.1"`
+		said   = "tls-min-version"
+	)
+
+	s := start(t, sim.Options{ControlPlanes: 3, Workers: 1, Talos: talosModern, Kubernetes: "1.35.2"})
+
+	s.overwrite("cp-1", strings.Replace(s.configs()["cp-1"], "  apiServer:\n", "  apiServer:\n    extraArgs:\n      tls-min-version: VersionTLS13\n", 1))
+
+	w := newWorkspace(t)
+	w.write(use(s), target)
+	w.plan().mustSucceed(2).mustWarn(said)
+	w.apply().mustFail("Nothing was touched.", "cp-1", said, "check configuration")
+
+	answer := w.ask(s, target)
+	answer.want("configuration", "failed", "error", "cp-1", said)
+	s.unchanged()
+
+	w.write(use(s), target+"\npreflight = { skip = [\"configuration\"] }\nnode_timeout = \"15m\"")
+	w.apply().mustFail("cp-1", "kube-apiserver")
+
+	s.wantRunning(talosModern, "cp-2")
+}
+
 // TestAccSecureBootIsKept: an image that does not boot the way the node does is
 // refused, whoever names it.
 func TestAccSecureBootIsKept(t *testing.T) {

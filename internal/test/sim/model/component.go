@@ -142,7 +142,7 @@ func (n *node) makePods() {
 		}
 
 		pod.Image, pod.ConfigVersion, pod.rest = n.image(component), 1, n.configured.rest(component)
-		pod.SourceVersion, pod.Disabled = n.sourceVersion(pod), n.configured.disabled(component)
+		pod.SourceVersion, pod.Disabled = n.sourceVersion(pod), n.leavesOut(component)
 		pod.Trouble, pod.FilesVersion = "", 0
 
 		if component == APIServerName {
@@ -320,7 +320,7 @@ func (w *World) reconcile(n *node) {
 }
 
 func (w *World) reconcilePod(n *node, component string, pod *staticPod) {
-	image, rest, disabled := n.image(component), n.configured.rest(component), n.configured.disabled(component)
+	image, rest, disabled := n.image(component), n.configured.rest(component), n.leavesOut(component)
 	changed := pod.Image != image || pod.rest != rest || pod.Disabled != disabled
 
 	if changed {
@@ -343,6 +343,19 @@ func (w *World) reconcilePod(n *node, component string, pod *staticPod) {
 	if component != APIServerName {
 		w.restartPod(n, component)
 	}
+}
+
+// leavesOut tells whether a machine renders no static pod of a component: one that is switched
+// off, or an API server with an argument that its Talos does not take (MergeDenied in
+// internal/app/machined/pkg/controllers/k8s, Talos 1.14.1).
+func (n *node) leavesOut(component string) bool {
+	if n.configured.disabled(component) {
+		return true
+	}
+
+	_, given := child(n.configured.section(component), "extraArgs")["tls-min-version"]
+
+	return component == APIServerName && given && AtLeast(n.running().talos, 1, 14)
 }
 
 // sourceVersion is the one of what a static pod's configuration is made from,
