@@ -138,6 +138,8 @@ var (
 	ErrInstaller = errors.New("installer failed")
 	// ErrNeverReturned: a node did not come back in time.
 	ErrNeverReturned = errors.New("node did not come back")
+	// ErrDeparted: somebody deleted a node before its new system was seen.
+	ErrDeparted = errors.New("node was deleted")
 	// ErrDrain: pods did not leave a node in time.
 	ErrDrain = errors.New("node could not be drained")
 	// ErrUncordoned: somebody else put a node back into service while it was being
@@ -254,6 +256,10 @@ func (u *nodeUpgrade) failure(ctx context.Context, err error) *Failure {
 		waited := strings.TrimPrefix(err.Error(), ErrNeverReturned.Error()+": ")
 		failed.Seen = fmt.Sprintf("Node %s did not come back online: %s", u.step.Node, withFullStop(waited))
 		failed.Remedy = "Look at its console. When it is back, run terraform apply again: it continues with this node."
+	case errors.Is(err, ErrDeparted):
+		failed.Seen = fmt.Sprintf("Node %s %s. Nobody has seen whether its new system boots, so no other node is started.", u.step.Node, strings.TrimPrefix(err.Error(), ErrDeparted.Error()+": "))
+		failed.State = "The journal keeps the node."
+		failed.Remedy = u.departedRemedy()
 	case errors.Is(err, ErrUncordoned):
 		failed.Remedy = "Find out who uncordons it (a person, an autoscaler, a controller that looks after cordons) and have the node left alone while it is upgraded, then run terraform apply again."
 	case errors.Is(err, ErrDrain):
@@ -275,6 +281,13 @@ func (u *nodeUpgrade) failure(ctx context.Context, err error) *Failure {
 	failed.Remedy += u.storedImage(ctx, err)
 
 	return failed
+}
+
+// departedRemedy is what to do about a node that was deleted before its new system was seen.
+func (u *nodeUpgrade) departedRemedy() string {
+	return fmt.Sprintf("Find out who deleted it, such as an autoscaler or a health check, and have nodes left alone while they are upgraded. If you know that %s boots, and its machine is gone for good, "+
+		"remove the key %s from the journal (kubectl -n kube-system edit configmap talosupgrade-journal), then run terraform apply again. If it comes back, run terraform apply again: it continues with this node.",
+		u.entry.Image, u.step.Key)
 }
 
 // extensionsRemedy is what to do about a node that lost extensions, or came back with another
@@ -450,6 +463,8 @@ func summaryText(err error) string {
 		return fmt.Sprintf("node %s did not become healthy with its new system", failure.Node)
 	case errors.Is(err, ErrNeverReturned):
 		return fmt.Sprintf("node %s did not come back online", failure.Node)
+	case errors.Is(err, ErrDeparted):
+		return fmt.Sprintf("node %s was deleted before its new system was seen", failure.Node)
 	case errors.Is(err, ErrPlatform):
 		return fmt.Sprintf("node %s lost its platform", failure.Node)
 	case errors.Is(err, ErrExtensions):

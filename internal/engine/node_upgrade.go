@@ -3,6 +3,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -461,12 +462,14 @@ func (u *nodeUpgrade) awaitUntouched(ctx context.Context) (cluster.Machine, erro
 
 // awaitAnswer waits until the node answers.
 func (u *nodeUpgrade) awaitAnswer(ctx context.Context) (cluster.Machine, error) {
-	return u.awaitMachine(ctx, func(cluster.Machine) string { return "" })
+	return u.awaitMachine(ctx, nil, func(cluster.Machine) string { return "" })
 }
 
-// awaitBootID waits until the node answers and tells its boot.
+// awaitBootID waits until the node answers and tells its boot, or turns out to be deleted.
 func (u *nodeUpgrade) awaitBootID(ctx context.Context) (cluster.Machine, error) {
-	return u.awaitMachine(ctx, func(machine cluster.Machine) string {
+	gone := departure{asked: u.run.engine.clock.Now()}
+
+	return u.awaitMachine(ctx, &gone, func(machine cluster.Machine) string {
 		if machine.BootID == "" {
 			return bootUnknown
 		}
@@ -475,15 +478,20 @@ func (u *nodeUpgrade) awaitBootID(ctx context.Context) (cluster.Machine, error) 
 	})
 }
 
-// awaitMachine waits for an answer of the node that lacks nothing.
-func (u *nodeUpgrade) awaitMachine(ctx context.Context, lacks func(cluster.Machine) string) (cluster.Machine, error) {
+// awaitMachine waits for an answer of the node that lacks nothing. Where gone is given, a node
+// that was deleted is not waited for.
+func (u *nodeUpgrade) awaitMachine(ctx context.Context, gone *departure, lacks func(cluster.Machine) string) (cluster.Machine, error) {
 	var machine cluster.Machine
 
 	err := u.run.engine.wait(ctx, u.step.Node, "the Talos API of "+u.step.Node+" to answer", func(ctx context.Context) (bool, string, error) {
 		var err error
 
 		machine, err = u.run.engine.machine(ctx, u.step.Address)
-		if err != nil {
+
+		switch {
+		case err != nil && gone != nil:
+			return false, err.Error(), cmp.Or(permanentOnly(err), u.departed(ctx, gone))
+		case err != nil:
 			return false, err.Error(), permanentOnly(err)
 		}
 
@@ -1039,6 +1047,7 @@ func (u *nodeUpgrade) awaitReboot(ctx context.Context) (outcome, error) {
 		machine  cluster.Machine
 		answered time.Time
 		idle     = u.run.engine.clock.Now()
+		gone     = departure{asked: idle.Add(departureAfter)}
 	)
 
 	err := u.run.engine.waitPaced(ctx, u.step.Node, u.step.Node+" to come back from its reboot", rebootPoll, maxPoll, func(ctx context.Context) (bool, string, error) {
@@ -1052,10 +1061,10 @@ func (u *nodeUpgrade) awaitReboot(ctx context.Context) (outcome, error) {
 				machine = cluster.Machine{}
 			}
 
-			return false, err.Error(), permanentOnly(err)
+			return false, err.Error(), cmp.Or(permanentOnly(err), u.departed(ctx, &gone))
 		}
 
-		machine, answered = seen, u.run.engine.clock.Now()
+		machine, answered, gone.since = seen, u.run.engine.clock.Now(), time.Time{}
 
 		switch machine.BootID {
 		case "":
@@ -1087,6 +1096,48 @@ func (u *nodeUpgrade) awaitReboot(ctx context.Context) (outcome, error) {
 	u.noteActed()
 
 	return u.compareBoot(machine)
+}
+
+// How long a node is waited for before anybody looks whether its Node object is there still, how
+// often that is done, and how long both have to be away: a boot through the firmware may take five
+// minutes.
+const (
+	departureAfter = 2 * time.Minute
+	departureEvery = 30 * time.Second
+	departureGrace = 5 * time.Minute
+)
+
+// departure is what is known of a node that does not answer and may have been deleted.
+type departure struct {
+	// asked is when Kubernetes was last asked about it, and since is when it said first that
+	// there is no such node; zero while there is one.
+	asked, since time.Time
+}
+
+// departed is the error of a worker whose Node object somebody has deleted while it was on its
+// way, and that does not answer. Those who delete nodes that do not come back, as autoscalers and
+// health checks do, would have an image that does not boot go through all of them.
+func (u *nodeUpgrade) departed(ctx context.Context, gone *departure) error {
+	now := u.run.engine.clock.Now()
+	if u.step.Role != cluster.Worker || now.Sub(gone.asked) < departureEvery {
+		return nil
+	}
+
+	gone.asked = now
+
+	_, err := u.run.engine.kubernetes.Node(ctx, u.step.Node)
+
+	switch {
+	case err == nil:
+		gone.since = time.Time{}
+	case !errors.Is(err, cluster.ErrNotFound):
+	case gone.since.IsZero():
+		gone.since = now
+	case now.Sub(gone.since) >= departureGrace:
+		return fmt.Errorf("%w: was deleted from Kubernetes while it was on its way, and its machine has not answered for %s since then", ErrDeparted, departureGrace)
+	}
+
+	return nil
 }
 
 // neverReturned is the error of a wait for a node that was sent into a boot: it says so where

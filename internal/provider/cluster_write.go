@@ -581,6 +581,7 @@ func failureKinds() []failureKind {
 		{engine.ErrUnhealthy, "unhealthy"},
 		{engine.ErrInstaller, "installer"},
 		{engine.ErrNeverReturned, "never-returned"},
+		{engine.ErrDeparted, "departed"},
 		{engine.ErrDrain, "drain"},
 		{engine.ErrUnsettled, "unsettled"},
 		{engine.ErrForeignWriter, "foreign-writer"},

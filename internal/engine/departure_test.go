@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/history"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/model"
+)
+
+// deletedAfter has somebody delete the Node object of a machine that has been down for so long.
+func (r *rig) deletedAfter(node string, away time.Duration) (stop func()) {
+	var deleted bool
+
+	return r.World().OnChange(func(changed string) {
+		if state := r.State(node); changed != node || state.Up || deleted {
+			return
+		}
+
+		deleted = true
+
+		time.AfterFunc(away, func() {
+			if err := r.DeleteNodeAsPerson(node); err != nil {
+				r.T.Error(err)
+			}
+		})
+	})
+}
+
+// TestDeparture_DoesNotTakeAPoolAlong: an image that does not boot, and a controller that deletes
+// nodes which do not come back.
+func TestDeparture_DoesNotTakeAPoolAlong(t *testing.T) {
+	t.Parallel()
+
+	never := model.Fault{Node: model.AnyNode, Step: model.StepBoot, Effect: model.EffectNeverReturns, Talos: toLifecycle}
+
+	inCluster(t, setup{Options: model.Options{Workers: 4, Seed: 3, Faults: []model.Fault{never}}}, func(r *rig) {
+		defer r.deletedAfter("worker-0", 4*time.Minute)()
+
+		w, begun := r.Worker("run-1"), time.Now()
+		failed := failure(t, w.Apply(context.Background(), to(toLifecycle)), engine.ErrDeparted, "worker-0")
+
+		if took := time.Since(begun); took > 20*time.Minute {
+			t.Errorf("it took %s", took)
+		}
+
+		for _, part := range []string{"was deleted from Kubernetes", "Node worker-0 was deleted", "its new system boots, so no other node is started.", r.State("worker-0").MachineID, "autoscaler"} {
+			if !strings.Contains(failed.Error(), part) {
+				t.Errorf("it lacks %q: %v", part, failed)
+			}
+		}
+
+		if touched := r.installed(); len(touched) != 1 {
+			t.Errorf("installed on %v", touched)
+		}
+
+		if entry := r.entryOf("worker-0"); entry.Phase != cluster.PhaseRebooting {
+			t.Errorf("the journal has %+v", entry)
+		}
+
+		r.Sound()
+
+		// The next run starts nothing either.
+		begun = time.Now()
+		_ = failure(t, r.Worker("run-2").Apply(context.Background(), to(toLifecycle)), engine.ErrDeparted, "worker-0")
+
+		if took := time.Since(begun); took > 10*time.Minute {
+			t.Errorf("the next run took %s", took)
+		}
+
+		if touched := r.installed(); len(touched) != 1 {
+			t.Errorf("installed on %v", touched)
+		}
+	})
+}
+
+// TestDeparture_OfANodeThatReturnsIsNone: its kubelet registers it anew.
+func TestDeparture_OfANodeThatReturnsIsNone(t *testing.T) {
+	t.Parallel()
+
+	slow := model.Fault{Node: "worker-0", Step: model.StepBoot, Effect: model.EffectNeverReturns, Times: 1, For: 5 * time.Minute}
+
+	inCluster(t, setup{Options: model.Options{Seed: 3, Faults: []model.Fault{slow}}}, func(r *rig) {
+		defer r.deletedAfter("worker-0", 3*time.Minute)()
+
+		r.Must(r.Worker("run-1"), to(toLifecycle))
+		r.At(toLifecycle)
+		r.Once()
+	})
+}
+
+// TestDeparture_OfAControlPlaneIsWaitedFor: nothing deletes those on its own.
+func TestDeparture_OfAControlPlaneIsWaitedFor(t *testing.T) {
+	t.Parallel()
+
+	never := model.Fault{Node: "cp-0", Step: model.StepBoot, Effect: model.EffectNeverReturns}
+
+	inCluster(t, setup{Options: model.Options{Seed: 3, Faults: []model.Fault{never}}}, func(r *rig) {
+		defer r.deletedAfter("cp-0", 3*time.Minute)()
+
+		if err := r.Worker("run-1").Apply(context.Background(), to(toLifecycle)); !errors.Is(err, engine.ErrNeverReturned) {
+			t.Errorf("got %v, want that it did not come back", err)
+		}
+
+		if count := len(r.Judge.Of(history.KindInstall)); count == 0 {
+			t.Error("nothing was installed")
+		}
+	})
+}
