@@ -50,6 +50,8 @@ type componentUpgrade struct {
 	arrived bool
 	// judged is what was last seen of the API server of the node.
 	judged judgedPod
+	// watched is since when it is waited for what a kubelet makes of its static pods.
+	watched time.Time
 	// onlyControlPlane tells that there is no other control plane.
 	onlyControlPlane bool
 	// ready is the last transition of the node's Ready condition, as the wait for
@@ -252,9 +254,65 @@ func (c *componentUpgrade) awaitRunning(ctx context.Context) error {
 		return err
 	}
 
+	if c.remakesPods() && !c.onlyControlPlane {
+		c.watched = c.run.engine.clock.Now()
+
+		what := fmt.Sprintf("%s, whose kubelet has restarted, to make its kube-apiserver anew or to keep it", c.step.Node)
+		if err := c.run.engine.wait(ctx, c.step.Node, what, c.apiServerStays); err != nil {
+			return err
+		}
+	}
+
 	c.run.coordinator.acted(c.step.Role)
 
 	return nil
+}
+
+// remakesPods tells whether a control plane gets the kubelet of another release line, which
+// finds the static pods changed that it runs, and makes them anew: what it makes of their
+// sources has other fields (kubernetes#116080, talos#14227, 2026-09-02).
+func (c *componentUpgrade) remakesPods() bool {
+	return c.step.Component == cluster.Kubelet && c.step.Role == cluster.ControlPlane && c.step.From.Minor() != c.step.To.Minor()
+}
+
+// apiServerStays wants the API server of a node whose kubelet has restarted to have
+// restarted as well, or to stay, and to be Ready.
+func (c *componentUpgrade) apiServerStays(ctx context.Context) (bool, string, error) {
+	status, err := c.run.engine.talos.Component(ctx, c.step.Address, cluster.Kubelet)
+	if err != nil {
+		return false, err.Error(), permanentOnly(err)
+	}
+
+	pods, err := c.run.engine.kubernetes.StaticPods(ctx)
+	if err != nil {
+		return false, err.Error(), permanentOnly(err)
+	}
+
+	for _, pod := range pods {
+		if pod.Node == c.step.Node && pod.Component == cluster.APIServer {
+			if seen := apiServerToRestart(status, pod); seen != "" && c.run.engine.clock.Now().Sub(c.watched) < keepsPods {
+				return false, seen, nil
+			}
+		}
+	}
+
+	return c.apiServerRuns(ctx, pods)
+}
+
+// keepsPods is how long a kubelet that has restarted has to keep the static pods that it
+// found before they count as those it goes on with. It looks at their sources each 20 seconds,
+// and an API server has 30 seconds to stop, while its pod is Ready.
+const keepsPods = time.Minute
+
+// apiServerToRestart says that a kubelet may still make the API server of its node anew;
+// empty where it has. Both tell the time by the clock of the node.
+func apiServerToRestart(kubelet cluster.ComponentStatus, pod cluster.ComponentPod) string {
+	if !pod.Started.Before(kubelet.Since) {
+		return ""
+	}
+
+	return fmt.Sprintf("its kubelet restarted at %s, and may restart its %s, which runs since %s",
+		kubelet.Since.UTC().Format(time.TimeOnly), pod.Component, pod.Started.UTC().Format(time.TimeOnly))
 }
 
 // staticPodRuns wants the static pod to be made from the configuration that names the
@@ -375,6 +433,7 @@ const (
 	checkComponents = cluster.CheckControlPlane
 	checkKubelets   = "kubelets-ready"
 	checkSkew       = "version-skew"
+	checkRestarted  = "restarted-kubelets"
 )
 
 // componentGuards are checked before a component is replaced.
@@ -384,6 +443,7 @@ func componentGuards() []guard {
 		{name: cluster.CheckTalosAPI, check: guardMachine},
 		{name: "control-planes", check: guardOtherControlPlanes},
 		{name: checkComponents, check: guardStaticPods},
+		{name: checkRestarted, check: guardRestartedKubelets},
 		{name: checkKubelets, check: guardKubelets},
 		{name: checkSkew, check: guardSkew},
 		{name: cluster.CheckOperator, check: guardOperator},
@@ -470,11 +530,61 @@ func (c *componentUpgrade) evaluateGuards(ctx context.Context) (found []cluster.
 		Observation: observed, step: c.step, run: c.run.engine.runID, policy: c.run.selectIn(observed), starting: c.changes(), intruded: intruded,
 	}
 
+	if err := c.readKubelets(ctx, &seen); err != nil {
+		return nil, steps, err
+	}
+
 	for _, guard := range c.run.engine.componentGuards {
 		found = append(found, guard.check(seen)...)
 	}
 
 	return c.run.standing(found), steps, nil
+}
+
+// readKubelets asks the other control planes for the services of their kubelets, while they
+// matter: an earlier run may have ended when one of them had just restarted.
+func (c *componentUpgrade) readKubelets(ctx context.Context, seen *guardInput) error {
+	if !c.remakesPods() || c.run.engine.clock.Now().Sub(c.run.since) >= keepsPods {
+		return nil
+	}
+
+	seen.kubelets = map[string]cluster.ComponentStatus{}
+
+	for _, node := range seen.ControlPlanes() {
+		if node.Name == c.step.Node || node.Machine == nil {
+			continue
+		}
+
+		status, err := c.run.engine.talos.Component(ctx, node.Address, cluster.Kubelet)
+		if err != nil {
+			return fmt.Errorf("unable to ask %s for its kubelet: %w", node.Name, err)
+		}
+
+		seen.kubelets[node.Name] = status
+	}
+
+	return nil
+}
+
+// guardRestartedKubelets wants the kubelets of the other control planes to be done with
+// their static pods before one more restarts: no two API servers may go away.
+func guardRestartedKubelets(s guardInput) []cluster.Finding {
+	var findings []cluster.Finding
+
+	for _, node := range s.ControlPlanes() {
+		status, asked := s.kubelets[node.Name]
+		pod, found := node.Pods[cluster.APIServer]
+
+		if !asked || !found {
+			continue
+		}
+
+		if why := apiServerToRestart(status, pod); why != "" && s.Taken.Sub(status.Since) < keepsPods {
+			findings = append(findings, newFinding(checkComponents, node.Name, why, "It is over within a minute.", nil)...)
+		}
+	}
+
+	return findings
 }
 
 // guardMachine wants the node to be there, and to be neither booting nor going

@@ -92,11 +92,11 @@ func (r *rig) atKubernetes(target string, request engine.Request) {
 }
 
 // TestComponent_SchedulerIsFollowedWhenTheAPIServerIsBack: below Talos 1.14 the scheduler takes
-// the API server of its node along.
+// the API server of its node along. The kubelet does as well, whatever the Talos.
 func TestComponent_SchedulerIsFollowedWhenTheAPIServerIsBack(t *testing.T) {
 	t.Parallel()
 
-	for talos, starts := range map[string]int{"1.13.4": 2, "1.14.1": 1} {
+	for talos, starts := range map[string]int{"1.13.4": 3, "1.14.1": 2} {
 		t.Run(talos, func(t *testing.T) {
 			inCluster(t, setup{Options: model.Options{Talos: talos, Kubernetes: fromKubernetes, Seed: 7}}, func(r *rig) {
 				w := r.Worker("run-1")
@@ -725,6 +725,88 @@ func crashKubernetesOnce(t *testing.T, given setup, kind crash, mutation int) {
 			t.Logf("%s, %s (mutation %d)\n%s", struck, kind, mutation, r.Judge.Text())
 		}
 	})
+}
+
+// TestComponent_NextKubeletWaitsForTheAPIServerOfTheLast: a kubelet of another release line
+// makes its static pods anew some time after it is Ready, and one of the same line keeps them.
+func TestComponent_NextKubeletWaitsForTheAPIServerOfTheLast(t *testing.T) {
+	t.Parallel()
+
+	for target, remade := range map[string]bool{toKubernetes: true, "1.34.5": false} {
+		t.Run(target, func(t *testing.T) {
+			t.Parallel()
+
+			inCluster(t, setup{Options: model.Options{Kubernetes: fromKubernetes, Seed: 11}}, func(r *rig) {
+				r.Must(r.Worker("run-1"), kube(target))
+				r.atKubernetes(target, kube(target))
+				r.checkKubeletsApart(remade)
+			})
+		})
+	}
+}
+
+// TestComponent_KubeletOfAnEarlierRunIsWaitedFor: the run ends as soon as the first kubelet
+// is Ready, and the next one begins at once.
+func TestComponent_KubeletOfAnEarlierRunIsWaitedFor(t *testing.T) {
+	t.Parallel()
+
+	inCluster(t, setup{Options: model.Options{Kubernetes: fromKubernetes, Seed: 12}}, func(r *rig) {
+		ctx, cancel := context.WithCancel(context.Background())
+		defer cancel()
+
+		w := r.Worker("run-1")
+		w.Client.Intercept(func(ctx context.Context, _ ports.Call, next func(context.Context) error) error {
+			if first := r.State("cp-0").Kubelet; first.Version == toKubernetes && first.Ready {
+				cancel()
+			}
+
+			return next(ctx)
+		})
+
+		if err := w.Apply(ctx, kube(toKubernetes)); err == nil {
+			t.Fatal("the first run went on")
+		}
+
+		r.Must(r.Worker("run-2"), kube(toKubernetes))
+		r.atKubernetes(toKubernetes, kube(toKubernetes))
+		r.checkKubeletsApart(true)
+	})
+}
+
+// checkKubeletsApart fails the test if the kubelet of a control plane was configured before
+// the last one had made its API server anew or, where it keeps it, much later.
+func (r *rig) checkKubeletsApart(remade bool) {
+	r.T.Helper()
+
+	var (
+		last           string
+		ready, serving float64 // when the last kubelet was, and its API server
+	)
+
+	for _, event := range r.Judge.Of(history.KindConfig, history.KindComponent) {
+		name, state := event.Detail["component"], event.Detail["state"]
+
+		switch {
+		case event.Kind == history.KindConfig && event.Detail["changed"] == model.KubeletName && strings.HasPrefix(event.Node, "cp-"):
+			if last != "" && remade && serving < ready {
+				r.T.Errorf("%s had its kubelet configured at %.0f s, and the API server of %s has not restarted since %.0f s", event.Node, event.Sim, last, ready)
+			}
+
+			if last != "" && !remade && (serving > 0 || event.Sim-ready > 30) {
+				r.T.Errorf("%s had its kubelet configured %.0f s after the one of %s was ready", event.Node, event.Sim-ready, last)
+			}
+
+			last, ready, serving = event.Node, event.Sim, 0
+		case event.Kind == history.KindComponent && event.Node == last && name == model.KubeletName && state == "ready":
+			ready = event.Sim
+		case event.Kind == history.KindComponent && event.Node == last && name == model.APIServerName && state == "ready":
+			serving = event.Sim
+		}
+	}
+
+	if last != "cp-2" {
+		r.T.Errorf("the last control plane to be configured was %q", last)
+	}
 }
 
 func TestComponent_NothingOfAConfigurationChangesButImages(t *testing.T) {

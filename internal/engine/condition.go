@@ -58,6 +58,9 @@ type guardInput struct {
 	vitals, closed []cluster.Finding
 	// unsettled are nodes that were moved and have not stayed healthy since.
 	unsettled []cluster.Finding
+	// kubelets are the services of the kubelets of other control planes, by the names of
+	// their nodes; nil where they do not matter.
+	kubelets map[string]cluster.ComponentStatus
 	// intruded is what shows that the operator of the cluster acts.
 	intruded []cluster.Finding
 }

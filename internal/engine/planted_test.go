@@ -344,6 +344,19 @@ func plantedRestarts() []planted {
 			}),
 		},
 		{
+			name: "a kubelet restarts before the one of another control plane is done with its static pods", want: []checker.Invariant{checker.S1},
+			setup: oldKubernetes(), request: newKubernetes,
+			meddle: behind("Configure", "cp-0", firstKubelet, func(ctx context.Context, h hand) {
+				h.rig.Until("back", time.Minute, func() bool {
+					first := h.rig.State("cp-0").Kubelet
+
+					return first.Version == toKubernetes && first.Ready
+				})
+				h.look(ctx)
+				h.configure(ctx, "cp-1", cluster.Kubelet, fromKubernetes, toKubernetes)
+			}),
+		},
+		{
 			name: "a control plane reboots while a component restarts", want: []checker.Invariant{checker.S1},
 			setup: oldKubernetes(), request: newKubernetes,
 			meddle: behind("Configure", "cp-0", firstServer, func(ctx context.Context, h hand) { h.reboot(ctx, "cp-1") }),
@@ -373,7 +386,7 @@ func plantedRestarts() []planted {
 			}),
 		},
 		{
-			name: "kubelets of two control planes restart at a time", want: []checker.Invariant{checker.S10},
+			name: "kubelets of two control planes restart at a time", want: []checker.Invariant{checker.S1, checker.S10},
 			setup: oldKubernetes(), request: newKubernetes,
 			meddle: behind("Configure", "cp-0", firstKubelet, func(ctx context.Context, h hand) {
 				h.look(ctx)

@@ -8,7 +8,8 @@
 //
 //	S1   at most one control plane is down because of us, and none is taken
 //	     down while another one is; at most one has a component restarted at a
-//	     time, and an API server only while the others serve; none is disturbed
+//	     time, and an API server only while the others serve; no two API servers are
+//	     away because of what was configured, soon or later; none is disturbed
 //	     while another one is known not to be Ready, not to serve, or to be
 //	     upgraded or rebooted by somebody else
 //	S2   the quorum of etcd survives every disruptive step, and none is begun

@@ -38,9 +38,10 @@ type component struct {
 	// since. was is the image that it had before.
 	restarting bool
 	was        string
-	// away tells that it does not run, awaySince since when.
-	away      bool
-	awaySince float64
+	// away tells that it does not run, awaySince since when, and awayByUs that what we did
+	// has stopped it.
+	away, awayByUs bool
+	awaySince      float64
 }
 
 // part finds a component of a machine; one that nobody has told of has no
@@ -110,7 +111,7 @@ func (c *Checker) bootParts(n *node) {
 
 	if n.role == controlPlane {
 		server := n.part(apiServer)
-		server.away, server.awaySince, n.untold = true, c.at, true
+		server.away, server.awaySince, server.awayByUs, n.untold = true, c.at, false, true
 	}
 }
 
@@ -129,6 +130,11 @@ func (c *Checker) component(event history.Event) {
 
 	if away := state != stateReady; away != part.away {
 		part.away, part.awaySince = away, c.at
+		part.awayByUs = state == stateStopped && n.stoppedByUs(name)
+
+		if name == apiServer && part.awayByUs {
+			c.checkServers(n)
+		}
 	}
 
 	if state == stateStopped && event.Detail["version"] == "" {
@@ -157,6 +163,25 @@ func (c *Checker) component(event history.Event) {
 		}
 
 		c.restarted(n)
+	}
+}
+
+// stoppedByUs tells whether a component that stops while its machine runs does so because of
+// us: what we configured restarts it, or the kubelet does that we replaced.
+func (n *node) stoppedByUs(name string) bool {
+	if by := n.part(name).by; by != "" && by != byClient {
+		return false
+	}
+
+	return n.part(name).restarting || n.part(kubelet).by == byClient
+}
+
+// checkServers asserts S1 for an API server that goes away because of us.
+func (c *Checker) checkServers(n *node) {
+	for _, other := range c.controlPlanes() {
+		if server := other.part(apiServer); other != n && server.away && server.awayByUs {
+			c.violate(S1, n.name, "its %s was stopped by what we did, while that of control plane %s was away because of us as well", apiServer, other.name)
+		}
 	}
 }
 

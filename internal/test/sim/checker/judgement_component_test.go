@@ -61,6 +61,32 @@ func restartJudgements() []judgement {
 			t.look()
 			t.configure("cp-1", scheduler, "client")
 		})},
+		{name: "S1: two kubelets of another release line, each of which makes its API server anew", want: breaks(s1), tale: on(func(t *tale) {
+			for _, node := range []string{"cp-0", "cp-1"} {
+				t.look()
+				t.configure(node, kubelet, "client")
+				t.restart(node, kubelet, runsOn)
+			}
+
+			t.component("cp-0", apiServer, "a", runsOn, "stopped")
+			t.component("cp-1", apiServer, "a", runsOn, "stopped")
+		})},
+		{name: "S1: two kubelets, the second one when the API server of the first is back", tale: on(func(t *tale) {
+			for _, node := range []string{"cp-0", "cp-1"} {
+				t.look()
+				t.configure(node, kubelet, "client")
+				t.restart(node, kubelet, runsOn)
+				t.component(node, apiServer, "a", runsOn, "stopped")
+				t.component(node, apiServer, "a", runsOn, "ready")
+			}
+		})},
+		{name: "S1: an API server that fails by itself beside one that a kubelet makes anew", tale: on(func(t *tale) {
+			t.look()
+			t.configure("cp-0", kubelet, "client")
+			t.restart("cp-0", kubelet, runsOn)
+			t.component("cp-1", apiServer, "a", runsOn, "failed")
+			t.component("cp-0", apiServer, "a", runsOn, "stopped")
+		})},
 		{name: "S1: an API server beside one that has long been away", want: breaks(s1), tale: on(func(t *tale) {
 			t.component("cp-2", apiServer, "a", runsOn, "failed")
 			t.wait(60)

@@ -155,7 +155,7 @@ func (n *node) makePods() {
 // long.
 func (w *World) restKubernetes(n *node) {
 	now := w.clock.Now()
-	n.podsUp, n.podsReported = true, true
+	n.podsUp, n.podsReported, n.podsMadeBy = true, true, n.kubelet.Version
 	n.service.started, n.service.running = true, n.service.Image
 	n.service.Running, n.service.Healthy, n.service.Since = true, true, now
 	n.pulled[runtimeImage{NamespaceSystem, n.service.Image}] = now

@@ -94,6 +94,7 @@ func (w *World) spawnKubelet(n *node) {
 			if held = w.holdsKubelet(n, image); !held {
 				w.createKubelet(n, image)
 				w.registerKubelet(n, run)
+				w.remakePods(n, run)
 				w.recordKubelet(n, image, componentStarting)
 			}
 		})

@@ -99,6 +99,7 @@ type node struct {
 	service      kubeletService
 	pods         map[string]*staticPod // by component, empty on workers
 	podsUp       bool                  // static pods were started since the boot
+	podsMadeBy   string                // the version of the kubelet that made them
 	podsReported bool                  // the kubelet has said since how they are
 	rejoined     bool                  // the boot came to its end
 	etcd         *member
@@ -226,6 +227,18 @@ func AtLeast(version string, major, minor uint64) bool {
 	}
 
 	return v.Major() > major || v.Major() == major && v.Minor() >= minor
+}
+
+// sameMinor tells whether both versions are of one release line.
+func sameMinor(a, b string) bool {
+	first, err := parseVersion(a)
+	if err != nil {
+		return false
+	}
+
+	second, err := parseVersion(b)
+
+	return err == nil && first.Major() == second.Major() && first.Minor() == second.Minor()
 }
 
 // defaultKubernetes is the Kubernetes version a Talos version installs when

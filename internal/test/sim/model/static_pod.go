@@ -264,7 +264,7 @@ func (w *World) podsBoot(n *node) {
 		return
 	}
 
-	n.podsUp = true
+	n.podsUp, n.podsMadeBy = true, n.kubelet.Version
 
 	for _, component := range staticNames() {
 		pod := n.pods[component]
@@ -290,6 +290,30 @@ func (w *World) podsBoot(n *node) {
 
 	w.touch(n)
 	w.reportPods(n)
+}
+
+// remakePods has the kubelet find the static pods changed, a while after it came up: what it
+// makes of their sources is of its own release line (talos#14227). It ends them and makes
+// them anew, as if their configuration were another one.
+func (w *World) remakePods(n *node, run int) {
+	made, makes := n.podsMadeBy, n.kubelet.Version
+	if n.role != ControlPlane || !n.podsUp || sameMinor(made, makes) {
+		return
+	}
+
+	w.later(n.life, w.spread(n, "pods remade", 8*time.Second, 20*time.Second), func() {
+		if n.service.run != run || !n.kubelet.Running {
+			return
+		}
+
+		n.podsMadeBy = makes
+
+		for _, component := range staticNames() {
+			w.restartPod(n, component)
+		}
+
+		w.touch(n)
+	})
 }
 
 // reportPods has the kubelet say how the pods of a new boot are, a little after

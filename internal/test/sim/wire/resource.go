@@ -505,25 +505,31 @@ func (r *nodeResources) Get(ctx context.Context, at resource.Pointer, options ..
 	}
 
 	found, err := core.Get(ctx, at, options...)
-	if err != nil || at.Type() != k8s.SecretsStatusType {
+
+	kubelet := at.Type() == v1alpha1.ServiceType && at.ID() == model.KubeletName
+	if err != nil || at.Type() != k8s.SecretsStatusType && !kubelet {
 		return found, err
 	}
 
-	return r.aged(found)
-}
-
-// aged is a resource as old as the boot, by the clock of the machine: that of the
-// state is the one on the wall.
-func (r *nodeResources) aged(found resource.Resource) (resource.Resource, error) {
 	view, err := r.world.Node(r.node)
 	if err != nil {
 		return nil, err
 	}
 
-	found = found.DeepCopy()
-	found.Metadata().SetCreated(view.BootedAt)
+	if kubelet {
+		return aged(found, view.KubeletService.Since), nil
+	}
 
-	return found, nil
+	return aged(found, view.BootedAt), nil
+}
+
+// aged is a resource as of a moment by the clock of the machine: that of the state is the one on
+// the wall.
+func aged(found resource.Resource, created time.Time) resource.Resource {
+	found = found.DeepCopy()
+	found.Metadata().SetCreated(created)
+
+	return found
 }
 
 // List implements state.CoreState.
