@@ -4,6 +4,7 @@ package cluster
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net/netip"
 	"slices"
@@ -204,6 +205,10 @@ type Kubernetes interface {
 	// PodsToEvict lists the pods that a drain of the node removes, by
 	// kubectl's rules: no mirror pods, no DaemonSet pods, no finished pods.
 	PodsToEvict(ctx context.Context, node string) ([]Pod, error)
+	// VolumesLeft lists the volumes that are attached to the node, or on their way off it,
+	// and that no pod on it uses; ErrDenied where the credentials may not list
+	// VolumeAttachments, or read the claims of those pods.
+	VolumesLeft(ctx context.Context, node string) ([]Volume, error)
 	// Evict asks for the eviction of one pod, by UID; ErrBudget when a budget
 	// has nothing to give, nil when the pod is gone already.
 	Evict(ctx context.Context, pod Pod) error
@@ -237,6 +242,24 @@ type Pod struct {
 
 // String is "namespace/name".
 func (p Pod) String() string { return p.Namespace + "/" + p.Name }
+
+// Volume is a volume that is attached to a node.
+type Volume struct {
+	// Name is that of the PersistentVolume, and Driver that of what attaches it, such as
+	// ebs.csi.aws.com.
+	Name, Driver string
+	// Trouble is why it could not be detached so far; empty where nothing is known.
+	Trouble string
+}
+
+// String is "name (driver)", with what keeps it.
+func (v Volume) String() string {
+	if v.Trouble == "" {
+		return fmt.Sprintf("%s (%s)", v.Name, v.Driver)
+	}
+
+	return fmt.Sprintf("%s (%s: %s)", v.Name, v.Driver, v.Trouble)
+}
 
 // Lease is who may change the cluster now.
 type Lease struct {

@@ -43,12 +43,26 @@ const (
 	DrainDelete DrainFallback = "delete"
 )
 
+// VolumeWait is what a drain does about volumes that are still attached when the pods are
+// gone, spelled as in the configuration.
+type VolumeWait string
+
+const (
+	// AwaitVolumes waits for them for a while, and goes on with a warning.
+	AwaitVolumes VolumeWait = "true"
+	// RequireVolumes waits for as long, and then stops the run and takes the cordon back.
+	RequireVolumes VolumeWait = "required"
+	// IgnoreVolumes does not look at them.
+	IgnoreVolumes VolumeWait = "false"
+)
+
 // DrainPolicy is how workloads leave a node.
 type DrainPolicy struct {
 	Enabled bool
 	// Timeout is how long evictions are tried.
 	Timeout   time.Duration
 	OnTimeout DrainFallback
+	Volumes   VolumeWait
 }
 
 // OnFailure is what happens to a node that runs the new system and does not
@@ -211,7 +225,7 @@ func DefaultPolicy() Policy {
 	return Policy{
 		Order:       WorkersFirst,
 		RebootMode:  RebootDefault,
-		Drain:       DrainPolicy{Enabled: true, Timeout: DefaultDrainTimeout, OnTimeout: DrainAbort},
+		Drain:       DrainPolicy{Enabled: true, Timeout: DefaultDrainTimeout, OnTimeout: DrainAbort, Volumes: AwaitVolumes},
 		NodeTimeout: DefaultNodeTimeout,
 		Repeat:      Repeat{Attempts: DefaultAttempts, Backoff: DefaultBackoff},
 		OnFailure:   StopOnFailure,

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
+	"time"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 )
@@ -37,7 +39,9 @@ func (u *nodeUpgrade) drain(ctx context.Context) error {
 	var unguarded *guardError
 
 	switch {
-	case err == nil || u.untimed.Err() != nil || !errors.Is(err, context.DeadlineExceeded), errors.As(err, &unguarded):
+	case err == nil:
+		return u.awaitVolumes(ctx)
+	case u.untimed.Err() != nil || !errors.Is(err, context.DeadlineExceeded), errors.As(err, &unguarded):
 		return err
 	case ctx.Err() != nil && len(left) > 0:
 		return &drainError{timeout: u.run.request.Policy.NodeTimeout.String(), left: left, ofNode: true}
@@ -46,7 +50,11 @@ func (u *nodeUpgrade) drain(ctx context.Context) error {
 	}
 
 	if policy.OnTimeout == cluster.DrainDelete {
-		return u.deleteAll(ctx)
+		if err := u.deleteAll(ctx); err != nil {
+			return err
+		}
+
+		return u.awaitVolumes(ctx)
 	}
 
 	return &drainError{timeout: policy.Timeout.String(), left: left}
@@ -179,6 +187,85 @@ func (u *nodeUpgrade) removeUntilEmpty(ctx context.Context, remove func(context.
 
 		return abandoned, fmt.Sprintf("%d pods are left", len(pods)), err
 	})
+}
+
+// volumesMost is how long a drain waits for volumes at most. A driver detaches one within
+// seconds of its last pod. If the node reboots before that, its kubelet no longer says that
+// the volume is out of use, and Kubernetes takes it away after 6 minutes at the earliest
+// (maxWaitForUnmountDuration), while pods elsewhere wait for it.
+const volumesMost = 2 * time.Minute
+
+// awaitVolumes waits until no volume is attached to the node that no pod on it uses. It detaches
+// none, and deletes no object of theirs.
+func (u *nodeUpgrade) awaitVolumes(ctx context.Context) error {
+	policy := u.run.request.Policy.Drain
+	if policy.Volumes == cluster.IgnoreVolumes {
+		return nil
+	}
+
+	most := min(volumesMost, policy.Timeout)
+	bounded, cancel := u.run.engine.clock.WithTimeout(ctx, most)
+
+	defer cancel()
+
+	var left []cluster.Volume
+
+	err := u.run.engine.wait(bounded, u.step.Node, "the volumes to leave "+u.step.Node, func(ctx context.Context) (bool, string, error) {
+		found, err := u.run.engine.kubernetes.VolumesLeft(ctx, u.step.Node)
+		if err != nil {
+			return false, err.Error(), permanentOnly(err)
+		}
+
+		left = found
+		if len(left) == 0 {
+			return true, "", nil
+		}
+
+		ok, seen, err := u.keepCordoned(ctx)
+		if err != nil || !ok {
+			return false, seen, err
+		}
+
+		return false, "still attached: " + volumeNames(left), nil
+	})
+
+	stuck := &volumesError{after: most, left: left, err: err}
+
+	switch {
+	case err == nil || ctx.Err() != nil || errors.Is(err, ErrUncordoned) || errors.Is(err, ErrLeaseLost):
+		return err
+	case policy.Volumes == cluster.RequireVolumes:
+		return stuck
+	}
+
+	warning := cluster.Event{
+		Kind: cluster.EventWarning, Node: u.step.Node,
+		Text: stuck.Error() + ". The upgrade goes on, and pods on other nodes may have to wait for these volumes.",
+	}
+
+	if errors.Is(err, cluster.ErrDenied) {
+		// It is the same for all nodes.
+		warning.Text = "whether volumes are still attached to the node is not known: " + err.Error() + ". Allow it, or set drain.wait_for_volumes = false."
+		u.run.volumesDenied.Do(func() { u.run.engine.emit(warning) })
+
+		return nil
+	}
+
+	u.run.engine.emit(warning)
+
+	return nil
+}
+
+// volumeNames are the volumes in ascending order, as one text.
+func volumeNames(volumes []cluster.Volume) string {
+	names := make([]string, 0, len(volumes))
+	for _, volume := range volumes {
+		names = append(names, volume.String())
+	}
+
+	slices.Sort(names)
+
+	return strings.Join(names, ", ")
 }
 
 // keepCordoned looks after the cordon of a node that is being drained: without it

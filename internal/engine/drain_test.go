@@ -5,6 +5,7 @@ package engine_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -16,6 +17,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/checker"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/history"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/model"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/ports"
 )
 
 // undrained is a request that does not look at the pods before the run, so that
@@ -216,6 +218,154 @@ func TestDrain_DisabledEvictsNothing(t *testing.T) {
 			t.Errorf("evicted %+v", evicted)
 		}
 	})
+}
+
+// TestDrain_VolumesAreWaitedFor: what a driver takes some seconds to detach has left the node
+// when it reboots, and what does not leave it is waited for as long as the policy says.
+func TestDrain_VolumesAreWaitedFor(t *testing.T) {
+	t.Parallel()
+
+	const still = "after 2m0s volumes were still attached to the node that no pod on it uses: pv-db (csi.example.com)"
+
+	for name, given := range map[string]struct {
+		// stays is how long the volume stays attached; 0 for as long as usual.
+		stays  time.Duration
+		change func(*cluster.DrainPolicy)
+		// ignores: nobody waits.
+		ignores bool
+		// waited is how long the drain took at least, and said what it ended with.
+		waited time.Duration
+		said   string
+		failed bool
+	}{
+		"that leave it":  {waited: 10 * time.Second},
+		"that stay":      {stays: 4 * time.Hour, waited: 2 * time.Minute, said: still + ". The upgrade goes on, and pods on other nodes may have to wait for these volumes."},
+		"and are needed": {stays: 4 * time.Hour, change: func(p *cluster.DrainPolicy) { p.Volumes = cluster.RequireVolumes }, waited: 2 * time.Minute, said: still, failed: true},
+		"and do not matter": {
+			stays: 4 * time.Hour, change: func(p *cluster.DrainPolicy) { p.Volumes = cluster.IgnoreVolumes }, ignores: true,
+		},
+		"where a drain may take less": {
+			stays: 4 * time.Hour, change: func(p *cluster.DrainPolicy) { p.Timeout, p.Volumes = time.Minute, cluster.RequireVolumes }, waited: time.Minute,
+			said: strings.ReplaceAll(still, "2m0s", "1m0s"), failed: true,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			of := setup{}
+			if given.ignores {
+				of.Judging = append(of.Judging, checker.IgnoresVolumes())
+			}
+
+			inCluster(t, of, func(r *rig) {
+				if given.stays > 0 {
+					r.KeepAttached(given.stays)
+				}
+
+				r.StartPod(apiserver.PodSpec{App: "db", Node: "worker-0", Volume: "pv-db"})
+
+				request := to(toLifecycle)
+				if given.change != nil {
+					given.change(&request.Policy.Drain)
+				}
+
+				w := r.Worker("run-1")
+				err := w.Apply(context.Background(), request)
+				said := strings.Join(w.Texts(cluster.EventWarning), "\n")
+
+				if given.failed {
+					failed := failure(t, err, engine.ErrDrain, "worker-0")
+					said = failed.Detail()
+					r.stopped("worker-0", false)
+				} else if err != nil {
+					t.Fatal(err)
+				}
+
+				if !strings.Contains(said, given.said) || given.said == "" && said != "" {
+					t.Errorf("it says %q, want %q", said, given.said)
+				}
+
+				r.Sound()
+
+				if took := r.drained("worker-0"); took < given.waited || given.waited == 0 && took > 10*time.Second {
+					t.Errorf("the drain of worker-0 took %s, want %s", took, given.waited)
+				}
+
+				if !given.failed {
+					r.At(toLifecycle)
+					r.Once()
+				}
+			})
+		})
+	}
+}
+
+// drained is how long it took from the first eviction on a node until its installer ran or,
+// where none did, until it was uncordoned.
+func (r *rig) drained(node string) time.Duration {
+	r.T.Helper()
+
+	var begun float64
+
+	for _, event := range r.Judge.Of(history.KindEvict, history.KindJournal, history.KindCordon) {
+		switch {
+		case event.Kind == history.KindEvict && event.Node == node && begun == 0:
+			begun = event.Sim
+		case begun == 0:
+		case event.Kind == history.KindJournal && event.Detail["phase"] != "", event.Kind == history.KindCordon && event.Node == node:
+			return time.Duration((event.Sim - begun) * float64(time.Second))
+		}
+	}
+
+	r.T.Fatalf("nothing was drained from %s\n%s", node, r.Judge.Text())
+
+	return 0
+}
+
+// TestDrain_VolumesThatNobodyMayList: a warning, or the end where they are required.
+func TestDrain_VolumesThatNobodyMayList(t *testing.T) {
+	t.Parallel()
+
+	for _, volumes := range []cluster.VolumeWait{cluster.AwaitVolumes, cluster.RequireVolumes} {
+		t.Run(string(volumes), func(t *testing.T) {
+			t.Parallel()
+
+			inCluster(t, setup{}, func(r *rig) {
+				r.AddApp("web", 2, nil)
+
+				w := r.Worker("run-1")
+				w.Client.Intercept(func(ctx context.Context, call ports.Call, next func(context.Context) error) error {
+					if call.Method == "VolumesLeft" {
+						return fmt.Errorf("unable to list the VolumeAttachments of the cluster: %w", cluster.ErrDenied)
+					}
+
+					return next(ctx)
+				})
+
+				request := to(toLifecycle)
+				request.Policy.Drain.Volumes = volumes
+
+				begun := time.Now()
+				err := w.Apply(context.Background(), request)
+
+				if volumes == cluster.AwaitVolumes {
+					const want = "whether volumes are still attached to the node is not known: unable to list the VolumeAttachments of the cluster"
+					if said := strings.Join(w.Texts(cluster.EventWarning), "\n"); err != nil || strings.Count(said, want) != 1 {
+						t.Errorf("it ended with %v and says %q, want %q once", err, said, want)
+					}
+
+					return
+				}
+
+				failed := failure(t, err, engine.ErrDrain, "worker-0")
+				if detail := failed.Detail(); !strings.Contains(detail, "Allow the credentials to list volumeattachments") || time.Since(begun) > 5*time.Minute {
+					t.Errorf("after %s it says %q", time.Since(begun), detail)
+				}
+
+				r.stopped("worker-0", false)
+			})
+		})
+	}
 }
 
 func TestCordon_OfAPersonSurvives(t *testing.T) {

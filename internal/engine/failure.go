@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/image"
@@ -338,6 +339,10 @@ func (u *nodeUpgrade) storedImage(ctx context.Context, err error) string {
 
 // drainRemedy is what to do about pods that did not leave a node in time.
 func drainRemedy(err error) string {
+	if stuck := (*volumesError)(nil); errors.As(err, &stuck) {
+		return stuck.remedy()
+	}
+
 	var ended *drainError
 
 	switch found := errors.As(err, &ended); {
@@ -781,6 +786,32 @@ func (d *drainError) ending() bool {
 	}
 
 	return len(d.left) > 0
+}
+
+// volumesError is a node to which volumes are attached that no pod on it uses any more.
+type volumesError struct {
+	after time.Duration
+	left  []cluster.Volume
+	// err is what ended the wait.
+	err error
+}
+
+func (v *volumesError) Error() string {
+	if len(v.left) == 0 {
+		return fmt.Sprintf("whether volumes are still attached to the node could not be found out: %v", v.err)
+	}
+
+	return fmt.Sprintf("after %s volumes were still attached to the node that no pod on it uses: %s", v.after, volumeNames(v.left))
+}
+
+func (v *volumesError) Unwrap() []error { return []error{ErrDrain, v.err} }
+
+func (v *volumesError) remedy() string {
+	if len(v.left) == 0 {
+		return "Allow the credentials to list volumeattachments, or set drain.wait_for_volumes = true, which goes on with a warning, then run terraform apply again."
+	}
+
+	return "Look at what keeps them (kubectl get volumeattachments, and the log of the driver's controller), then run terraform apply again. drain.wait_for_volumes = true goes on with a warning."
 }
 
 // fallbackError is a node that returned to its old system by itself.

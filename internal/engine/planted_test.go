@@ -880,6 +880,19 @@ func plantedPolicies() []planted {
 
 	return []planted{
 		{
+			name: "nobody waits for volumes", want: []checker.Invariant{checker.S11},
+			prepare: func(r *rig) {
+				r.KeepAttached(time.Hour)
+				r.StartPod(apiserver.PodSpec{App: "db", Node: "worker-0", Volume: "pv-db"})
+			},
+			request: func(*rig) engine.Request {
+				request := to(toLifecycle)
+				request.Policy.Drain.Volumes = cluster.IgnoreVolumes
+
+				return request
+			},
+		},
+		{
 			name: "every cordon is lifted", want: []checker.Invariant{checker.S9},
 			setup: setup{Options: model.Options{ControlPlanes: 3, Workers: 1}},
 			prepare: func(r *rig) {

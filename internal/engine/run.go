@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
@@ -33,6 +34,8 @@ type run struct {
 	// suspension is that somebody has suspended the upgrades, as last seen by whoever
 	// starts them; nil where nobody has.
 	suspension *cluster.Suspension
+	// volumesDenied says once that the credentials may not list what is attached.
+	volumesDenied sync.Once
 }
 
 // newRun is a run under the lease. Policy is the one that is asked for, with what its

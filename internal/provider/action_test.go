@@ -440,11 +440,11 @@ func TestAction_SaysWhenNothingWasEverUpgraded(t *testing.T) {
 
 // TestRollback_RefusesInvalidDrainSettings, before anything is asked.
 func TestRollback_RefusesInvalidDrainSettings(t *testing.T) {
-	kind := tftypes.Object{AttributeTypes: map[string]tftypes.Type{"enabled": tftypes.Bool, "timeout": tftypes.String, "on_timeout": tftypes.String}}
+	kind := tftypes.Object{AttributeTypes: map[string]tftypes.Type{"enabled": tftypes.Bool, "timeout": tftypes.String, "on_timeout": tftypes.String, "wait_for_volumes": tftypes.String}}
 	fake := threeNodes("1.12.6", "1.34.1")
 
 	for name, value := range map[string]string{"timeout": "soon", "on_timeout": "hope"} {
-		values := map[string]tftypes.Value{"enabled": tftypes.NewValue(tftypes.Bool, nil), "timeout": tftypes.NewValue(tftypes.String, nil), "on_timeout": tftypes.NewValue(tftypes.String, nil)}
+		values := map[string]tftypes.Value{"enabled": tftypes.NewValue(tftypes.Bool, nil), "timeout": tftypes.NewValue(tftypes.String, nil), "on_timeout": tftypes.NewValue(tftypes.String, nil), "wait_for_volumes": tftypes.NewValue(tftypes.String, nil)}
 		values[name] = wireText(value)
 
 		failed := fake.invoke(t.Context(), t, "rollback", map[string]tftypes.Value{"node": wireText("worker-0"), "drain": tftypes.NewValue(kind, values)}, nil).failed(t)

@@ -90,6 +90,7 @@ type drainModel struct {
 	Enabled   types.Bool   `tfsdk:"enabled"`
 	Timeout   types.String `tfsdk:"timeout"`
 	OnTimeout types.String `tfsdk:"on_timeout"`
+	Volumes   types.String `tfsdk:"wait_for_volumes"`
 }
 
 // nodeOverrideModel is one value of node_overrides.
@@ -131,7 +132,7 @@ func poolTypes() map[string]attr.Type {
 }
 
 func drainTypes() map[string]attr.Type {
-	return map[string]attr.Type{"enabled": types.BoolType, "timeout": types.StringType, "on_timeout": types.StringType}
+	return map[string]attr.Type{"enabled": types.BoolType, "timeout": types.StringType, "on_timeout": types.StringType, attrWaitForVolumes: types.StringType}
 }
 
 func timeoutTypes() map[string]attr.Type {
@@ -144,6 +145,8 @@ func drainValue(policy cluster.DrainPolicy) types.Object {
 		"enabled":    types.BoolValue(policy.Enabled),
 		"timeout":    types.StringValue(durationText(policy.Timeout)),
 		"on_timeout": types.StringValue(string(policy.OnTimeout)),
+
+		attrWaitForVolumes: types.StringValue(string(policy.Volumes)),
 	})
 }
 
@@ -402,6 +405,7 @@ func (m clusterModel) policy(ctx context.Context) (cluster.Policy, diag.Diagnost
 			Enabled:   drain.Enabled.ValueBool(),
 			Timeout:   duration(path.Root(attrDrain).AtName("timeout"), drain.Timeout, policy.Drain.Timeout, &diagnostics),
 			OnTimeout: cluster.DrainFallback(drain.OnTimeout.ValueString()),
+			Volumes:   cluster.VolumeWait(drain.Volumes.ValueString()),
 		}
 	}
 

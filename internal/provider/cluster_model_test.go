@@ -114,7 +114,7 @@ func TestModel_EveryAttributeCountsAsAChange(t *testing.T) {
 	text := types.StringValue
 	drain := func(change func(*drainModel)) func(*clusterModel) {
 		return func(m *clusterModel) {
-			made := drainModel{Enabled: types.BoolValue(true), Timeout: text("5m"), OnTimeout: text("abort")}
+			made := drainModel{Enabled: types.BoolValue(true), Timeout: text("5m"), OnTimeout: text("abort"), Volumes: text("true")}
 			change(&made)
 
 			value, diagnostics := types.ObjectValueFrom(t.Context(), drainTypes(), made)
@@ -150,16 +150,17 @@ func TestModel_EveryAttributeCountsAsAChange(t *testing.T) {
 	}
 
 	rows := map[string]func(*clusterModel){
-		"talos_version":      func(m *clusterModel) { m.TalosVersion = text("1.13.3") },
-		"kubernetes_version": func(m *clusterModel) { m.KubernetesVersion = text("1.35.2") },
-		"context":            func(m *clusterModel) { m.Context = text("other") },
-		"order":              func(m *clusterModel) { m.Order = text(string(cluster.ControlPlanesFirst)) },
-		"reboot_mode":        func(m *clusterModel) { m.RebootMode = text(string(cluster.RebootPowercycle)) },
-		"node_timeout":       func(m *clusterModel) { m.NodeTimeout = text("40m") },
-		"drain.enabled":      drain(func(d *drainModel) { d.Enabled = types.BoolValue(false) }),
-		"drain.timeout":      drain(func(d *drainModel) { d.Timeout = text("7m") }),
-		"drain.on_timeout":   drain(func(d *drainModel) { d.OnTimeout = text(string(cluster.DrainDelete)) }),
-		"installer_image":    func(m *clusterModel) { m.InstallerImage = text("registry.example.com/installer") },
+		"talos_version":          func(m *clusterModel) { m.TalosVersion = text("1.13.3") },
+		"kubernetes_version":     func(m *clusterModel) { m.KubernetesVersion = text("1.35.2") },
+		"context":                func(m *clusterModel) { m.Context = text("other") },
+		"order":                  func(m *clusterModel) { m.Order = text(string(cluster.ControlPlanesFirst)) },
+		"reboot_mode":            func(m *clusterModel) { m.RebootMode = text(string(cluster.RebootPowercycle)) },
+		"node_timeout":           func(m *clusterModel) { m.NodeTimeout = text("40m") },
+		"drain.enabled":          drain(func(d *drainModel) { d.Enabled = types.BoolValue(false) }),
+		"drain.timeout":          drain(func(d *drainModel) { d.Timeout = text("7m") }),
+		"drain.on_timeout":       drain(func(d *drainModel) { d.OnTimeout = text(string(cluster.DrainDelete)) }),
+		"drain.wait_for_volumes": drain(func(d *drainModel) { d.Volumes = text(string(cluster.IgnoreVolumes)) }),
+		"installer_image":        func(m *clusterModel) { m.InstallerImage = text("registry.example.com/installer") },
 
 		"allow_intermediate_versions": func(m *clusterModel) { m.AllowIntermediate = types.BoolValue(true) },
 		"intermediate_versions":       func(m *clusterModel) { m.IntermediateVersions = texts("1.12.8") },

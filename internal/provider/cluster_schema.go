@@ -240,6 +240,14 @@ func drainSchema(policy cluster.DrainPolicy) schema.Attribute {
 				Default:             stringdefault.StaticString(string(policy.OnTimeout)),
 				Validators:          []validator.String{stringvalidator.OneOf(string(cluster.DrainAbort), string(cluster.DrainDelete))},
 			},
+			attrWaitForVolumes: schema.StringAttribute{
+				MarkdownDescription: "Whether a node that is empty reboots only when its volumes have left it, so that pods elsewhere need not wait for them: `true` (default) waits for two minutes at most, " +
+					"and no longer than `timeout`, and goes on with a warning; `required` then stops the run and takes the cordon back; `false` does not wait. Nothing is detached or deleted.",
+				Optional:   true,
+				Computed:   true,
+				Default:    stringdefault.StaticString(string(policy.Volumes)),
+				Validators: []validator.String{stringvalidator.OneOf(string(cluster.AwaitVolumes), string(cluster.RequireVolumes), string(cluster.IgnoreVolumes))},
+			},
 		},
 	}
 }
@@ -651,8 +659,10 @@ func windowSchema() schema.Attribute {
 const (
 	attrOnFailure = "on_failure"
 	attrOnSuspend = "on_suspend"
-	attrAttempts  = "attempts"
-	attrBackoff   = "backoff"
+	// attrWaitForVolumes is part of a drain.
+	attrWaitForVolumes = "wait_for_volumes"
+	attrAttempts       = "attempts"
+	attrBackoff        = "backoff"
 )
 
 // maxParallelPulls bounds parallel_pulls: of installer images of some 200 MB, this

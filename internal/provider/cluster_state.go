@@ -60,6 +60,10 @@ func upgradeState(stored []byte) ([]byte, error) {
 	supply(state, attrSyncInstallImage, policy.SyncInstallImage)
 	supply(state, attrRetry, map[string]any{attrAttempts: policy.Repeat.Attempts, attrBackoff: durationText(policy.Repeat.Backoff)})
 
+	if drain := within(state, attrDrain); drain != nil {
+		supply(drain, attrWaitForVolumes, string(policy.Drain.Volumes))
+	}
+
 	for _, override := range within(state, attrNodeOverrides) {
 		if entry, isObject := override.(map[string]any); isObject {
 			rename(entry, attrRetry, attrRetryBootID)

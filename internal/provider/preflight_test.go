@@ -208,7 +208,7 @@ func TestPreflight_OfNothingIsEmpty(t *testing.T) {
 
 func TestPreflight_HasTheDefaultsOfTheResource(t *testing.T) {
 	drain := types.ObjectValueMust(drainTypes(), map[string]attr.Value{
-		"enabled": types.BoolNull(), "timeout": types.StringValue("1m"), "on_timeout": types.StringNull(),
+		"enabled": types.BoolNull(), "timeout": types.StringValue("1m"), "on_timeout": types.StringNull(), "wait_for_volumes": types.StringNull(),
 	})
 
 	gates := types.ListValueMust(types.ObjectType{AttrTypes: gateTypes()}, []attr.Value{gateValue(map[string]string{attrPreset: "longhorn"})})
@@ -225,7 +225,7 @@ func TestPreflight_HasTheDefaultsOfTheResource(t *testing.T) {
 	wellDone(t, diagnostics)
 
 	want := cluster.DefaultPolicy()
-	if !policy.Drain.Enabled || policy.Drain.OnTimeout != want.Drain.OnTimeout || policy.Drain.Timeout.String() != "1m0s" {
+	if !policy.Drain.Enabled || policy.Drain.OnTimeout != want.Drain.OnTimeout || policy.Drain.Volumes != want.Drain.Volumes || policy.Drain.Timeout.String() != "1m0s" {
 		t.Errorf("drain is %+v", policy.Drain)
 	}
 

@@ -58,9 +58,10 @@ data "talosupgrade_preflight" "prod" {
   }
 
   drain = {
-    enabled    = true
-    timeout    = "10m"
-    on_timeout = "abort"
+    enabled          = true
+    timeout          = "10m"
+    on_timeout       = "abort"
+    wait_for_volumes = true
   }
 
   gates = [

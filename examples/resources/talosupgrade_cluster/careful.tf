@@ -22,9 +22,11 @@ resource "talosupgrade_cluster" "careful" {
   canary = ["worker-0"]
   settle = "5m"
 
-  # A pod that its budget keeps for longer stops the run, with the node back in service.
+  # A pod that its budget keeps for longer stops the run, with the node back in service, and so
+  # does a volume that stays attached to a node without pods.
   drain = {
-    timeout = "10m"
+    timeout          = "10m"
+    wait_for_volumes = "required"
   }
 
   # A node that does not become healthy goes back to its old system, where that is safe; the run fails then.

@@ -24,10 +24,16 @@ import (
 func addPod(t *testing.T, other kubernetes.Interface, name, node string, owners ...metav1.OwnerReference) *corev1.Pod {
 	t.Helper()
 
-	pod, err := other.CoreV1().Pods("default").Create(t.Context(), &corev1.Pod{
+	return addPodWith(t, other, &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: name, OwnerReferences: owners},
 		Spec:       corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{Name: "c", Image: "example.org/c:1"}}},
-	}, metav1.CreateOptions{})
+	})
+}
+
+func addPodWith(t *testing.T, other kubernetes.Interface, wanted *corev1.Pod) *corev1.Pod {
+	t.Helper()
+
+	pod, err := other.CoreV1().Pods("default").Create(t.Context(), wanted, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,7 +42,7 @@ func addPod(t *testing.T, other kubernetes.Interface, name, node string, owners 
 		now := int64(0)
 
 		// The context of the test is over by now.
-		err := other.CoreV1().Pods("default").Delete(context.WithoutCancel(t.Context()), name, metav1.DeleteOptions{GracePeriodSeconds: &now})
+		err := other.CoreV1().Pods("default").Delete(context.WithoutCancel(t.Context()), pod.Name, metav1.DeleteOptions{GracePeriodSeconds: &now})
 		if err != nil && !apierrors.IsNotFound(err) {
 			t.Error(err)
 		}

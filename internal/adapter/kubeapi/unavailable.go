@@ -44,6 +44,10 @@ func (u unavailable) PodsToEvict(context.Context, string) ([]cluster.Pod, error)
 	return nil, u.err
 }
 
+func (u unavailable) VolumesLeft(context.Context, string) ([]cluster.Volume, error) {
+	return nil, u.err
+}
+
 func (u unavailable) Evict(context.Context, cluster.Pod) error { return u.err }
 
 func (u unavailable) DeletePod(context.Context, cluster.Pod) error { return u.err }

@@ -463,6 +463,7 @@ func newDraft(pod *corev1.Pod) *draft {
 		meta:       metav1.ObjectMeta{Namespace: pod.Namespace, Labels: pod.Labels, OwnerReferences: pod.OwnerReferences},
 		unguarded:  pod.Status.Phase == corev1.PodPending,
 		constraint: newConstraint(pod),
+		claims:     claimsOf(pod),
 	}
 
 	if mirrored, mirror := pod.Annotations[corev1.MirrorPodAnnotationKey]; mirror {
@@ -470,14 +471,8 @@ func newDraft(pod *corev1.Pod) *draft {
 	}
 
 	for i := range pod.Spec.Volumes {
-		switch volume := &pod.Spec.Volumes[i]; {
-		case volume.EmptyDir != nil:
+		if volume := &pod.Spec.Volumes[i]; volume.EmptyDir != nil {
 			one.pod.LocalData = append(one.pod.LocalData, volume.Name)
-		case volume.PersistentVolumeClaim != nil:
-			one.claims = append(one.claims, volume.PersistentVolumeClaim.ClaimName)
-		case volume.Ephemeral != nil:
-			// The name that the controller gives to the claim of such a volume.
-			one.claims = append(one.claims, pod.Name+"-"+volume.Name)
 		}
 	}
 

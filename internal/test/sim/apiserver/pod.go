@@ -52,6 +52,8 @@ type PodSpec struct {
 	CPU, Memory int64
 	// NotReady pods run, and never serve.
 	NotReady bool
+	// Volume is the volume that it has a claim to; empty for none.
+	Volume string
 }
 
 // workload is one pod of a workload. Its controller starts another one for each that is
@@ -281,6 +283,7 @@ func (s *Server) showWorkloads() {
 		}
 	}
 
+	s.showVolumes()
 	s.showBudgets()
 	s.showReplicaSets(replicas)
 }
@@ -422,6 +425,12 @@ func (p *workload) object() *corev1.Pod {
 		pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{
 			Name: volume, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}},
 		})
+	}
+
+	if p.Volume != "" {
+		pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{Name: "data", VolumeSource: corev1.VolumeSource{
+			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: p.Volume},
+		}})
 	}
 
 	if p.Fits != nil {

@@ -62,9 +62,12 @@ type Server struct {
 
 	kubelets  map[string]*kubelet
 	workloads []*workload
-	budgets   []*Budget
-	started   int
-	rooms     map[string]cluster.Room
+	// attached are the volumes on nodes, and detaches is how long one stays that no pod uses.
+	attached []*attachment
+	detaches time.Duration
+	budgets  []*Budget
+	started  int
+	rooms    map[string]cluster.Room
 	// struck holds the nodes whose scripted budget has blocked a drain; true where its
 	// pod was deleted all the same.
 	struck map[string]bool
@@ -128,7 +131,7 @@ func newServer(world *model.World) (*Server, error) {
 
 	s := &Server{
 		world: world, codec: codec, unwatch: func() {}, tables: newTables(), pages: pages{},
-		kubelets: map[string]*kubelet{}, rooms: map[string]cluster.Room{}, struck: map[string]bool{},
+		kubelets: map[string]*kubelet{}, rooms: map[string]cluster.Room{}, struck: map[string]bool{}, detaches: detachTime,
 		change: make(chan struct{}), broken: make(chan struct{}),
 	}
 	s.life, s.end = context.WithCancel(context.Background())

@@ -19,6 +19,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -81,6 +82,7 @@ const (
 	resourceDaemonSets  = "daemonsets"
 	resourceEvents      = "events"
 	resourceDeployments = "deployments"
+	resourceAttachments = "volumeattachments"
 )
 
 // newTables are those of the kinds that Kubernetes itself has, as far as they are
@@ -114,6 +116,8 @@ func newTables() []*table {
 		typed[rbacv1.ClusterRoleBinding, rbacv1.ClusterRoleBindingList](rbac, "clusterrolebindings", "ClusterRoleBinding", false, written...),
 		typed[corev1.Event, corev1.EventList](core, resourceEvents, "Event", true, written...),
 		typed[corev1.PersistentVolume, corev1.PersistentVolumeList](core, "persistentvolumes", "PersistentVolume", false),
+		typed[storagev1.VolumeAttachment, storagev1.VolumeAttachmentList](
+			storagev1.SchemeGroupVersion, resourceAttachments, "VolumeAttachment", false, written...),
 	}
 }
 
@@ -166,6 +170,10 @@ func (s *Server) table(version schema.GroupVersion, name string) *table {
 
 // core is a table of the group that has no name.
 func (s *Server) core(name string) *table { return s.table(corev1.SchemeGroupVersion, name) }
+
+func (s *Server) attachments() *table {
+	return s.table(storagev1.SchemeGroupVersion, resourceAttachments)
+}
 
 func (s *Server) leases() *table {
 	return s.table(coordinationv1.SchemeGroupVersion, resourceLeases)
@@ -246,7 +254,7 @@ func (s *Server) refresh(of *table) {
 		s.showNodes(s.world.KubeStates())
 	case resourceDeployments:
 		s.showRollouts()
-	case resourcePods, resourceBudgets, resourceReplicaSets, resourceDaemonSets:
+	case resourcePods, resourceBudgets, resourceReplicaSets, resourceDaemonSets, resourceAttachments:
 		states := s.world.KubeStates()
 		s.showNodes(states)
 		s.showComponents(states)

@@ -52,7 +52,8 @@
 //	     canaries first
 //	S11  budgets hold, unless the policy says otherwise, and then only after
 //	     the drain timed out; no pod is removed that comes back because somebody
-//	     uncordoned its node, which is cordoned again once
+//	     uncordoned its node, which is cordoned again once; no node reboots because of us
+//	     while a volume is attached that its last pod has left less than two minutes ago
 //	S12  nothing is written without a lease
 //	S13  nothing starts outside the maintenance window; a node whose turn began
 //	     inside is finished
@@ -223,6 +224,8 @@ func (c *Checker) Add(event history.Event) {
 	case history.KindSnapshot:
 		c.snapshot(event)
 	case history.KindPull:
+	case history.KindVolume:
+		c.volume(event)
 		c.pulled(event)
 	}
 }

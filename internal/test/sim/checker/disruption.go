@@ -80,6 +80,7 @@ func (c *Checker) called(event history.Event) {
 		}
 
 		c.checkHeld(n, "rebooted")
+		c.checkVolumes(n)
 
 		// What an earlier run has armed may have to boot before everything.
 		if method == methodUpgrade || n.installers == 0 && !cure {

@@ -94,6 +94,9 @@ type node struct {
 	labelledAt       moment
 	heldBy, canaryBy chosen
 
+	// volumes are those that are attached and that no pod on it uses, and since when.
+	volumes map[string]float64
+
 	// unpulled is the installer image that the run of now could not pull last, empty
 	// where it could.
 	unpulled string

@@ -28,6 +28,8 @@ type options struct {
 	snapshotFirst bool
 	settleSeconds float64
 	delegated     bool
+	// ignoresVolumes: nodes may reboot whatever is attached to them.
+	ignoresVolumes bool
 	// operated are objects as the history names them.
 	operated map[string]bool
 }
@@ -43,6 +45,11 @@ func DrainDelete(timeout time.Duration) Option {
 // every hiccup of the computer into minutes.
 func LeaseDuration(d time.Duration) Option {
 	return func(o *options) { o.leaseSeconds = d.Seconds() }
+}
+
+// IgnoresVolumes says that volumes which are still attached to a node are not waited for.
+func IgnoresVolumes() Option {
+	return func(o *options) { o.ignoresVolumes = true }
 }
 
 // MaxUnavailable says how many workers may be unavailable at a time; without it

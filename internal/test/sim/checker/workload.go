@@ -4,6 +4,8 @@ package checker
 
 import (
 	"cmp"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/history"
@@ -125,6 +127,32 @@ func (c *Checker) checkLifted(event history.Event, what, pod string) {
 	}
 
 	c.violate(S11, event.Node, "%s %s, which comes back: somebody else had uncordoned the node", what, pod)
+}
+
+// volume notes which volumes of a node no pod on it uses.
+func (c *Checker) volume(event history.Event) {
+	n := c.node(event.Node)
+	if n.volumes == nil {
+		n.volumes = map[string]float64{}
+	}
+
+	delete(n.volumes, event.Detail["volume"])
+
+	if event.Detail["state"] == "unused" {
+		n.volumes[event.Detail["volume"]] = c.at
+	}
+}
+
+// awaited is how long, in seconds, volumes have to be waited for, less what is lost in looks.
+const awaited = 110
+
+// checkVolumes asserts S11 for a node that reboots because of us.
+func (c *Checker) checkVolumes(n *node) {
+	for _, volume := range slices.Sorted(maps.Keys(n.volumes)) {
+		if c.at-n.volumes[volume] < awaited && !c.options.ignoresVolumes {
+			c.violate(S11, n.name, "was rebooted while the volume %s was attached, which its last pod there had just left", volume)
+		}
+	}
 }
 
 // punctual is the part of a timeout that must have passed: on a clock that runs

@@ -62,6 +62,10 @@ const (
 	// namespace, pod, by, budget (a budget that covers it and had nothing to
 	// give, when there is one).
 	KindDelete Kind = "delete"
+	// KindVolume is a volume that was attached to a node or taken off it, or that the last pod
+	// of the node has left, in histories of virtual time. Detail: volume, state
+	// (attached|unused|detached).
+	KindVolume Kind = "volume"
 	// KindLease is a change of the lease kube-system/talosupgrade. Detail:
 	// holder ("" when released), action (acquire|renew|release).
 	KindLease Kind = "lease"

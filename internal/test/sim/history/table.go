@@ -68,6 +68,8 @@ func sentences() []sentence {
 		{KindEvict, "", "eviction of $namespace/$pod$who: $outcome"},
 		{KindDelete, "budget=", "deleted $namespace/$pod$who"},
 		{KindDelete, "", "deleted $namespace/$pod$who, against the budget $budget"},
+		{KindVolume, "state=unused", "volume $volume is attached, and no pod here uses it"},
+		{KindVolume, "", "volume $volume $state"},
 		{KindLease, "action=renew", "lease renewed$who, holder $holder"},
 		{KindLease, "holder=", "lease given back$who"},
 		{KindLease, "", "lease taken$who, holder $holder"},

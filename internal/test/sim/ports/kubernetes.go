@@ -86,6 +86,11 @@ func (c *Client) PodsToEvict(ctx context.Context, node string) ([]cluster.Pod, e
 	return asked(ctx, c, "PodsToEvict", node, func(ctx context.Context) ([]cluster.Pod, error) { return c.kube.PodsToEvict(ctx, node) })
 }
 
+// VolumesLeft implements [cluster.Kubernetes].
+func (c *Client) VolumesLeft(ctx context.Context, node string) ([]cluster.Volume, error) {
+	return asked(ctx, c, "VolumesLeft", node, func(ctx context.Context) ([]cluster.Volume, error) { return c.kube.VolumesLeft(ctx, node) })
+}
+
 // Evict implements [cluster.Kubernetes].
 func (c *Client) Evict(ctx context.Context, pod cluster.Pod) error {
 	return c.change(ctx, "Evict", "", func(ctx context.Context) error { return c.kube.Evict(ctx, pod) })
