@@ -82,6 +82,9 @@ type Entry struct {
 	Run string
 	// Cordoned tells that the cordon on the node was ours.
 	Cordoned bool
+	// Departed tells, of an entry that is open, that somebody deleted the node before its new
+	// system was seen. It is not waited for, and goes on where it is if it comes back.
+	Departed bool
 	// Written is when, by the clock of the runner.
 	Written time.Time
 }
@@ -89,6 +92,10 @@ type Entry struct {
 // Open tells whether the node may have an install pending: an installer may have run without
 // a reboot since.
 func (e Entry) Open() bool { return !e.Returned() }
+
+// Awaited tells whether the node has to show first what became of an install before others
+// are touched.
+func (e Entry) Awaited() bool { return e.Open() && !e.Departed }
 
 // Returned tells that the node runs its old system again because the new one
 // failed on it, by itself or because it was sent back.
@@ -221,7 +228,8 @@ func (j Journal) Unclaimed(nodes []Node) Journal {
 	unclaimed := map[string]Entry{}
 
 	for key, entry := range j.Entries {
-		if entry.Open() {
+		// Another machine may have the name of one that was deleted.
+		if entry.Awaited() {
 			unclaimed[key] = entry
 		}
 	}

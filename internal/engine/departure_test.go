@@ -67,17 +67,56 @@ func TestDeparture_DoesNotTakeAPoolAlong(t *testing.T) {
 
 		r.Sound()
 
-		// The next run starts nothing either.
-		begun = time.Now()
-		_ = failure(t, r.Worker("run-2").Apply(context.Background(), to(toLifecycle)), engine.ErrDeparted, "worker-0")
-
-		if took := time.Since(begun); took > 10*time.Minute {
-			t.Errorf("the next run took %s", took)
+		// Whoever applies again has decided that the image boots: the next node shows that it
+		// does not, and no other one is touched.
+		err := r.Worker("run-2").Apply(context.Background(), to(toLifecycle))
+		if !errors.Is(err, engine.ErrNeverReturned) {
+			t.Errorf("got %v, want that the next node did not come back", err)
 		}
 
-		if touched := r.installed(); len(touched) != 1 {
+		if touched := r.installed(); len(touched) != 2 {
 			t.Errorf("installed on %v", touched)
 		}
+	})
+}
+
+// TestDeparture_IsNotWaitedForAgain: the next apply upgrades the others at once, and one after
+// that goes on with the machine once it is back.
+func TestDeparture_IsNotWaitedForAgain(t *testing.T) {
+	t.Parallel()
+
+	away := model.Fault{Node: "worker-0", Step: model.StepBoot, Effect: model.EffectNeverReturns, Times: 1, For: 90 * time.Minute}
+
+	inCluster(t, setup{Options: model.Options{Workers: 3, Seed: 3, Faults: []model.Fault{away}}}, func(r *rig) {
+		defer r.deletedAfter("worker-0", 3*time.Minute)()
+
+		_ = failure(t, r.Worker("run-1").Apply(context.Background(), to(toLifecycle)), engine.ErrDeparted, "worker-0")
+
+		if entry := r.entryOf("worker-0"); !entry.Departed || entry.Image == "" || entry.BootID == "" {
+			t.Errorf("the journal has %+v", entry)
+		}
+
+		w := r.Worker("run-2")
+		if err := w.Apply(context.Background(), to(toLifecycle)); err != nil {
+			t.Fatal(err)
+		}
+
+		for _, event := range w.Events() {
+			if event.Node == "worker-0" && event.Kind == cluster.EventNodeStep {
+				t.Errorf("the second run was at worker-0: %+v", event)
+			}
+		}
+
+		if entry := r.entryOf("worker-0"); !entry.Departed {
+			t.Errorf("after the second run the journal has %+v", entry)
+		}
+
+		r.Sound()
+		r.Until("back", 2*time.Hour, func() bool { return r.State("worker-0").Up && r.State("worker-0").Ready })
+
+		r.Must(r.Worker("run-3"), to(toLifecycle))
+		r.At(toLifecycle)
+		r.Once()
 	})
 }
 

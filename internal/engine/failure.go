@@ -141,6 +141,8 @@ var (
 	ErrNeverReturned = errors.New("node did not come back")
 	// ErrDeparted: somebody deleted a node before its new system was seen.
 	ErrDeparted = errors.New("node was deleted")
+	// ErrRenamed: a node came back under another name.
+	ErrRenamed = errors.New("node has another name")
 	// ErrDrain: pods did not leave a node in time.
 	ErrDrain = errors.New("node could not be drained")
 	// ErrUncordoned: somebody else put a node back into service while it was being
@@ -259,8 +261,10 @@ func (u *nodeUpgrade) failure(ctx context.Context, err error) *Failure {
 		failed.Remedy = "Look at its console. When it is back, run terraform apply again: it continues with this node."
 	case errors.Is(err, ErrDeparted):
 		failed.Seen = fmt.Sprintf("Node %s %s. Nobody has seen whether its new system boots, so no other node is started.", u.step.Node, strings.TrimPrefix(err.Error(), ErrDeparted.Error()+": "))
-		failed.State = "The journal keeps the node."
+		failed.State = "The journal keeps the node, as departed."
 		failed.Remedy = u.departedRemedy()
+	case errors.Is(err, ErrRenamed):
+		failed.Remedy = u.renamedRemedy(err)
 	case errors.Is(err, ErrUncordoned):
 		failed.Remedy = "Find out who uncordons it (a person, an autoscaler, a controller that looks after cordons) and have the node left alone while it is upgraded, then run terraform apply again."
 	case errors.Is(err, ErrDrain):
@@ -286,9 +290,21 @@ func (u *nodeUpgrade) failure(ctx context.Context, err error) *Failure {
 
 // departedRemedy is what to do about a node that was deleted before its new system was seen.
 func (u *nodeUpgrade) departedRemedy() string {
-	return fmt.Sprintf("Find out who deleted it, such as an autoscaler or a health check, and have nodes left alone while they are upgraded. If you know that %s boots, and its machine is gone for good, "+
-		"remove the key %s from the journal (kubectl -n kube-system edit configmap talosupgrade-journal), then run terraform apply again. If it comes back, run terraform apply again: it continues with this node.",
+	return fmt.Sprintf("Find out who deleted it, such as an autoscaler or a health check, and have nodes left alone while they are upgraded. When you know that %s boots, run terraform apply again: it goes on without this node. "+
+		"If its machine (%s) comes back, an apply continues with it.",
 		u.entry.Image, u.step.Key)
+}
+
+// renamedRemedy is what to do about a node that came back under another name.
+func (u *nodeUpgrade) renamedRemedy(err error) string {
+	var other *renamedError
+	if !errors.As(err, &other) {
+		return resumeRemedy
+	}
+
+	return fmt.Sprintf("Find out what names it: its machine configuration (a HostnameConfig, machine.network.hostname), the metadata of its cloud, or DHCP. If it should be %s, give it that name again and restart it; "+
+		"if it should be %s, delete the Node object of before (kubectl delete node %s). Then run terraform apply again: it continues with this machine.",
+		other.before, other.now, other.before)
 }
 
 // extensionsRemedy is what to do about a node that lost extensions, or came back with another
@@ -470,6 +486,8 @@ func summaryText(err error) string {
 		return fmt.Sprintf("node %s did not come back online", failure.Node)
 	case errors.Is(err, ErrDeparted):
 		return fmt.Sprintf("node %s was deleted before its new system was seen", failure.Node)
+	case errors.Is(err, ErrRenamed):
+		return fmt.Sprintf("node %s came back under another name", failure.Node)
 	case errors.Is(err, ErrPlatform):
 		return fmt.Sprintf("node %s lost its platform", failure.Node)
 	case errors.Is(err, ErrExtensions):

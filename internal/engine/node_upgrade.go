@@ -177,6 +177,10 @@ func (r *run) upgradeNode(ctx context.Context, step plan.Step) (ready time.Time,
 	if err != nil {
 		u.cleanUp(ctx)
 
+		if errors.Is(err, ErrDeparted) {
+			err = errors.Join(err, u.markDeparted(ctx))
+		}
+
 		return u.result.ready, u.failure(ctx, err)
 	}
 
@@ -384,7 +388,7 @@ var errNotSent = errors.New("the call did not reach the node")
 // resume continues with a node that an earlier run left with an install pending. The journal is
 // only a hint; the node says what is true.
 func (u *nodeUpgrade) resume(ctx context.Context) (outcome, error) {
-	u.cordoned = true
+	u.cordoned, u.entry.Departed = true, false
 	u.run.coordinator.disturb(u.step.Node)
 
 	machine, err := u.awaitBootID(ctx)
@@ -1140,6 +1144,16 @@ func (u *nodeUpgrade) departed(ctx context.Context, gone *departure) error {
 	return nil
 }
 
+// markDeparted has the journal say that the node was deleted, so that no other run waits for it.
+func (u *nodeUpgrade) markDeparted(ctx context.Context) error {
+	kept, cancel := u.run.engine.cleanupContext(ctx)
+	defer cancel()
+
+	u.entry.Departed = true
+
+	return u.record(kept, u.entry.Phase)
+}
+
 // neverReturned is the error of a wait for a node that was sent into a boot: it says so where
 // the time was up.
 func (u *nodeUpgrade) neverReturned(ctx context.Context, err error) error {
@@ -1504,16 +1518,18 @@ func (u *nodeUpgrade) awaitEtcd(ctx context.Context) error {
 func (u *nodeUpgrade) awaitReady(ctx context.Context) error {
 	u.enterStep(cluster.StepReady, "")
 
+	name := renaming{asked: u.run.engine.clock.Now()}
+
 	return u.run.engine.wait(ctx, u.step.Node, u.step.Node+" to be Ready in Kubernetes", func(ctx context.Context) (bool, string, error) {
 		node, err := u.run.engine.kubernetes.Node(ctx, u.step.Node)
 
 		switch {
 		case errors.Is(err, cluster.ErrNotFound):
-			return false, "there is no such Node object", nil
+			return false, "there is no such Node object", u.renamed(ctx, &name)
 		case err != nil:
 			return false, err.Error(), permanentOnly(err)
 		case !node.Ready:
-			return false, "NotReady: " + node.ReadyReason, nil
+			return false, "NotReady: " + node.ReadyReason, u.renamed(ctx, &name)
 		}
 
 		machine, err := u.run.engine.machine(ctx, u.step.Address)
@@ -1522,7 +1538,7 @@ func (u *nodeUpgrade) awaitReady(ctx context.Context) error {
 		case err != nil:
 			return false, err.Error(), permanentOnly(err)
 		case node.BootID != "" && node.BootID != machine.BootID:
-			return false, "the kubelet has not registered since the reboot", nil
+			return false, "the kubelet has not registered since the reboot", u.renamed(ctx, &name)
 		}
 
 		u.run.engine.memory.remember(u.step.Address, &machine, nil, u.run.engine.clock.Now(), &node)
@@ -1535,6 +1551,69 @@ func (u *nodeUpgrade) awaitReady(ctx context.Context) error {
 		return u.podsSpeak(ctx, machine)
 	})
 }
+
+// How often a node that is not Ready is asked for the name that it registers under, and for how
+// long that has to be another one. A machine may have a passing one until it has been told its own.
+const (
+	renamedEvery = 30 * time.Second
+	renamedFor   = time.Minute
+)
+
+// renaming is what is known of the name of a node that is waited for.
+type renaming struct {
+	// asked is when the machine was last asked, and since is when it first told this name.
+	asked, since time.Time
+	name         string
+}
+
+// renamed is the error of a node whose machine registers under another name than before: the one
+// of before will not be Ready any more.
+func (u *nodeUpgrade) renamed(ctx context.Context, seen *renaming) error {
+	now := u.run.engine.clock.Now()
+	if now.Sub(seen.asked) < renamedEvery {
+		return nil
+	}
+
+	seen.asked = now
+
+	machine, err := u.run.engine.machine(ctx, u.step.Address)
+	if err != nil || machine.NodeName == "" || machine.NodeName == u.step.Node {
+		seen.name = ""
+
+		return permanentOnly(err)
+	}
+
+	if machine.NodeName != seen.name {
+		seen.name, seen.since = machine.NodeName, now
+	}
+
+	other, err := u.run.engine.kubernetes.Node(ctx, machine.NodeName)
+	registered := err == nil && machine.MachineID != "" && other.MachineID == machine.MachineID
+
+	if !registered && now.Sub(seen.since) < renamedFor {
+		return nil
+	}
+
+	return &renamedError{before: u.step.Node, now: machine.NodeName, registered: registered}
+}
+
+// renamedError is a node that came back under another name.
+type renamedError struct {
+	before, now string
+	// registered tells that there is a Node object of the new name.
+	registered bool
+}
+
+func (r *renamedError) Error() string {
+	text := fmt.Sprintf("its machine came back as %s, and Kubernetes will not see %s become Ready any more", r.now, r.before)
+	if !r.registered {
+		return text
+	}
+
+	return text + fmt.Sprintf(". Node %s is not cordoned by this run, so pods may have started there", r.now)
+}
+
+func (r *renamedError) Unwrap() error { return ErrRenamed }
 
 // podsSpeak wants Kubernetes to say of every static pod of a control plane how it
 // is in this boot: until the kubelet has come to that, their mirrors show them as

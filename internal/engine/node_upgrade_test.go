@@ -712,6 +712,86 @@ func TestReboot_ModeIsThatOfTheNode(t *testing.T) {
 	}
 }
 
+// renamer is a cluster in which a node comes back from its upgrade under another name.
+type renamer struct {
+	*ports.Client
+
+	rig      *rig
+	old, now string
+	// registers tells that there is a Node object of the new name.
+	registers bool
+}
+
+func (r *renamer) back() bool { return r.rig.State(r.old).Talos == toLifecycle }
+
+func (r *renamer) Machine(ctx context.Context, address string, known *cluster.Machine) (cluster.Machine, error) {
+	machine, err := r.Client.Machine(ctx, address, known)
+	if machine.NodeName == r.old && r.back() {
+		machine.NodeName = r.now
+	}
+
+	return machine, err
+}
+
+func (r *renamer) Node(ctx context.Context, name string) (cluster.KubeNode, error) {
+	asked := name
+	if name == r.now && r.registers && r.back() {
+		asked = r.old
+	}
+
+	node, err := r.Client.Node(ctx, asked)
+
+	if r.back() && name == r.old {
+		node.Ready, node.ReadyReason, node.BootID = false, "NodeStatusUnknown", "another"
+	}
+
+	node.Name = name
+
+	return node, err
+}
+
+// TestBoot_NodeUnderAnotherNameIsNamedAtOnce, and its kubelet is not blamed.
+func TestBoot_NodeUnderAnotherNameIsNamedAtOnce(t *testing.T) {
+	t.Parallel()
+
+	for registers, within := range map[bool]time.Duration{true: 40 * time.Second, false: 100 * time.Second} {
+		t.Run(fmt.Sprintf("registered: %t", registers), func(t *testing.T) {
+			t.Parallel()
+
+			inCluster(t, setup{}, func(r *rig) {
+				renamed := &renamer{Client: r.Client("run-1"), rig: r, old: "worker-0", now: "ip-10-0-0-4", registers: registers}
+				w := r.WorkerOver(renamed.Client, renamed, renamed)
+
+				failed := failure(t, w.Apply(context.Background(), to(toLifecycle)), engine.ErrRenamed, "worker-0")
+				took := r.World().Clock().Now().Sub(r.State("worker-0").BootedAt)
+
+				for _, part := range []string{"its machine came back as ip-10-0-0-4", "kubectl delete node worker-0", "HostnameConfig"} {
+					if !strings.Contains(failed.Detail(), part) {
+						t.Errorf("it lacks %q: %s", part, failed.Detail())
+					}
+				}
+
+				if pods := strings.Contains(failed.Detail(), "pods may have started there"); pods != registers {
+					t.Errorf("it speaks of pods: %t: %s", pods, failed.Detail())
+				}
+
+				// A boot of its own takes a while.
+				if took > within+2*time.Minute {
+					t.Errorf("it took %s from the boot on", took)
+				}
+
+				if touched := r.installed(); len(touched) != 1 {
+					t.Errorf("installed on %v", touched)
+				}
+
+				r.Must(r.Worker("run-2"), to(toLifecycle))
+				r.At(toLifecycle)
+				r.Once()
+			})
+		})
+	}
+}
+
 // restless is a cluster in which a person reboots a node in mid-drain, and the
 // run is killed as soon as the installer has ended.
 type restless struct {

@@ -599,7 +599,7 @@ func keepUnfinished(nodes []cluster.Node, journal cluster.Journal) {
 			continue
 		}
 
-		if _, entry, found := journal.Of(nodes[index]); found && entry.Open() {
+		if _, entry, found := journal.Of(nodes[index]); found && entry.Awaited() {
 			nodes[index].Gone = false
 		}
 	}
@@ -719,7 +719,7 @@ func (p *presence) markGone(nodes []cluster.Node, journal cluster.Journal) {
 // says nothing of itself.
 func unfinishedNamed(journal cluster.Journal, name string) bool {
 	for _, entry := range journal.Entries {
-		if shortName(entry.Node) == shortName(name) && entry.Open() {
+		if shortName(entry.Node) == shortName(name) && entry.Awaited() {
 			return true
 		}
 	}

@@ -343,7 +343,7 @@ func unfinishedIn(journal cluster.Journal, but string, last *cluster.Observation
 	var nodes []string
 
 	for key, entry := range journal.Entries {
-		if entry.Open() && entry.Node != but && (last == nil || isThere(*last, journal, key)) {
+		if entry.Awaited() && entry.Node != but && (last == nil || isThere(*last, journal, key)) {
 			nodes = append(nodes, entry.Node)
 		}
 	}

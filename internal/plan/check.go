@@ -41,6 +41,7 @@ func (p *planner) checkWork() {
 	p.checkCluster()
 	p.checkStale()
 	p.checkIdentity()
+	p.checkDeparted()
 	p.checkEtcd()
 	p.checkControlPlanes()
 	p.checkExternal()
@@ -236,6 +237,29 @@ func (p *planner) checkIdentity() {
 			finding.Remedy = fmt.Sprintf("If the machine with that entry has not been rebooted since %s, when the entry was written, drain and reboot that machine first: %s. Then remove the key %s: kubectl -n kube-system edit configmap talosupgrade-journal.",
 				entry.Written.UTC().Format(time.RFC3339), secondInstall, key)
 			p.add(finding)
+		}
+	}
+}
+
+// checkDeparted says of which images nobody knows whether they boot: an upgrade goes on without
+// nodes that were deleted meanwhile, as autoscalers do with those that do not come back.
+func (p *planner) checkDeparted() {
+	if p.snapshot.Journal == nil || !slices.ContainsFunc(p.nodes, func(n plannedNode) bool { return n.moves > 0 }) {
+		return
+	}
+
+	back := map[string]bool{}
+	for i := range p.nodes {
+		back[p.nodes[i].key] = true
+	}
+
+	for _, key := range slices.Sorted(maps.Keys(p.snapshot.Journal.Entries)) {
+		if entry := p.snapshot.Journal.Entries[key]; entry.Open() && entry.Departed && !back[key] {
+			p.add(cluster.Finding{
+				Check: cluster.CheckPendingInstall, Severity: cluster.Advice, Node: entry.Node,
+				Found:  fmt.Sprintf("it was deleted while it was being upgraded with %s, and nobody has seen whether that boots; the upgrade goes on without it", entry.Image),
+				Remedy: "Find out why its machine did not come back before other nodes get the same image.",
+			})
 		}
 	}
 }

@@ -235,6 +235,10 @@ func TestCheck_TroubleOfNodesStopsAnApply(t *testing.T) {
 		"the provider's node, left with its new system installed": {
 			scene: newScene(3, 2).runsHere("worker-2").entry("worker-2", cluster.PhaseInstalled, "boot-worker-2"), check: "own-node", severity: cluster.Observed, node: "worker-2",
 		},
+		"a worker that was deleted while it was on its way": {
+			scene: newScene(3, 2).entry("worker-3", cluster.PhaseRebooting, "boot-worker-3").departed("worker-3"), check: "pending-install", severity: cluster.Advice,
+			node: "worker-3", says: []string{"nobody has seen whether that boots", "goes on without it"},
+		},
 		"a full disk": {
 			scene: newScene(3, 2).pressed("worker-1", "DiskPressure"), check: "disk-space", severity: cluster.Observed, node: "worker-1", says: []string{"DiskPressure", "kubectl describe node worker-1"},
 		},
@@ -257,6 +261,7 @@ func TestCheck_HarmlessTroubleIsNotMentioned(t *testing.T) {
 
 	for behaviour, s := range map[string]*scene{
 		"an unfinished control plane that is not Ready":        open().notReady("cp-2"),
+		"a departed worker that is back":                       newScene(3, 2).entry("worker-2", cluster.PhaseRebooting, "b").departed("worker-2"),
 		"our own cordon on one that is not Ready":              newScene(3, 2).notReady("cp-2").cordoned("cp-2", "run-1"),
 		"an unfinished control plane without its pods":         open().missing("cp-2", cluster.APIServer).ailing("cp-2", cluster.Scheduler, ""),
 		"an unfinished control plane that reboots":             open().stage("cp-2", cluster.StageRebooting),

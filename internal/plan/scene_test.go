@@ -316,6 +316,15 @@ func share(text string) cluster.Share {
 	return parsed
 }
 
+// departed marks the entry of a node as one that was deleted.
+func (s *scene) departed(name string) *scene {
+	entry := s.snapshot.Journal.Entries["id-"+name]
+	entry.Departed = true
+	s.snapshot.Journal.Entries["id-"+name] = entry
+
+	return s
+}
+
 func (s *scene) make() plan.Plan { return plan.Make(s.snapshot, s.target, s.policy) }
 
 // said makes the plan, and looks at how it words what it finds.

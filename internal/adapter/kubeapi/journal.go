@@ -278,6 +278,8 @@ type journalEntry struct {
 	Run string `json:"run"`
 	// Cordoned tells that the cordon on the node was set by the run.
 	Cordoned bool `json:"cordoned"`
+	// Departed tells that the node was deleted while it was on its way.
+	Departed bool `json:"departed,omitempty"`
 	// Written is RFC 3339 in UTC.
 	Written time.Time `json:"written"`
 }
@@ -295,7 +297,7 @@ func storedEntry(entry cluster.Entry) journalEntry {
 		PreviousSchematic: entry.PreviousSchematic, PreviousEtcd: entry.PreviousEtcd,
 		Schematic: entry.Schematic, Extensions: entry.Extensions, Platform: entry.Platform, Told: entry.Told,
 		Asked: entry.Asked, Reason: entry.Reason, Retry: entry.Retry, ConfirmedBootID: entry.ConfirmedBootID,
-		Run: entry.Run, Cordoned: entry.Cordoned, Written: entry.Written.UTC(),
+		Run: entry.Run, Cordoned: entry.Cordoned, Departed: entry.Departed, Written: entry.Written.UTC(),
 	}
 
 	if !entry.Target.IsZero() {
@@ -341,7 +343,7 @@ func (stored journalEntry) entry() (cluster.Entry, error) {
 		Target: target, Previous: previous, PreviousSchematic: stored.PreviousSchematic, PreviousEtcd: stored.PreviousEtcd,
 		Schematic: stored.Schematic, Extensions: stored.Extensions, Platform: stored.Platform, Told: stored.Told,
 		Asked: stored.Asked, Reason: stored.Reason, Retry: stored.Retry, ConfirmedBootID: stored.ConfirmedBootID,
-		Run: stored.Run, Cordoned: stored.Cordoned, Written: stored.Written,
+		Run: stored.Run, Cordoned: stored.Cordoned, Departed: stored.Departed, Written: stored.Written,
 	}, nil
 }
 

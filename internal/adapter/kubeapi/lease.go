@@ -344,7 +344,7 @@ func (c *Client) forgetJournal(ctx context.Context, id string) (kept string, err
 			return fmt.Sprintf("%s: its entry %q cannot be read: %s", name, key, err), nil
 		}
 
-		if entry.Open() {
+		if entry.Awaited() {
 			return fmt.Sprintf("%s: the upgrade of node %s to Talos %s is unfinished (phase %s)", name, entry.Node, entry.Target, entry.Phase), nil
 		}
 	}

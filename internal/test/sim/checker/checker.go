@@ -48,7 +48,8 @@
 //	     of its pool are unavailable as may be so at a time, nor while one
 //	     is out of service or a node that was moved has not stayed healthy for as
 //	     long as it has to: neither cordoned nor, if that began to be so since,
-//	     installed; none is cordoned that could not pull its installer image; no more kubelets restart at a time than may, and those of
+//	     installed; a worker that was deleted while it was on its way counts for the run
+//	     that sent it there, and for no other; none is cordoned that could not pull its installer image; no more kubelets restart at a time than may, and those of
 //	     canaries first
 //	S11  budgets hold, unless the policy says otherwise, and then only after
 //	     the drain timed out; no pod is removed that comes back because somebody
@@ -223,9 +224,9 @@ func (c *Checker) Add(event history.Event) {
 		c.faulted(event)
 	case history.KindSnapshot:
 		c.snapshot(event)
-	case history.KindPull:
 	case history.KindVolume:
 		c.volume(event)
+	case history.KindPull:
 		c.pulled(event)
 	}
 }

@@ -168,6 +168,8 @@ func machineJudgements() []judgement {
 
 			return t
 		}},
+		{name: "S10: a worker that was deleted on its way counts for the run that sent it there", want: breaks(s10), tale: departing("run-1")},
+		{name: "S10: a worker that was deleted on its way does not count for the next run", tale: departing("run-2")},
 		{name: "S10: a worker is rebooted without a cordon beside one that is not ready", want: breaks(s10), tale: func() *tale {
 			t := held()
 			t.ready("worker-1", false, runsOn)
@@ -1100,5 +1102,28 @@ func canaryJudgements() []judgement {
 
 			return t
 		}},
+	}
+}
+
+// departing is a worker that is deleted on its way, and another one that a run cordons then.
+func departing(run string) func() *tale {
+	return func() *tale {
+		t := held()
+		t.look()
+		t.cordon("worker-0", true, "client")
+		t.put("worker-0", after)
+		t.goDown("worker-0")
+		t.tell("worker-0", history.KindLabel, "labels", "", "object", "none")
+
+		if run != "run-1" {
+			t.release()
+			t.acquire(run)
+		}
+
+		t.wait(600)
+		t.look()
+		t.cordon("worker-1", true, "client")
+
+		return t
 	}
 }

@@ -202,8 +202,13 @@ func (c *Checker) workers() []*node {
 const forgotten = 30 * 60
 
 // gone tells that a machine has been away for so long that it is ignored, or is a
-// worker that has never come up: it has no Node object, and does not answer.
-func (c *Checker) gone(n *node) bool { return !n.up && (n.expected || c.at-n.lostAt > forgotten) }
+// worker that has never come up: it has no Node object, and does not answer. One that
+// somebody has deleted while it was on its way is so for all but the run that sent it there.
+func (c *Checker) gone(n *node) bool {
+	departed := n.unread && n.role == worker && n.meantBy != "" && !holds(c.lease.holder, n.meantBy)
+
+	return !n.up && (n.expected || departed || c.at-n.lostAt > forgotten)
+}
 
 // returned tells, of a machine that a call has taken down, that it is back
 // already: under load the end of a call is written down late.

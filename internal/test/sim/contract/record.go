@@ -199,7 +199,7 @@ func wholeEntry(phase cluster.Phase) cluster.Entry {
 		Target: version.MustParse("1.13.4"), Previous: version.MustParse("1.13.2"), PreviousSchematic: "abc", Extensions: "iscsi-tools,qemu-guest-agent", PreviousEtcd: "3.6.4",
 		Schematic: "def", Platform: "aws", Told: true,
 		Asked: "run-0 (talosupgrade_rollback)", Reason: "its storage is slow", Retry: true, ConfirmedBootID: "2b8f1a64-0000-4000-8000-000000000002",
-		Run: "run-1", Cordoned: true, Written: moment(0),
+		Run: "run-1", Cordoned: true, Departed: true, Written: moment(0),
 	}
 }
 

@@ -356,7 +356,10 @@ func forgetUnfinished(t *testing.T, f Fixture) {
 	for _, phase := range []cluster.Phase{cluster.PhaseIntent, cluster.PhaseInstalled, cluster.PhaseRebooting, cluster.PhaseRollingBack} {
 		writeLease(t, f, cluster.Lease{})
 
-		journal := cluster.Journal{}.With("uuid-1", wholeEntry(phase))
+		entry := wholeEntry(phase)
+		entry.Departed = false
+
+		journal := cluster.Journal{}.With("uuid-1", entry)
 		writeJournal(t, f, journal)
 
 		forget(t, f, f.ClusterID(), "the upgrade of node worker-0")
