@@ -128,7 +128,7 @@ type ManifestPolicy struct {
 const DefaultManifestTimeout = 5 * time.Minute
 
 // Removal is something in use that a release line of Kubernetes does not have
-// any more.
+// any more, or does not let be as it is.
 type Removal struct {
 	// Kind says what it is: "flag", "feature gate", "admission plugin", "API".
 	Kind string
@@ -139,6 +139,11 @@ type Removal struct {
 	Component Component
 	// Objects counts those of an API.
 	Objects int
+	// Locked is the value of a gate that can be set to nothing else any more; nil where it is
+	// gone.
+	Locked *bool
+	// Unknown tells that no release line is known that has the gate.
+	Unknown bool
 	// In is the version that does without it.
 	In version.Version
 }

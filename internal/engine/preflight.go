@@ -441,6 +441,20 @@ func removalFinding(removal cluster.Removal, names map[string]string) cluster.Fi
 		Remedy: "Take it out of extraArgs in the machine configuration first.",
 	}
 
+	if removal.Component == cluster.Kubelet {
+		finding.Remedy = "Take it out of extraArgs or extraConfig of the kubelet in the machine configuration first."
+	}
+
+	switch {
+	case removal.Locked != nil:
+		finding.Found = fmt.Sprintf("its %s sets the %s %s to %t, which Kubernetes %s has locked to %t, so that it would not start",
+			removal.Component, removal.Kind, removal.Name, !*removal.Locked, removal.In.Minor(), *removal.Locked)
+	case removal.Unknown:
+		finding.Severity = cluster.Advice
+		finding.Found = fmt.Sprintf("its %s sets the %s %s, which neither Kubernetes %s nor an earlier release line has that this provider knows; with a gate that it does not have it would not start",
+			removal.Component, removal.Kind, removal.Name, removal.In.Minor())
+	}
+
 	if removal.Component == "" {
 		finding.Found = fmt.Sprintf("the cluster holds %d objects of %s, which Kubernetes %s does not serve", removal.Objects, removal.Name, removal.In.Minor())
 		finding.Remedy = "Migrate them to a version that is served (kubectl get " + removal.Name + " --all-namespaces), and delete only those that nobody needs: one object is listed under all versions of its API."

@@ -17,38 +17,43 @@ import (
 // listFlags are the flags whose values are lists that add up where the flag is
 // repeated, as Talos does with arguments that are lists. The checks look at the
 // first occurrence only.
-func listFlags() []string { return []string{"--feature-gates", "--enable-admission-plugins"} }
+func listFlags() []string { return []string{featureGates, "--enable-admission-plugins"} }
 
-// merged is a copy of a static pod in which every such flag occurs once. Of the pod
-// it keeps the first container, which is all that is looked at.
-func merged(pod *k8s.StaticPod) (*k8s.StaticPod, error) {
+// commandOf is the command line of the first container of a static pod, in which every such
+// flag occurs once, and the name of the container. It is all of the pod that is looked at.
+func commandOf(pod *k8s.StaticPod) (name string, command []string, err error) {
 	text, err := json.Marshal(pod.TypedSpec().Pod)
 	if err != nil {
-		return nil, notAPod(pod)
+		return "", nil, notAPod(pod)
 	}
 
 	var described corev1.Pod
 	if err := json.Unmarshal(text, &described); err != nil {
-		return nil, notAPod(pod)
+		return "", nil, notAPod(pod)
 	}
 
 	if len(described.Spec.Containers) == 0 {
-		return nil, fmt.Errorf("%w: static pod %s has no containers", cluster.ErrRefused, pod.Metadata().ID())
+		return "", nil, fmt.Errorf("%w: static pod %s has no containers", cluster.ErrRefused, pod.Metadata().ID())
 	}
 
 	container := described.Spec.Containers[0]
-	command := append(slices.Clone(container.Command), container.Args...)
+	command = append(slices.Clone(container.Command), container.Args...)
 
 	for _, flag := range listFlags() {
 		command = mergeFlag(command, flag)
 	}
 
+	return container.Name, command, nil
+}
+
+// merged is a static pod with one container of that name and command line.
+func merged(pod *k8s.StaticPod, name string, command []string) *k8s.StaticPod {
 	result := k8s.NewStaticPod(pod.Metadata().Namespace(), pod.Metadata().ID())
 	result.TypedSpec().Pod = map[string]any{
-		"spec": map[string]any{"containers": []any{map[string]any{"name": container.Name, "command": command}}},
+		"spec": map[string]any{"containers": []any{map[string]any{"name": name, "command": command}}},
 	}
 
-	return result, nil
+	return result
 }
 
 // notAPod does not say why: that would quote the pod.

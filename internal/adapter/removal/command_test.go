@@ -23,12 +23,12 @@ func TestCommand_RepeatedFlagsAddUp(t *testing.T) {
 		command  []string
 		want     []string
 	}{
-		"gates in the second flag":    {"1.32.4", "1.33.1", []string{"--feature-gates=Other=true", "--v=2", "--feature-gates=CPUManager=true,AppArmor=true"}, []string{"AppArmor", "CPUManager"}},
+		"gates in the second flag":    {"1.32.4", "1.33.1", []string{"--feature-gates=AllAlpha=true", "--v=2", "--feature-gates=CPUManager=true,AppArmor=true"}, []string{"AppArmor", "CPUManager"}},
 		"a gate in each of three":     {"1.32.4", "1.33.1", []string{"--feature-gates=AppArmor=true", "--feature-gates=", "--feature-gates=CPUManager=true"}, []string{"AppArmor", "CPUManager"}},
-		"a value of its own":          {"1.32.4", "1.33.1", []string{"--feature-gates", "Other=true, CPUManager=false", "--cloud-config=/x"}, []string{"cloud-config", "CPUManager"}},
+		"a value of its own":          {"1.32.4", "1.33.1", []string{"--feature-gates", "AllAlpha=true, CPUManager=false", "--cloud-config=/x"}, []string{"cloud-config", "CPUManager"}},
 		"a flag without a value":      {"1.32.4", "1.33.1", []string{"--feature-gates=CPUManager=true", "--feature-gates"}, []string{"CPUManager"}},
 		"an underscore":               {"1.32.4", "1.33.1", []string{"--feature_gates=CPUManager=true"}, []string{"CPUManager"}},
-		"a flag that begins the same": {"1.32.4", "1.33.1", []string{"--feature-gates-file=CPUManager=true", "--feature-gates=Other=true"}, nil},
+		"a flag that begins the same": {"1.32.4", "1.33.1", []string{"--feature-gates-file=CPUManager=true", "--feature-gates=AllAlpha=true"}, nil},
 		"plugins in the second flag":  {"1.29.0", "1.30.0", []string{"--enable-admission-plugins=NodeRestriction", "--enable-admission-plugins=SecurityContextDeny"}, []string{"SecurityContextDeny"}},
 		"nothing":                     {"1.32.4", "1.33.1", []string{"--v=2"}, nil},
 	} {

@@ -8,17 +8,16 @@ import (
 	"github.com/cosi-project/runtime/pkg/resource"
 	"github.com/cosi-project/runtime/pkg/state"
 	"github.com/siderolabs/talos/pkg/machinery/resources/k8s"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 )
 
-// node is the state of a node whose errors name it.
-func (c *Client) node(_ context.Context, address string) (state.State, error) {
-	return nodeState{State: c.states.State(address), address: address}, nil
-}
-
+// nodeState is the state of a node whose errors name it.
 type nodeState struct {
 	state.State
 
 	address string
+	gates   *gateWatch
 }
 
 // Get is the only call that the checks make.
@@ -28,8 +27,13 @@ func (s nodeState) Get(ctx context.Context, pointer resource.Pointer, options ..
 		return found, err
 	}
 
-	if pod, ok := found.(*k8s.StaticPod); ok && err == nil {
-		found, err = merged(pod)
+	if err == nil {
+		switch read := found.(type) {
+		case *k8s.StaticPod:
+			found, err = s.read(read)
+		case *k8s.KubeletSpec:
+			s.gates.note(gatesOf{s.address, cluster.Kubelet, kubeletGates(read.TypedSpec())})
+		}
 	}
 
 	if err != nil {
@@ -37,6 +41,18 @@ func (s nodeState) Get(ctx context.Context, pointer resource.Pointer, options ..
 	}
 
 	return found, nil
+}
+
+// read makes of a static pod what the checks can read.
+func (s nodeState) read(pod *k8s.StaticPod) (*k8s.StaticPod, error) {
+	name, command, err := commandOf(pod)
+	if err != nil {
+		return nil, err
+	}
+
+	s.gates.note(gatesOf{s.address, cluster.Component(pod.Metadata().ID()), commandGates(command)})
+
+	return merged(pod, name, command), nil
 }
 
 // nodeFailure is a failed call of a node.

@@ -3,7 +3,8 @@
 // Package removal knows what release lines of Kubernetes do without: flags,
 // feature gates and admission plugins of the components, and versions of APIs.
 // It implements [cluster.Removals] with the tables that talosctl upgrade-k8s
-// uses, and changes nothing.
+// uses and, of feature gates, with one made from the sources of Kubernetes. It changes
+// nothing.
 package removal
 
 import (
@@ -64,10 +65,9 @@ func New(states States, config *rest.Config) *Client {
 	return &Client{states: states, config: rest.CopyConfig(config)}
 }
 
-// Removals lists what is in use and gone in the version to. It looks at the
-// command lines of the static pods and the arguments of the kubelets, and at
-// objects of API versions; the feature gates of a kubelet's configuration file
-// are not seen. Errors wrap a sentinel of package cluster: ErrUnsupported for a
+// Removals lists what is in use and gone in the version to, and the feature gates that are
+// locked to another value there. It looks at the command lines of the static pods, the
+// arguments and the configuration of the kubelets, and at objects of API versions. Errors wrap a sentinel of package cluster: ErrUnsupported for a
 // step from one release line to another that is not known.
 func (c *Client) Removals(ctx context.Context, from, to version.Version, controlPlanes, workers []string) ([]cluster.Removal, error) {
 	path, err := upgrade.NewPath(from.String(), to.String())
@@ -94,17 +94,18 @@ func (c *Client) Removals(ctx context.Context, from, to version.Version, control
 		parts  = slices.Collect(slices.Chunk(workers, max(1, (len(workers)+lookParallel-1)/lookParallel)))
 		found  = make([][]cluster.Removal, len(parts)+1)
 		failed = make([]error, len(parts)+1)
+		gates  gateWatch
 	)
 
 	for index, part := range parts {
 		group.Go(func() error {
-			found[index], failed[index] = c.look(ctx, path, to, nil, nil, part)
+			found[index], failed[index] = c.look(ctx, path, to, nil, nil, part, &gates)
 
 			return nil
 		})
 	}
 
-	found[len(parts)], failed[len(parts)] = c.look(ctx, path, to, config, controlPlanes, nil)
+	found[len(parts)], failed[len(parts)] = c.look(ctx, path, to, config, controlPlanes, nil, &gates)
 
 	_ = group.Wait()
 
@@ -115,15 +116,26 @@ func (c *Client) Removals(ctx context.Context, from, to version.Version, control
 		}
 	}
 
-	return sorted(slices.Concat(found...)), nil
+	all := slices.Concat(found...)
+
+	if gateTables().covers(to.Minor()) {
+		all = slices.DeleteFunc(all, func(r cluster.Removal) bool { return r.Kind == KindFeatureGate })
+		all = append(all, gates.removals(to)...)
+	}
+
+	return sorted(all), nil
 }
 
 // look is one run of the library's checks; without a config it leaves the API
-// out.
+// out. The gates of all components that the checks read are noted.
 func (c *Client) look(
-	ctx context.Context, path *upgrade.Path, to version.Version, config *rest.Config, controlPlanes, workers []string,
+	ctx context.Context, path *upgrade.Path, to version.Version, config *rest.Config, controlPlanes, workers []string, gates *gateWatch,
 ) ([]cluster.Removal, error) {
-	checks, err := upgrade.NewChecksWithStateProvider(path, c.node, config, controlPlanes, workers, func(string, ...any) {})
+	node := func(_ context.Context, address string) (state.State, error) {
+		return nodeState{State: c.states.State(address), address: address, gates: gates}, nil
+	}
+
+	checks, err := upgrade.NewChecksWithStateProvider(path, node, config, controlPlanes, workers, func(string, ...any) {})
 	if err != nil {
 		return nil, fmt.Errorf("preparing the check for removed items: %w", err)
 	}

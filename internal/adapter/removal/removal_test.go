@@ -99,7 +99,7 @@ func parse(t *testing.T, text string) version.Version {
 func TestRemoval_FindingsComeInAStableOrder(t *testing.T) {
 	cluster0 := nodes{
 		"10.0.0.1": newNode(t, map[string][]string{
-			k8s.APIServerID:         {"kube-apiserver", "--cloud-config=/x", "--feature-gates=CPUManager=true,Other=true", "--enable-admission-plugins=SecurityContextDeny"},
+			k8s.APIServerID:         {"kube-apiserver", "--cloud-config=/x", "--feature-gates=CPUManager=true,AllAlpha=false", "--enable-admission-plugins=SecurityContextDeny"},
 			k8s.ControllerManagerID: {"kube-controller-manager", "--feature-gates=AppArmor=false"},
 			k8s.KubeletID:           {"--containerd=/run/x", "--boot-id-file=/x"},
 		}),
@@ -113,27 +113,32 @@ func TestRemoval_FindingsComeInAStableOrder(t *testing.T) {
 		workloads                   = "/apis/scheduling.k8s.io/v1alpha2/workloads"
 	)
 
+	// They are gone from 1.33 on.
+	gates := []cluster.Removal{
+		{Kind: gate, Name: "AppArmor", Address: "10.0.0.1", Component: manager},
+		{Kind: gate, Name: "CPUManager", Address: "10.0.0.1", Component: apiServer},
+		{Kind: gate, Name: "CPUManager", Address: "10.0.0.2", Component: apiServer},
+	}
+
 	for name, test := range map[string]struct {
 		from, to string
 		want     []cluster.Removal
 	}{
-		"flags and gates of static pods": {"1.32.4", "1.33.1", []cluster.Removal{
+		"flags and gates of static pods": {"1.32.4", "1.33.1", slices.Concat([]cluster.Removal{
 			{Kind: flag, Name: "cloud-config", Address: "10.0.0.1", Component: apiServer},
-			{Kind: gate, Name: "AppArmor", Address: "10.0.0.1", Component: manager},
-			{Kind: gate, Name: "CPUManager", Address: "10.0.0.1", Component: apiServer},
-			{Kind: gate, Name: "CPUManager", Address: "10.0.0.2", Component: apiServer},
-		}},
+		}, gates)},
 		"admission plugins": {"1.29.0", "1.30.0", []cluster.Removal{
 			{Kind: removal.KindAdmissionPlugin, Name: "SecurityContextDeny", Address: "10.0.0.1", Component: apiServer},
 		}},
-		"flags of kubelets": {"1.33.0", "1.34.0", []cluster.Removal{{Kind: flag, Name: "cloud-config", Address: "10.0.0.9", Component: kubelet}}},
-		"flags of kubelets and objects of an API": {"1.36.0", "1.37.0", []cluster.Removal{
+		"flags of kubelets": {"1.33.0", "1.34.0", slices.Concat([]cluster.Removal{{Kind: flag, Name: "cloud-config", Address: "10.0.0.9", Component: kubelet}}, gates)},
+		"flags of kubelets and objects of an API": {"1.36.0", "1.37.0", slices.Concat([]cluster.Removal{
 			{Kind: flag, Name: "boot-id-file", Address: "10.0.0.1", Component: kubelet},
 			{Kind: flag, Name: "boot-id-file", Address: "10.0.0.9", Component: kubelet},
 			{Kind: flag, Name: "containerd", Address: "10.0.0.1", Component: kubelet},
+		}, gates, []cluster.Removal{
 			{Kind: removal.KindAPI, Name: "workloads.v1alpha2.scheduling.k8s.io", Objects: 3},
-		}},
-		"nothing in use":       {"1.34.2", "1.35.0", nil},
+		})},
+		"nothing else in use":  {"1.34.2", "1.35.0", slices.Clone(gates)},
 		"a step within a line": {"1.32.1", "1.32.9", nil},
 	} {
 		client := removal.New(cluster0, api(t, map[string]int{workloads: 3}, 0))

@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package main
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// state is how a release line has a feature gate.
+type state struct {
+	// locked tells that it cannot be set to anything else than the value.
+	locked, value bool
+}
+
+// readGates reads the feature gates of a release line out of the Go sources in the directories:
+// the maps from a Feature to its FeatureSpec, or to its VersionedSpecs, one for each release line
+// in which something changed.
+func readGates(directories []string, minor string) (map[string]state, error) {
+	var files []*ast.File
+
+	for _, directory := range directories {
+		names, err := filepath.Glob(filepath.Join(directory, "*.go"))
+		if err != nil {
+			return nil, err
+		}
+
+		for _, name := range names {
+			if strings.HasSuffix(name, "_test.go") {
+				continue
+			}
+
+			file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.SkipObjectResolution)
+			if err != nil {
+				return nil, err
+			}
+
+			files = append(files, file)
+		}
+	}
+
+	reading := reader{minor: minor, names: map[string]string{}, gates: map[string]state{}}
+
+	for _, file := range files {
+		reading.nameConstants(file)
+	}
+
+	for _, file := range files {
+		ast.Inspect(file, reading.look)
+	}
+
+	return reading.gates, reading.err
+}
+
+// reader reads files.
+type reader struct {
+	minor string
+	// names are what gates are called, by the name of their constant.
+	names map[string]string
+	gates map[string]state
+	err   error
+}
+
+// nameConstants notes the constants that are texts, or texts of another type.
+func (r *reader) nameConstants(file *ast.File) {
+	ast.Inspect(file, func(node ast.Node) bool {
+		spec, is := node.(*ast.ValueSpec)
+		if !is {
+			return true
+		}
+
+		for index, name := range spec.Names {
+			if index >= len(spec.Values) {
+				break
+			}
+
+			value := spec.Values[index]
+			if call, is := value.(*ast.CallExpr); is && len(call.Args) == 1 {
+				value = call.Args[0]
+			}
+
+			if text, is := value.(*ast.BasicLit); is && text.Kind == token.STRING {
+				if unquoted, err := strconv.Unquote(text.Value); err == nil {
+					r.names[name.Name] = unquoted
+				}
+			}
+		}
+
+		return true
+	})
+}
+
+// look reads a map of feature gates.
+func (r *reader) look(node ast.Node) bool {
+	literal, is := node.(*ast.CompositeLit)
+	if !is || r.err != nil {
+		return r.err == nil
+	}
+
+	of, is := literal.Type.(*ast.MapType)
+	if !is || nameOf(of.Key) != "Feature" || (nameOf(of.Value) != "FeatureSpec" && nameOf(of.Value) != "VersionedSpecs") {
+		return true
+	}
+
+	for _, element := range literal.Elts {
+		pair, is := element.(*ast.KeyValueExpr)
+		if !is {
+			continue
+		}
+
+		name, known := r.names[nameOf(pair.Key)]
+		if !known {
+			r.err = fmt.Errorf("the constant %s is not known", nameOf(pair.Key))
+
+			return false
+		}
+
+		found, there, err := r.specOf(pair.Value)
+		if err != nil {
+			r.err = fmt.Errorf("%s: %w", name, err)
+
+			return false
+		}
+
+		if there {
+			r.gates[name] = found
+		}
+	}
+
+	return false
+}
+
+// specOf is what the release line makes of a gate; there is none where the gate came later.
+func (r *reader) specOf(value ast.Expr) (found state, there bool, err error) {
+	spec, is := value.(*ast.CompositeLit)
+	if !is {
+		return found, false, fmt.Errorf("a spec is a %T", value)
+	}
+
+	versioned := false
+
+	for _, element := range spec.Elts {
+		one, is := element.(*ast.CompositeLit)
+		if !is {
+			continue
+		}
+
+		versioned = true
+
+		since, err := versionOf(one)
+		if err != nil {
+			return found, false, err
+		}
+
+		if older(r.minor, since) {
+			break
+		}
+
+		if found, err = stateOf(one); err != nil {
+			return found, false, err
+		}
+
+		there = true
+	}
+
+	if versioned {
+		return found, there, nil
+	}
+
+	found, err = stateOf(spec)
+
+	return found, true, err
+}
+
+// stateOf reads one FeatureSpec.
+func stateOf(spec *ast.CompositeLit) (state, error) {
+	locked, err := boolOf(spec, "LockToDefault")
+	if err != nil || !locked {
+		return state{}, err
+	}
+
+	value, err := boolOf(spec, "Default")
+
+	return state{locked: true, value: value}, err
+}
+
+// boolOf is the value of a field; false where it is not given.
+func boolOf(spec *ast.CompositeLit, field string) (bool, error) {
+	value := fieldOf(spec, field)
+	if value == nil {
+		return false, nil
+	}
+
+	parsed, err := strconv.ParseBool(nameOf(value))
+	if err != nil {
+		return false, fmt.Errorf("the field %s is neither true nor false", field)
+	}
+
+	return parsed, nil
+}
+
+// versionOf is the release line from which on a spec holds.
+func versionOf(spec *ast.CompositeLit) (string, error) {
+	call, is := fieldOf(spec, "Version").(*ast.CallExpr)
+	if !is {
+		return "", fmt.Errorf("a spec has no Version that is a call")
+	}
+
+	var parts []string
+
+	for _, argument := range call.Args {
+		literal, is := argument.(*ast.BasicLit)
+		if !is {
+			return "", fmt.Errorf("a Version is made of a %T", argument)
+		}
+
+		parts = append(parts, strings.Trim(literal.Value, `"`))
+	}
+
+	return strings.Join(parts, "."), nil
+}
+
+func fieldOf(spec *ast.CompositeLit, name string) ast.Expr {
+	for _, element := range spec.Elts {
+		if pair, is := element.(*ast.KeyValueExpr); is && nameOf(pair.Key) == name {
+			return pair.Value
+		}
+	}
+
+	return nil
+}
+
+// nameOf is the name of an identifier, without its package.
+func nameOf(expression ast.Expr) string {
+	switch named := expression.(type) {
+	case *ast.Ident:
+		return named.Name
+	case *ast.SelectorExpr:
+		return named.Sel.Name
+	default:
+		return ""
+	}
+}
+
+// older tells whether a release line comes before another one, both as 1.36.
+func older(a, b string) bool {
+	number := func(minor string) int {
+		_, text, _ := strings.Cut(minor, ".")
+		text, _, _ = strings.Cut(text, ".")
+		value, _ := strconv.Atoi(text)
+
+		return value
+	}
+
+	return number(a) < number(b)
+}
