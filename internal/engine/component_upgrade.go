@@ -580,7 +580,7 @@ func guardRestartedKubelets(s guardInput) []cluster.Finding {
 		}
 
 		if why := apiServerToRestart(status, pod); why != "" && s.Taken.Sub(status.Since) < keepsPods {
-			findings = append(findings, newFinding(checkComponents, node.Name, why, "It is over within a minute.", nil)...)
+			findings = append(findings, newFinding(checkComponents, node.Name, why, "", nil)...)
 		}
 	}
 

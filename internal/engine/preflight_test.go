@@ -402,6 +402,23 @@ func planExaminations() []examination {
 			},
 		},
 		{
+			check: cluster.CheckRemovals, condition: "a gate that is locked to another value", want: failed,
+			says: []string{"sets the feature gate ImageVolume to false, which Kubernetes 1.35 has locked to true", "Take it out of extraArgs in the machine configuration first."},
+			prepare: func(e *examined) {
+				yes, target := true, version.MustParse(toKubernetes)
+				e.request.Target.Kubernetes = target
+				e.SetRemovals([]cluster.Removal{{Kind: "feature gate", Name: "ImageVolume", Component: cluster.APIServer, Locked: &yes, In: target}})
+			},
+		},
+		{
+			check: cluster.CheckRemovals, condition: "a gate that nobody knows", want: advised, says: []string{"sets the feature gate NeverHeardOf", "would not start"},
+			prepare: func(e *examined) {
+				target := version.MustParse(toKubernetes)
+				e.request.Target.Kubernetes = target
+				e.SetRemovals([]cluster.Removal{{Kind: "feature gate", Name: "NeverHeardOf", Component: cluster.Scheduler, Unknown: true, In: target}})
+			},
+		},
+		{
 			check: cluster.CheckRemovals, condition: "nobody can tell", want: untold,
 			prepare: func(e *examined) {
 				e.request.Target.Kubernetes = version.MustParse(toKubernetes)
