@@ -208,7 +208,11 @@ func (u *nodeUpgrade) awaitVolumes(ctx context.Context) error {
 
 	defer cancel()
 
-	var left []cluster.Volume
+	var (
+		left []cluster.Volume
+		// uncordoned is why the cordon could not be kept, without which the node must not go on.
+		uncordoned error
+	)
 
 	err := u.run.engine.wait(bounded, u.step.Node, "the volumes to leave "+u.step.Node, func(ctx context.Context) (bool, string, error) {
 		found, err := u.run.engine.kubernetes.VolumesLeft(ctx, u.step.Node)
@@ -223,6 +227,8 @@ func (u *nodeUpgrade) awaitVolumes(ctx context.Context) error {
 
 		ok, seen, err := u.keepCordoned(ctx)
 		if err != nil || !ok {
+			uncordoned = err
+
 			return false, seen, err
 		}
 
@@ -232,7 +238,7 @@ func (u *nodeUpgrade) awaitVolumes(ctx context.Context) error {
 	stuck := &volumesError{after: most, left: left, err: err}
 
 	switch {
-	case err == nil || ctx.Err() != nil || errors.Is(err, ErrUncordoned) || errors.Is(err, ErrLeaseLost):
+	case err == nil || ctx.Err() != nil || uncordoned != nil:
 		return err
 	case policy.Volumes == cluster.RequireVolumes:
 		return stuck

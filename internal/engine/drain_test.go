@@ -300,6 +300,32 @@ func TestDrain_VolumesAreWaitedFor(t *testing.T) {
 	}
 }
 
+// TestDrain_VolumesAreNotWaitedForWithoutACordon: a node that is in service again does not reboot.
+func TestDrain_VolumesAreNotWaitedForWithoutACordon(t *testing.T) {
+	t.Parallel()
+
+	inCluster(t, setup{}, func(r *rig) {
+		r.KeepAttached(4 * time.Hour)
+		r.StartPod(apiserver.PodSpec{App: "db", Node: "worker-0", Volume: "pv-db"})
+
+		w := r.Worker("run-1")
+		w.Client.Intercept(func(ctx context.Context, call ports.Call, next func(context.Context) error) error {
+			if call.Method == "VolumesLeft" && call.Node == "worker-0" {
+				if err := r.CordonAsPerson("worker-0", false); err != nil {
+					t.Error(err)
+				}
+			}
+
+			return next(ctx)
+		})
+
+		_ = failure(t, w.Apply(context.Background(), to(toLifecycle)), engine.ErrUncordoned, "worker-0")
+
+		r.Sound()
+		r.stopped("worker-0", false)
+	})
+}
+
 // drained is how long it took from the first eviction on a node until its installer ran or,
 // where none did, until it was uncordoned.
 func (r *rig) drained(node string) time.Duration {
