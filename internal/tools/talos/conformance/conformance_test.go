@@ -33,6 +33,8 @@ const (
 )
 
 func TestUpstreamTakesTheSimulatorForACluster(t *testing.T) {
+	t.Parallel()
+
 	s := startSimulator(t, "--control-planes", "3", "--workers", "2", "--speed", speed,
 		"--talos", talosVersion, "--kubernetes", fromVersion)
 	u := s.connect()
@@ -59,6 +61,8 @@ func TestUpstreamTakesTheSimulatorForACluster(t *testing.T) {
 // Below Talos 1.13 upstream brings the manifests there without server-side
 // apply.
 func TestUpstreamUpgradesTheOldWay(t *testing.T) {
+	t.Parallel()
+
 	s := startSimulator(t, "--control-planes", "1", "--workers", "1", "--speed", speed,
 		"--talos", oldTalosVersion, "--kubernetes", fromVersion)
 	u := s.connect()

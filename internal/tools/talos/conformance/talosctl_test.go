@@ -72,6 +72,8 @@ func (c talosctl) mustRun(address, version string) {
 
 // TestTalosctlTakesTheSimulatorForACluster is what a person does by hand.
 func TestTalosctlTakesTheSimulatorForACluster(t *testing.T) {
+	t.Parallel()
+
 	s := startSimulator(t, "--control-planes", "3", "--workers", "2", "--speed", speed, "--pods", "2",
 		"--talos", talosVersion, "--kubernetes", fromVersion)
 	c := s.talosctl()
