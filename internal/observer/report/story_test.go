@@ -83,6 +83,10 @@ const unfold = `document.querySelectorAll("details").forEach(one => one.open = t
 // TestPage_FitsEveryScreen opens the page of each scene in a real browser: on a phone
 // and on a desk, by day and by night.
 func TestPage_FitsEveryScreen(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it plays what TestPage_SaysWhatHappened plays, and the rest is the browser's")
+	}
+
 	browser := launch(t, browserPath(t))
 
 	for name, played := range scenes() {
