@@ -53,7 +53,7 @@ func rolls(t *testing.T) []roll {
 		halves = strings.Split(os.Getenv("BENCH_HALVES"), ";")
 	)
 
-	sizes := "3+2 3+20 5+20 5+95 5+995"
+	sizes := "3+2 3+20 5+20 5+95 5+295"
 	if raceEnabled {
 		sizes = "3+2 3+20"
 	}
@@ -275,7 +275,7 @@ func limits(all []figures) []limit {
 		away, before                    = 0.95, 0.05
 	)
 
-	overBest := map[string]float64{"3+2": 1.03, "5+95": 1.05, "5+995": 1.10}
+	overBest := map[string]float64{"3+2": 1.03, "5+95": 1.05, "5+295": 1.10, "5+995": 1.10}
 
 	var (
 		wanted []limit
@@ -297,7 +297,7 @@ func limits(all []figures) []limit {
 			small[f.half] = f
 		}
 
-		if before, found := small[f.half]; found && f.size() == "5+995" {
+		if before, found := small[f.half]; found && f.workers > 100 {
 			wanted = append(wanted,
 				limit{what: name + ": Talos requests a node over those of 5+20", found: f.talosANode() / before.talosANode(), bound: growth},
 				limit{what: name + ": Kubernetes requests a node over those of 5+20", found: f.kubeANode() / before.kubeANode(), bound: growth})
