@@ -15,6 +15,9 @@ var (
 	// effect that anyone could know of, except where ErrOutcomeUnknown is
 	// wrapped beside it.
 	ErrUnreachable = errors.New("unreachable")
+	// ErrForeign: what answers in place of the node has no certificate of the cluster, as Talos in
+	// maintenance mode has none; wrapped beside ErrUnreachable. Waiting seldom helps.
+	ErrForeign = errors.New("what answers has no certificate of this cluster")
 	// ErrCredentials: the other side does not accept our certificate, or we do
 	// not accept its; waiting does not help.
 	ErrCredentials = errors.New("credentials not accepted")

@@ -141,6 +141,8 @@ var (
 	ErrNeverReturned = errors.New("node did not come back")
 	// ErrDeparted: somebody deleted a node before its new system was seen.
 	ErrDeparted = errors.New("node was deleted")
+	// ErrUnconfigured: a node came back without its configuration.
+	ErrUnconfigured = errors.New("node has no configuration")
 	// ErrRenamed: a node came back under another name.
 	ErrRenamed = errors.New("node has another name")
 	// ErrDrain: pods did not leave a node in time.
@@ -260,9 +262,9 @@ func (u *nodeUpgrade) failure(ctx context.Context, err error) *Failure {
 		failed.Seen = fmt.Sprintf("Node %s did not come back online: %s", u.step.Node, withFullStop(waited))
 		failed.Remedy = "Look at its console. When it is back, run terraform apply again: it continues with this node."
 	case errors.Is(err, ErrDeparted):
-		failed.Seen = fmt.Sprintf("Node %s %s. Nobody has seen whether its new system boots, so no other node is started.", u.step.Node, strings.TrimPrefix(err.Error(), ErrDeparted.Error()+": "))
-		failed.State = "The journal keeps the node, as departed."
-		failed.Remedy = u.departedRemedy()
+		failed.Seen, failed.State, failed.Remedy = u.withoutNode(err)
+	case errors.Is(err, ErrUnconfigured):
+		failed.Seen, failed.Remedy = u.withoutConfiguration(err)
 	case errors.Is(err, ErrRenamed):
 		failed.Remedy = u.renamedRemedy(err)
 	case errors.Is(err, ErrUncordoned):
@@ -288,11 +290,24 @@ func (u *nodeUpgrade) failure(ctx context.Context, err error) *Failure {
 	return failed
 }
 
-// departedRemedy is what to do about a node that was deleted before its new system was seen.
-func (u *nodeUpgrade) departedRemedy() string {
-	return fmt.Sprintf("Find out who deleted it, such as an autoscaler or a health check, and have nodes left alone while they are upgraded. When you know that %s boots, run terraform apply again: it goes on without this node. "+
+// withoutNode is what is said of a node that was deleted before its new system was seen.
+func (u *nodeUpgrade) withoutNode(err error) (seen, state, advice string) {
+	seen = fmt.Sprintf("Node %s %s. Nobody has seen whether its new system boots, so no other node is started.", u.step.Node, strings.TrimPrefix(err.Error(), ErrDeparted.Error()+": "))
+	advice = fmt.Sprintf("Find out who deleted it, such as an autoscaler or a health check, and have nodes left alone while they are upgraded. When you know that %s boots, run terraform apply again: it goes on without this node. "+
 		"If its machine (%s) comes back, an apply continues with it.",
 		u.entry.Image, u.step.Key)
+
+	return seen, "The journal keeps the node, as departed.", advice
+}
+
+// withoutConfiguration is what is said of a node that came back in maintenance mode.
+func (u *nodeUpgrade) withoutConfiguration(err error) (seen, advice string) {
+	seen = fmt.Sprintf("Node %s did not come back with its configuration: %s", u.step.Node, withFullStop(strings.TrimPrefix(err.Error(), ErrUnconfigured.Error()+": ")))
+	advice = fmt.Sprintf("Talos starts without a configuration where it does not find the partition STATE: a disk is missing, or another one was found first. Look at its console and at its disks (talosctl get disks --insecure --nodes %s), and start it anew. "+
+		"Give it no configuration before you know why (talosctl apply-config --insecure): Talos would be installed again, on the disk that it names. When it is back, run terraform apply again: it continues with this node.",
+		u.step.Address)
+
+	return seen, advice
 }
 
 // renamedRemedy is what to do about a node that came back under another name.
@@ -486,6 +501,8 @@ func summaryText(err error) string {
 		return fmt.Sprintf("node %s did not come back online", failure.Node)
 	case errors.Is(err, ErrDeparted):
 		return fmt.Sprintf("node %s was deleted before its new system was seen", failure.Node)
+	case errors.Is(err, ErrUnconfigured):
+		return fmt.Sprintf("node %s came back without its configuration", failure.Node)
 	case errors.Is(err, ErrRenamed):
 		return fmt.Sprintf("node %s came back under another name", failure.Node)
 	case errors.Is(err, ErrPlatform):

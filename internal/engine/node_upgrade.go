@@ -494,7 +494,7 @@ func (u *nodeUpgrade) awaitMachine(ctx context.Context, gone *departure, lacks f
 
 		switch {
 		case err != nil && gone != nil:
-			return false, err.Error(), cmp.Or(permanentOnly(err), u.departed(ctx, gone))
+			return false, err.Error(), u.lost(ctx, err, gone)
 		case err != nil:
 			return false, err.Error(), permanentOnly(err)
 		}
@@ -1065,10 +1065,11 @@ func (u *nodeUpgrade) awaitReboot(ctx context.Context) (outcome, error) {
 				machine = cluster.Machine{}
 			}
 
-			return false, err.Error(), cmp.Or(permanentOnly(err), u.departed(ctx, &gone))
+			return false, err.Error(), u.lost(ctx, err, &gone)
 		}
 
-		machine, answered, gone.since = seen, u.run.engine.clock.Now(), time.Time{}
+		machine, answered = seen, u.run.engine.clock.Now()
+		gone.since, gone.maintained = time.Time{}, time.Time{}
 
 		switch machine.BootID {
 		case "":
@@ -1111,11 +1112,38 @@ const (
 	departureGrace = 5 * time.Minute
 )
 
-// departure is what is known of a node that does not answer and may have been deleted.
+// maintenanceFor is how long a node has to be in maintenance mode before it is not waited for any
+// more. No node that finds its configuration passes through it.
+const maintenanceFor = time.Minute
+
+// departure is what is known of a node that does not answer and may not do so again.
 type departure struct {
 	// asked is when Kubernetes was last asked about it, and since is when it said first that
 	// there is no such node; zero while there is one.
 	asked, since time.Time
+	// maintained is since when it is in maintenance mode; zero while it is not.
+	maintained time.Time
+}
+
+// lost is the error of a node that did not answer, where waiting does not cure it.
+func (u *nodeUpgrade) lost(ctx context.Context, err error, gone *departure) error {
+	return cmp.Or(permanentOnly(err), u.unconfigured(err, gone), u.departed(ctx, gone))
+}
+
+// unconfigured is the error of a node that came back in maintenance mode and stays there.
+func (u *nodeUpgrade) unconfigured(err error, gone *departure) error {
+	now := u.run.engine.clock.Now()
+
+	switch {
+	case !errors.Is(err, cluster.ErrForeign):
+		gone.maintained = time.Time{}
+	case gone.maintained.IsZero():
+		gone.maintained = now
+	case now.Sub(gone.maintained) >= maintenanceFor:
+		return fmt.Errorf("%w: %w", ErrUnconfigured, err)
+	}
+
+	return nil
 }
 
 // departed is the error of a worker whose Node object somebody has deleted while it was on its

@@ -792,6 +792,69 @@ func TestBoot_NodeUnderAnotherNameIsNamedAtOnce(t *testing.T) {
 	}
 }
 
+// TestBoot_NodeInMaintenanceModeIsNamedAtOnce, also the only control plane, and the next run goes
+// on with it. One that finds its configuration after all is waited for.
+func TestBoot_NodeInMaintenanceModeIsNamedAtOnce(t *testing.T) {
+	t.Parallel()
+
+	single := setup{Options: model.Options{ControlPlanes: 1, Workers: 1}}
+
+	for name, test := range map[string]struct {
+		setup
+		node  string
+		stays time.Duration
+		says  string
+	}{
+		"a worker":                    {setup{}, "worker-0", 0, "what answers has no certificate of this cluster"},
+		"a control plane":             {setup{}, "cp-1", 0, "what answers has no certificate of this cluster"},
+		"the only control plane":      {single, "cp-0", 0, "the endpoint is in maintenance mode"},
+		"a worker, for half a minute": {setup{}, "worker-0", 30 * time.Second, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			test.Faults = []model.Fault{{Node: test.node, Step: model.StepBoot, Effect: model.EffectMaintenance, Times: 1, For: test.stays}}
+
+			inCluster(t, test.setup, func(r *rig) {
+				err := r.Worker("run-1").Apply(context.Background(), to(toLifecycle))
+				if test.stays > 0 {
+					if err != nil {
+						t.Fatal(err)
+					}
+
+					r.At(toLifecycle)
+					r.Once()
+
+					return
+				}
+
+				failed := failure(t, err, engine.ErrUnconfigured, test.node)
+
+				for _, part := range []string{test.says, "talosctl get disks --insecure --nodes " + r.State(test.node).Address, "continues with this node"} {
+					if !strings.Contains(failed.Detail(), part) {
+						t.Errorf("it lacks %q: %s", part, failed.Detail())
+					}
+				}
+
+				installs := r.Judge.Of(history.KindInstall)
+				if took := r.World().Now().Seconds() - installs[len(installs)-1].Sim; took > 6*60 {
+					t.Errorf("it took %.0f s from the install on", took)
+				}
+
+				r.World().SetFaults(nil)
+				r.Until(test.node+" is back", 10*time.Minute, func() bool {
+					state := r.State(test.node)
+
+					return state.Reachable && state.Ready
+				})
+				r.Must(r.Worker("run-2"), to(toLifecycle))
+				r.At(toLifecycle)
+				r.Once()
+			})
+		})
+	}
+}
+
 // restless is a cluster in which a person reboots a node in mid-drain, and the
 // run is killed as soon as the installer has ended.
 type restless struct {

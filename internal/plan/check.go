@@ -511,7 +511,7 @@ func (p *planner) checkPresence(node *plannedNode) {
 		p.add(cluster.Finding{
 			Check: cluster.CheckTalosAPI, Severity: cluster.Observed, Node: node.Name, Err: node.Unreachable,
 			Found:  fmt.Sprintf("the Talos API of this %s at %s did not answer: %v", roleName(node.Role), node.Address, node.Unreachable),
-			Remedy: "Bring the node back. " + p.removedForGood(node),
+			Remedy: p.broughtBack(node),
 		})
 	case node.Machine.TalosTag != "" && !node.held:
 		p.add(cluster.Finding{
@@ -533,6 +533,15 @@ func (p *planner) checkPresence(node *plannedNode) {
 			Remedy: fmt.Sprintf("Let it join (talosctl -n %s logs kubelet). If it is to be no node of this cluster, %s.", node.Address, takenOut(node.Role)),
 		})
 	}
+}
+
+// broughtBack is what to do about a node that does not answer.
+func (p *planner) broughtBack(node *plannedNode) string {
+	if errors.Is(node.Unreachable, cluster.ErrForeign) {
+		return fmt.Sprintf("Find out why Talos did not find its configuration (its console, talosctl get disks --insecure --nodes %s), and start it anew; give it a configuration only when you know. ", node.Address) + p.removedForGood(node)
+	}
+
+	return "Bring the node back. " + p.removedForGood(node)
 }
 
 // removedForGood is how a node goes whose machine never comes back. An etcd member that was

@@ -760,6 +760,15 @@ func TestCheck_WhatWaitingMayCureStopsAnApplyOnly(t *testing.T) {
 			scene: newScene(2, 1), check: "two-members", severity: cluster.Observed,
 			says: []string{"two members", "no quorum", "Add a third control plane"},
 		},
+		"a node in maintenance mode": {
+			scene: func() *scene {
+				s := newScene(3, 2).silent("worker-2")
+				s.node("worker-2").Unreachable = fmt.Errorf("unable to read the boot ID of node 10.0.1.2: %w: %w: it is Talos in maintenance mode", cluster.ErrUnreachable, cluster.ErrForeign)
+
+				return s
+			}(), check: "talos-api", severity: cluster.Observed, node: "worker-2",
+			says: []string{"it is Talos in maintenance mode", "talosctl get disks --insecure --nodes 10.0.1.2", "give it a configuration only when you know", "kubectl delete node worker-2"},
+		},
 		"a certificate that expired": {
 			scene: func() *scene {
 				s := newScene(3, 2).silent("worker-2")

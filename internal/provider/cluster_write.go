@@ -582,6 +582,7 @@ func failureKinds() []failureKind {
 		{engine.ErrInstaller, "installer"},
 		{engine.ErrNeverReturned, "never-returned"},
 		{engine.ErrDeparted, "departed"},
+		{engine.ErrUnconfigured, "unconfigured"},
 		{engine.ErrRenamed, "renamed"},
 		{engine.ErrDrain, "drain"},
 		{engine.ErrUnsettled, "unsettled"},

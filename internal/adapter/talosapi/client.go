@@ -89,6 +89,7 @@ type Options struct {
 // Client speaks to all machines of one cluster. It is safe for concurrent use.
 type Client struct {
 	config    Config
+	dial      func(ctx context.Context, address string) (net.Conn, error)
 	endpoints []*endpoint
 	// preferred is the index of the endpoint that answered last.
 	preferred atomic.Int64
@@ -108,7 +109,11 @@ func New(config Config, options Options) (*Client, error) {
 		return nil, fmt.Errorf("%w: it has no endpoints", ErrConfig)
 	}
 
-	c := &Client{config: config}
+	if options.DialContext == nil {
+		options.DialContext = dialer.DynamicProxyDialer
+	}
+
+	c := &Client{config: config, dial: options.DialContext}
 
 	for _, name := range config.endpoints {
 		opened, err := newEndpoint(name, config, options)
@@ -157,17 +162,12 @@ func newEndpoint(name string, config Config, options Options) (*endpoint, error)
 		return nil, err
 	}
 
-	return &endpoint{name: name, host: host, api: api}, nil
+	return &endpoint{name: name, host: host, address: credentials.Endpoints[0], api: api}, nil
 }
 
 func dialOptions(options Options) []grpc.DialOption {
-	dial := options.DialContext
-	if dial == nil {
-		dial = dialer.DynamicProxyDialer
-	}
-
 	dialOptions := []grpc.DialOption{
-		grpc.WithContextDialer(dial),
+		grpc.WithContextDialer(options.DialContext),
 		// Endpoints are control planes, never services that announce settings
 		// in DNS.
 		grpc.WithDisableServiceConfig(),
@@ -437,7 +437,9 @@ func checkCredentials(context clientconfig.Context) (Certificate, error) {
 type endpoint struct {
 	name string
 	host string
-	api  *client.Client
+	// address is host:port.
+	address string
+	api     *client.Client
 	// local tells that the endpoint refused to forward calls to other nodes.
 	local atomic.Bool
 }

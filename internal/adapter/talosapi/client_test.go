@@ -389,6 +389,67 @@ func TestEndpoint_ChangeIsNotRepeatedThroughAnother(t *testing.T) {
 	})
 }
 
+func TestClient_MaintenanceModeIsRecognised(t *testing.T) {
+	const known, presumed = "of this cluster: it is Talos in maintenance mode (", "it is Talos in maintenance mode, or another machine"
+
+	for name, test := range map[string]struct {
+		node, address string
+		through       []string
+		// only endpoints can be connected to.
+		only bool
+		want []error
+		says string
+	}{
+		"of a worker":                            {"worker-0", worker0, []string{cp0, cp1}, false, []error{cluster.ErrUnreachable, cluster.ErrForeign}, known},
+		"of a worker that cannot be reached":     {"worker-0", worker0, []string{cp0, cp1}, true, []error{cluster.ErrUnreachable, cluster.ErrForeign}, presumed},
+		"of a control plane and the endpoint":    {"cp-0", cp0, []string{cp0}, true, []error{cluster.ErrUnreachable, cluster.ErrForeign}, "the endpoint is in maintenance mode"},
+		"of a control plane, through all":        {"cp-0", cp0, []string{cp0, cp1}, true, []error{cluster.ErrUnreachable, cluster.ErrForeign}, known},
+		"of the only endpoint, not of the node":  {"cp-0", worker0, []string{cp0}, true, []error{cluster.ErrUnreachable, cluster.ErrForeign}, "the endpoint is in maintenance mode"},
+		"of an endpoint, where there is another": {"cp-0", worker0, []string{cp0, cp1}, true, nil, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, model.Options{}, func(r *rig) {
+				c := r.over(test.through, func(address string) bool {
+					return !test.only || slices.Contains(test.through, strings.TrimSuffix(address, ":50000"))
+				})
+
+				before := r.machine(c, test.address)
+
+				r.world.SetFaults([]model.Fault{{Node: test.node, Step: model.StepBoot, Effect: model.EffectMaintenance}})
+
+				if err := r.world.RebootByHand(test.node, model.RebootDefault); err != nil {
+					t.Fatal(err)
+				}
+
+				r.until(test.node, "in maintenance mode", func(state model.NodeState) bool { return state.Maintenance })
+				synctest.Wait()
+
+				// A control plane asks again only after a while.
+				time.Sleep(time.Minute)
+
+				_, err := c.Machine(r.Context(), test.address, nil)
+				for _, want := range test.want {
+					if !errors.Is(err, want) {
+						t.Errorf("%v, want %v", err, want)
+					}
+				}
+
+				if len(test.want) == 0 && err != nil || err != nil && !strings.Contains(err.Error(), test.says) {
+					t.Errorf("%v, want that it says %q", err, test.says)
+				}
+
+				r.world.SetFaults(nil)
+				r.until(test.node, "up", isUp)
+				time.Sleep(time.Minute)
+
+				if after := r.machine(c, test.address); after.Talos != before.Talos {
+					t.Errorf("afterwards it runs %s, want %s", after.Talos, before.Talos)
+				}
+			})
+		})
+	}
+}
+
 func TestEndpoint_IdentityOfAClusterIsNotForgotten(t *testing.T) {
 	inBubble(t, model.Options{}, func(r *rig) {
 		through := newCable("")

@@ -4,13 +4,17 @@ package talosapi
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"io"
+	"net"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
+	"github.com/siderolabs/talos/pkg/machinery/constants"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -189,14 +193,9 @@ func (c *Client) explain(ctx context.Context, op operation, through *endpoint, s
 		failure.cause = cluster.Ended(ctx)
 		failure.said = failure.cause.Error()
 		failure.meanings = interrupted(ctx, op, sent)
-	case !sent && code == codes.Unavailable && (rejectsCredentials(text) || c.config.certificate.validity(time.Now()) != ""):
-		failure.meanings = []error{cluster.ErrCredentials}
-		if c.clockDiffers(text) {
-			failure.meanings = []error{cluster.ErrUnreachable}
-		}
-
-		failure.said = c.credentialHint(text)
-		failure.elsewhere = true
+	case code == codes.Unavailable && c.foreign(ctx, op, through, sent, text, failure):
+	case !sent && code == codes.Unavailable && c.doubtsCredentials(text):
+		c.explainCredentials(text, failure)
 	case code == codes.PermissionDenied && strings.Contains(text, "no request forwarding"):
 		failure.meanings = []error{cluster.ErrDenied}
 		failure.said = ""
@@ -223,6 +222,91 @@ func (c *Client) explain(ctx context.Context, op operation, through *endpoint, s
 
 	return failure
 }
+
+// doubtsCredentials tells that certificates may be why there is no connection.
+func (c *Client) doubtsCredentials(text string) bool {
+	return rejectsCredentials(text) || c.config.certificate.validity(time.Now()) != ""
+}
+
+// explainCredentials gives a failure its meaning where certificates may be why.
+func (c *Client) explainCredentials(text string, failure *callError) {
+	failure.meanings = []error{cluster.ErrCredentials}
+	if c.clockDiffers(text) {
+		failure.meanings = []error{cluster.ErrUnreachable}
+	}
+
+	failure.said = c.credentialHint(text)
+	failure.elsewhere = true
+}
+
+// unissued tells a connection that ended because the CA of the cluster did not issue the other
+// side's certificate. A node may say the same of a registry, in other words.
+func unissued(text string) bool {
+	return strings.HasPrefix(text, `connection error: desc = "transport: authentication handshake failed: `) &&
+		strings.Contains(text, "x509: certificate signed by unknown authority")
+}
+
+// foreign gives a failure its meaning, and tells whether it did, where what answers in place
+// of a node or of an endpoint is Talos in maintenance mode. Of a node that is called through
+// an endpoint the certificate is not handed on, so it is looked at from here. It cannot be where
+// only endpoints can be reached, but what else has a certificate of its own at the address of a
+// node is not the node either.
+func (c *Client) foreign(ctx context.Context, op operation, through *endpoint, sent bool, text string, failure *callError) bool {
+	switch {
+	case !unissued(text), sent && op.node == "":
+		return false
+	case sent && c.inMaintenance(ctx, net.JoinHostPort(op.node, strconv.Itoa(constants.ApidPort))):
+		failure.said = "it is Talos in maintenance mode"
+	case sent:
+		failure.said = "it is Talos in maintenance mode, or another machine has this address"
+	case !c.inMaintenance(ctx, through.address):
+		return false
+	default:
+		failure.said = "the endpoint is in maintenance mode"
+	}
+
+	failure.meanings = []error{cluster.ErrUnreachable}
+	failure.elsewhere = true
+
+	// Where there are others, an endpoint in maintenance mode says nothing of another node.
+	if sent || op.node == "" || op.node == through.host || len(c.endpoints) == 1 {
+		failure.meanings = append(failure.meanings, cluster.ErrForeign)
+	}
+
+	return true
+}
+
+// lookTimeout bounds a look at a certificate.
+const lookTimeout = 2 * time.Second
+
+// inMaintenance tells whether a certificate of the maintenance service is shown at an address
+// ("host:port"). No credentials go there, and nothing is sent.
+func (c *Client) inMaintenance(ctx context.Context, address string) bool {
+	bounded, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
+
+	conn, err := c.dial(bounded, address)
+	if err != nil {
+		return false
+	}
+	defer conn.Close()
+
+	seen := false
+	// Whoever answers is not believed but in this, which changes no more than the text of an error.
+	_ = tls.Client(conn, &tls.Config{
+		InsecureSkipVerify: true, //nolint:gosec // see above
+		VerifyConnection: func(state tls.ConnectionState) error {
+			seen = state.PeerCertificates[0].Subject.CommonName == constants.MaintenanceServiceCommonName
+
+			return errLookedAt
+		},
+	}).HandshakeContext(bounded)
+
+	return seen
+}
+
+// errLookedAt ends a handshake that was made for the certificate.
+var errLookedAt = errors.New("looked at")
 
 // interrupted is the meaning of an error that the caller's own context caused.
 func interrupted(ctx context.Context, op operation, sent bool) []error {
@@ -313,12 +397,14 @@ func (c *Client) weightier(failure *callError, kept []error) bool {
 	weight := func(meanings []error) int {
 		switch {
 		case slices.Contains(meanings, cluster.ErrOutcomeUnknown):
-			return 4
+			return 5
 		case slices.Contains(meanings, cluster.ErrCredentials):
 			if c.proven.Load() && c.config.certificate.validity(time.Now()) == "" {
 				return 1
 			}
 
+			return 4
+		case slices.Contains(meanings, cluster.ErrForeign):
 			return 3
 		case slices.Contains(meanings, cluster.ErrUnreachable):
 			return 2

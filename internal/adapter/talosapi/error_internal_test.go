@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net"
 	"slices"
 	"strings"
 	"testing"
@@ -45,6 +46,17 @@ func TestExplain_NamesErrorsByMeaning(t *testing.T) {
 		"foreign CA": {
 			change, false, codes.Unavailable, handshake + `tls: failed to verify certificate: x509: certificate signed by unknown authority"`,
 			[]error{cluster.ErrCredentials},
+		},
+		"behind an endpoint, of no CA of the cluster": {
+			operation{what: "look", node: "10.5.0.5"},
+			true, codes.Unavailable,
+			handshake + `tls: failed to verify certificate: x509: certificate signed by unknown authority"`,
+			[]error{cluster.ErrUnreachable, cluster.ErrForeign},
+		},
+		"registry of no known CA": {
+			operation{what: "pull", node: "10.5.0.5", mutates: true},
+			true, codes.Unavailable,
+			`failed to pull image "x": tls: failed to verify certificate: x509: certificate signed by unknown authority`, unknown,
 		},
 		"handshake cut off":          {read, false, codes.Unavailable, handshake + `EOF"`, unreachable},
 		"certificate not ready":      {read, false, codes.Unavailable, handshake + `remote error: tls: internal error"`, unreachable},
@@ -149,7 +161,7 @@ func TestExplain_NamesErrorsByMeaning(t *testing.T) {
 		"something nobody knows":      {change, true, codes.Internal, "boom", nil},
 		"credentials of another kind": {read, true, codes.Unauthenticated, "no", []error{cluster.ErrCredentials}},
 	} {
-		c := &Client{config: Config{certificate: Certificate{notAfter: time.Now().Add(time.Hour)}}}
+		c := &Client{config: Config{certificate: Certificate{notAfter: time.Now().Add(time.Hour)}}, dial: nowhere}
 
 		got := c.explain(context.Background(), test.op, &endpoint{name: "10.5.0.2"}, test.sent, status.Error(test.code, test.text))
 		if !slices.Equal(got.meanings, test.want) {
@@ -161,6 +173,8 @@ func TestExplain_NamesErrorsByMeaning(t *testing.T) {
 		}
 	}
 }
+
+func nowhere(context.Context, string) (net.Conn, error) { return nil, errors.New("no route to host") }
 
 func TestExplain_TreatsAStreamWithoutAnEndAsLost(t *testing.T) {
 	t.Parallel()

@@ -222,6 +222,13 @@ func isDown(state model.NodeState) bool { return !state.Up }
 func (r *rig) through(endpoints ...string) *talosapi.Client {
 	r.Helper()
 
+	return r.over(endpoints, func(string) bool { return true })
+}
+
+// over is a client with some of the endpoints only, that reaches some addresses ("host:port").
+func (r *rig) over(endpoints []string, reaches func(address string) bool) *talosapi.Client {
+	r.Helper()
+
 	text, err := r.server.Talosconfig()
 	if err != nil {
 		r.Fatal(err)
@@ -243,7 +250,13 @@ func (r *rig) through(endpoints ...string) *talosapi.Client {
 		r.Fatal(err)
 	}
 
-	made, err := talosapi.New(config, talosapi.Options{DialContext: r.server.Dialer()})
+	made, err := talosapi.New(config, talosapi.Options{DialContext: func(ctx context.Context, address string) (net.Conn, error) {
+		if !reaches(address) {
+			return nil, errors.New("no route to host")
+		}
+
+		return r.server.Dialer()(ctx, address)
+	}})
 	if err != nil {
 		r.Fatal(err)
 	}

@@ -5,6 +5,7 @@
 package acceptance
 
 import (
+	"fmt"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -12,6 +13,25 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/history"
 )
+
+// TestAccMaintenanceMode: a worker, and then the only control plane, starts without its
+// configuration. Both runs say so long before node_timeout; the control plane is the only endpoint.
+func TestAccMaintenanceMode(t *testing.T) {
+	full(t)
+
+	s := start(t, sim.Options{ControlPlanes: 1, Workers: 1, Talos: talosModern})
+	w := newWorkspace(t)
+	w.write(use(s), "talos_version = \"1.13.4\"\nnode_timeout = \"6h\"")
+
+	for _, node := range []string{"worker-0", "cp-0"} {
+		s.faults(fmt.Sprintf(`faults: [{node: %s, step: boot, effect: maintenance}]`, node))
+		w.apply().mustFail(node+" did not come back with its configuration", "in maintenance mode", "talosctl get disks --insecure", "Give it no configuration before you know why")
+		s.faults(`faults: []`)
+	}
+
+	w.apply().mustSucceed(0)
+	s.wantUpgraded("1.13.4", map[string]int{"worker-0": 1, "cp-0": 1})
+}
 
 // TestAccDeletedOnItsWay: somebody deletes a node that does not come back, as autoscalers do. The
 // run says so long before node_timeout, and touches no other node.

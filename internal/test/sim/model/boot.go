@@ -247,11 +247,11 @@ func (w *World) hang(ctx context.Context, n *node) bool {
 				"info": "the firmware refuses an image that is not signed for secure boot",
 			})
 		} else {
-			fault, found = w.takeBootFault(n, n.slots[n.next].talos, EffectNeverReturns)
+			fault, found = w.takeBootFault(n, n.slots[n.next].talos, EffectNeverReturns, EffectMaintenance)
 		}
 
 		if found {
-			n.dead = make(chan struct{})
+			n.dead, n.unconfigured = make(chan struct{}), fault.Effect == EffectMaintenance
 			release = n.dead
 			w.touch(n)
 		}
@@ -264,8 +264,8 @@ func (w *World) hang(ctx context.Context, n *node) bool {
 	if fault.For > 0 {
 		w.later(w.life, fault.For, func() {
 			if n.dead == release {
-				close(release)
-				n.dead = nil
+				n.revive()
+				w.touch(n)
 			}
 		})
 	}
@@ -276,6 +276,21 @@ func (w *World) hang(ctx context.Context, n *node) bool {
 	case <-ctx.Done():
 		return false
 	}
+}
+
+// revive ends what kept a machine from starting.
+func (n *node) revive() {
+	close(n.dead)
+	n.dead, n.unconfigured = nil, false
+}
+
+// deadOf is the effect that keeps a machine from starting.
+func (n *node) deadOf() Effect {
+	if n.unconfigured {
+		return EffectMaintenance
+	}
+
+	return EffectNeverReturns
 }
 
 // fallBack plays a system that fails before the META tag has gone: its kernel runs,

@@ -15,6 +15,9 @@ var (
 	ErrUnknownNode = errors.New("no such machine")
 	// ErrUnreachable is a machine whose API does not answer: nothing happened.
 	ErrUnreachable = errors.New("connection refused")
+	// ErrUnconfigured is a machine in maintenance mode, as a control plane says it that was to call
+	// it: an [ErrUnreachable] of its own.
+	ErrUnconfigured error = &labelled{ErrUnreachable, "authentication handshake failed: tls: failed to verify certificate: x509: certificate signed by unknown authority"}
 	// ErrConnectionLost is a connection that broke while a call was under way:
 	// the call may or may not have taken effect.
 	ErrConnectionLost = errors.New("error reading from server: EOF")

@@ -107,6 +107,10 @@ const (
 	// EffectNeverReturns lets the machine hang at its start, for the fault's
 	// duration or until the script is replaced by one without this fault.
 	EffectNeverReturns Effect = "never-returns"
+	// EffectMaintenance lets the machine start without its configuration, as where it does not find
+	// the partition with it, for the fault's duration or until the script is replaced by one without
+	// this fault. Its API is that of the maintenance mode, with a certificate of its own.
+	EffectMaintenance Effect = "maintenance"
 	// EffectNotReady lets the kubelet report that its node is not ready; such a
 	// kubelet confirms no deletion of a pod either. With kubelet it does so at
 	// once, where the node is ready then, with boot instead of becoming ready
@@ -254,7 +258,7 @@ func effectsOf(step Step) []Effect {
 		StepReboot:        {EffectFail, EffectConnectionLost},
 		StepRollback:      {EffectFail, EffectConnectionLost},
 		StepLegacyUpgrade: {EffectFail, EffectConnectionLost},
-		StepBoot:          {EffectFallback, EffectNeverReturns, EffectUnreachable, EffectNotReady, EffectEtcdDown, EffectStuck, EffectFlap},
+		StepBoot:          {EffectFallback, EffectNeverReturns, EffectMaintenance, EffectUnreachable, EffectNotReady, EffectEtcdDown, EffectStuck, EffectFlap},
 		StepKubelet:       {EffectNotReady},
 		StepDrain:         {EffectBlockedByBudget},
 		StepPatch:         {EffectConnectionLost},
@@ -473,7 +477,7 @@ func (f *Fault) set(field string, value *yaml.Node) error {
 func (f Fault) validate() error {
 	effects := effectsOf(f.Step)
 	lasting := []Effect{
-		EffectStall, EffectUnreachable, EffectNeverReturns, EffectNotReady, EffectEtcdDown, EffectStuck, EffectFlap,
+		EffectStall, EffectUnreachable, EffectNeverReturns, EffectMaintenance, EffectNotReady, EffectEtcdDown, EffectStuck, EffectFlap,
 		EffectNeverReady, EffectCrashLoop, EffectStaysDown,
 	}
 	components := componentsOf(f.Step)

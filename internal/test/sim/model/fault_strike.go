@@ -72,9 +72,8 @@ func (w *World) SetFaults(faults []Fault) {
 				w.answerAgain(n)
 			}
 
-			if n.dead != nil && !w.script.has(n.name, StepBoot, EffectNeverReturns) {
-				close(n.dead)
-				n.dead = nil
+			if n.dead != nil && !w.script.has(n.name, StepBoot, n.deadOf()) {
+				n.revive()
 			}
 
 			w.releaseHeld(n)

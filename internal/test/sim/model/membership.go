@@ -90,8 +90,7 @@ func (w *World) RemoveNode(nameOrAddress string) error {
 		n.kill()
 
 		if n.dead != nil {
-			close(n.dead)
-			n.dead = nil
+			n.revive()
 		}
 
 		w.left = append(w.left, w.state(n))

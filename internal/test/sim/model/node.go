@@ -77,13 +77,15 @@ type node struct {
 	silent     bool // apid does not answer although the machine runs
 	silentStep Step
 	silentEnd  time.Time
-	dead       chan struct{}         // closed when a machine that hangs may go on
-	ailment    ailment               // why the kubelet reports that the node is not ready
-	stuck      *hold                 // why the boot sequence does not go on
-	stuckFor   string                // what it waits for, in words
-	flap       *Fault                // what strikes when the node has been ready for a while
-	troubles   map[trouble]time.Time // what is wrong with the machine, and until when; zero for good
-	stalled    chan struct{}         // closed when the disk answers again, nil while it does
+	dead       chan struct{} // closed when a machine that hangs may go on
+	// unconfigured tells that it is in maintenance mode until then.
+	unconfigured bool
+	ailment      ailment               // why the kubelet reports that the node is not ready
+	stuck        *hold                 // why the boot sequence does not go on
+	stuckFor     string                // what it waits for, in words
+	flap         *Fault                // what strikes when the node has been ready for a while
+	troubles     map[trouble]time.Time // what is wrong with the machine, and until when; zero for good
+	stalled      chan struct{}         // closed when the disk answers again, nil while it does
 
 	stage         Stage
 	sequence      string // running sequence, empty in between

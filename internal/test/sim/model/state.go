@@ -61,8 +61,10 @@ type NodeState struct {
 
 	// Up tells that a kernel runs, Reachable that the Talos API answers too.
 	Up, Reachable bool
-	// Dead is a machine that hangs at its start.
-	Dead  bool
+	// Dead is a machine that hangs at its start, and Maintenance one that is in maintenance mode
+	// meanwhile.
+	Dead, Maintenance bool
+
 	Stage Stage
 	Ready bool
 	Unmet []Condition
@@ -262,7 +264,7 @@ func (w *World) state(n *node) NodeState {
 
 	state := NodeState{
 		KubeState: w.kubeState(n),
-		Up:        n.up, Reachable: n.reachable(), Dead: n.dead != nil,
+		Up:        n.up, Reachable: n.reachable(), Dead: n.dead != nil, Maintenance: n.unconfigured,
 		Stage: n.stage, Ready: len(unmet) == 0, Unmet: unmet,
 		Image: running.image, Extensions: running.names(),
 		TalosTag: cmp.Or(running.tag, "v"+running.talos), SecureBoot: n.secure, BootedWithUKI: n.uki, BootedAt: n.bootedAt, DownAt: n.downAt,
@@ -368,6 +370,10 @@ func (w *World) reach(nameOrAddress string) (*node, error) {
 	n, err := w.find(nameOrAddress)
 	if err != nil {
 		return nil, err
+	}
+
+	if n.unconfigured {
+		return nil, ErrUnconfigured
 	}
 
 	if !n.reachable() {

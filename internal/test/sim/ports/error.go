@@ -34,6 +34,7 @@ func meaning(ctx context.Context, what string, mutates bool, err error) error {
 	}
 
 	for _, known := range []struct{ answer, meaning error }{
+		{model.ErrUnconfigured, fmt.Errorf("%w: %w", cluster.ErrUnreachable, cluster.ErrForeign)},
 		{model.ErrUnreachable, cluster.ErrUnreachable},
 		{model.ErrUnknownNode, cluster.ErrUnreachable},
 		{model.ErrInstallInProgress, cluster.ErrBusy},

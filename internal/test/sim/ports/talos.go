@@ -33,11 +33,24 @@ const (
 // route tells whether a call gets through to a node: some control plane has to
 // take it and hand it on.
 func (c *Client) route() error {
-	if !c.cluster.world.Routing() {
-		return fmt.Errorf("%w: no endpoint answers", cluster.ErrUnreachable)
+	if c.cluster.world.Routing() {
+		return nil
 	}
 
-	return nil
+	var planes []model.NodeState
+
+	for _, state := range c.cluster.world.Nodes() {
+		if state.Role == model.ControlPlane {
+			planes = append(planes, state)
+		}
+	}
+
+	// A way in that is the only one is named.
+	if len(planes) == 1 && planes[0].Maintenance {
+		return fmt.Errorf("%w: %w: the endpoint is in maintenance mode", cluster.ErrUnreachable, cluster.ErrForeign)
+	}
+
+	return fmt.Errorf("%w: no endpoint answers", cluster.ErrUnreachable)
 }
 
 // How long the adapter waits for a machine that is silent: for an answer to a
@@ -49,7 +62,7 @@ const (
 
 // hear lets a caller wait who called a machine that is silent.
 func (c *Client) hear(ctx context.Context, limit time.Duration, err error) error {
-	if errors.Is(err, model.ErrUnreachable) && c.cluster.world.Silent() {
+	if errors.Is(err, model.ErrUnreachable) && !errors.Is(err, model.ErrUnconfigured) && c.cluster.world.Silent() {
 		_ = c.cluster.world.Clock().Sleep(ctx, limit)
 	}
 

@@ -5,6 +5,8 @@ package wire
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
 	"fmt"
 	"net"
 	"net/netip"
@@ -158,7 +160,7 @@ func (d *director) connect(ctx context.Context, target string) (*grpc.ClientConn
 	}
 
 	conn, err := d.server.services(target)
-	if err != nil && d.server.world.Silent() {
+	if err != nil && d.server.world.Silent() && !d.server.maintained(target) {
 		begun, dialling := d.dials[target]
 		if !dialling {
 			begun = now
@@ -207,6 +209,10 @@ func (d *director) connect(ctx context.Context, target string) (*grpc.ClientConn
 
 // unanswered is what the last try to reach a machine ended with.
 func (d *director) unanswered(target string) error {
+	if d.server.maintained(target) {
+		return unissued()
+	}
+
 	if d.server.world.Silent() {
 		return timedOut(target)
 	}
@@ -221,6 +227,10 @@ func (s *Server) services(target string) (*grpc.ClientConn, error) {
 	state, err := s.world.Node(address)
 	if err != nil || address == state.Name {
 		return nil, unroutable(address)
+	}
+
+	if state.Maintenance {
+		return nil, unissued()
 	}
 
 	if !state.Reachable {
@@ -240,6 +250,13 @@ func (s *Server) services(target string) (*grpc.ClientConn, error) {
 	}
 
 	return nil, refused(address)
+}
+
+// maintained tells whether a machine is in maintenance mode.
+func (s *Server) maintained(target string) bool {
+	state, err := s.world.Node(plain(target))
+
+	return err == nil && state.Maintenance
 }
 
 // certificateRoles are the organizations of the caller's certificate.
@@ -377,6 +394,11 @@ func refused(address string) error {
 		apid(address))
 }
 
+// unissued is what a proxy says of a machine in maintenance mode.
+func unissued() error {
+	return status.Errorf(codes.Unavailable, "connection error: desc = \"transport: %v\"", model.ErrUnconfigured)
+}
+
 // timedOut is what a proxy says of a machine that is silent.
 func timedOut(address string) error {
 	return status.Errorf(codes.Unavailable,
@@ -408,7 +430,7 @@ type station struct {
 }
 
 // outlet is a machine's API while it answers: the services, and the endpoint
-// in front of them.
+// in front of them. In maintenance mode there are no services.
 type outlet struct {
 	bootID   string
 	services *grpc.Server
@@ -417,6 +439,8 @@ type outlet struct {
 	listener *cuttable
 	serving  sync.WaitGroup
 }
+
+func (o *outlet) maintained() bool { return o.services == nil }
 
 func newStation(s *Server, state model.NodeState, endpoint string, certificate tls.Certificate) *station {
 	return &station{
@@ -465,10 +489,14 @@ func (s *station) follow() error {
 	current := s.outlet
 	s.mu.Unlock()
 
-	if current != nil && (!state.Reachable || current.bootID != state.BootID) {
+	if current != nil && (!state.Reachable && !state.Maintenance || current.bootID != state.BootID || current.maintained() != state.Maintenance) {
 		s.close()
 
 		current = nil
+	}
+
+	if state.Maintenance && current == nil {
+		return s.maintain(state)
 	}
 
 	if !state.Reachable {
@@ -499,8 +527,12 @@ func (s *station) close() {
 	// The connections of clients break first, as those of a machine do.
 	current.listener.cut()
 	current.front.Stop()
-	current.services.Stop()
-	_ = current.conn.Close()
+
+	if !current.maintained() {
+		current.services.Stop()
+		_ = current.conn.Close()
+	}
+
 	current.serving.Wait()
 }
 
@@ -541,6 +573,42 @@ func (s *station) open(state model.NodeState) error {
 	opened.front = s.front(conn)
 
 	opened.serving.Go(func() { _ = opened.services.Serve(inner) })
+	opened.serving.Go(func() { _ = opened.front.Serve(opened.listener) })
+
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	s.outlet = opened
+
+	return nil
+}
+
+// maintain opens the outlet of a machine in maintenance mode: its certificate is its own, it asks
+// nobody for one, and it has nothing that this project calls.
+func (s *station) maintain(state model.NodeState) error {
+	pair, err := s.server.unknown.Issue(x509.Certificate{
+		Subject: pkix.Name{CommonName: constants.MaintenanceServiceCommonName}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		IPAddresses: []net.IP{net.ParseIP(state.Address), net.IPv4(127, 0, 0, 1)},
+	})
+	if err != nil {
+		return err
+	}
+
+	own, err := pair.TLS()
+	if err != nil {
+		return err
+	}
+
+	listener, err := s.server.network.listen(s.endpoint)
+	if err != nil {
+		return fmt.Errorf("endpoint %s: %w", s.endpoint, err)
+	}
+
+	opened := &outlet{
+		bootID: state.BootID, listener: newCuttable(s.server.lines.over(listener)),
+		front: grpc.NewServer(grpc.Creds(credentials.NewTLS(&tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{own}}))),
+	}
+
 	opened.serving.Go(func() { _ = opened.front.Serve(opened.listener) })
 
 	s.mu.Lock()

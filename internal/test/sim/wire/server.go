@@ -74,6 +74,7 @@ type Server struct {
 	network    network
 	authority  *certificate.Authority
 	foreign    *certificate.Authority
+	unknown    *certificate.Authority // of the maintenance mode
 	dead       string
 	shared     *sharedResources
 
@@ -104,7 +105,7 @@ func New(options Options) (*Server, error) {
 		s.network = newMemory(func(address string) bool {
 			state, err := s.world.Node(address)
 
-			return err == nil && state.Reachable
+			return err == nil && (state.Reachable || state.Maintenance)
 		}, s.world.Silent())
 	}
 
@@ -127,6 +128,10 @@ func (s *Server) prepare() error {
 	}
 
 	if s.foreign, err = certificate.NewAuthority(pkix.Name{Organization: []string{"talos"}}); err != nil {
+		return err
+	}
+
+	if s.unknown, err = certificate.NewAuthority(pkix.Name{}); err != nil {
 		return err
 	}
 
