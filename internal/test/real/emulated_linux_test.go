@@ -141,8 +141,10 @@ func (m *machine) emulate(w *world) error {
 	number := m.address.As4()[3]
 
 	// systemd-stub adds it to the arguments of the kernel, and Talos when it boots by kexec.
-	arguments := fmt.Sprintf("talos.config=http://%s/%s ip=%s::%s:%s::%s:off",
-		net.JoinHostPort(gateway.String(), configPort), m.name, m.address, gateway, net.IP(net.CIDRMask(network.Bits(), 32)), machineLink)
+	arguments := fmt.Sprintf("ip=%s::%s:%s::%s:off", m.address, gateway, net.IP(net.CIDRMask(network.Bits(), 32)), machineLink)
+	if !m.unconfigured {
+		arguments = fmt.Sprintf("talos.config=http://%s/%s %s", net.JoinHostPort(gateway.String(), configPort), m.name, arguments)
+	}
 
 	m.command = tools.Command(ctx, "qemu-system-x86_64",
 		"-L", tools.Data(), "-nodefaults", "-no-user-config", "-display", "none", "-name", m.name,

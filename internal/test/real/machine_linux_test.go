@@ -36,7 +36,10 @@ type machine struct {
 	controlPlane bool
 	// emulated says that it is one of QEMU.
 	emulated bool
-	config   []byte
+	// unconfigured says that nobody tells it where its configuration is when it starts.
+	unconfigured bool
+
+	config []byte
 
 	dir     string
 	cgroups cgroups

@@ -33,7 +33,9 @@ const (
 	unreadyTalos = "1.13.14"
 	wayBackTalos = "1.13.15"
 	bareTalos    = "1.13.16"
-	hangingTalos = "1.13.17"
+	lostTalos    = "1.13.17"
+	renamedTalos = "1.13.18"
+	hangingTalos = "1.13.19"
 )
 
 // The minor releases before and after the one that internal/tools/talos pins, which are real.
@@ -112,6 +114,14 @@ func parts() []part {
 		{
 			name: "extension", what: "the first worker comes up without the extensions that its image is named after, and is installed once more",
 			ground: workers, systems: []toolchain.MachineSystem{bare, whole}, run: (*world).lacksExtensions,
+		},
+		{
+			name: "maintenance", what: "the first worker loses its configuration while it reboots, and comes up without",
+			ground: workers, systems: []toolchain.MachineSystem{system(lostTalos)}, run: (*world).comesBackInMaintenance,
+		},
+		{
+			name: "renamed", what: "the second worker comes back under another name",
+			ground: workers, systems: []toolchain.MachineSystem{system(renamedTalos)}, run: (*world).comesBackRenamed,
 		},
 		{
 			name: "hang", what: "the second worker never comes back, and does not after a loss of power either",
@@ -554,13 +564,7 @@ func (w *world) losesPower(ctx context.Context, t *testing.T) {
 		}
 	}
 
-	<-apply.ended
-	t.Logf("the apply in which they lost their power says:\n%s", &apply.output)
-
-	if exit := apply.command.ProcessState.ExitCode(); exit != nothingToDo {
-		t.Fatalf("the apply ended with %d:\n%s", exit, &apply.output)
-	}
-
+	apply.end(w).must(nothingToDo)
 	f.plan(ctx, t).must(nothingToDo)
 
 	for _, m := range w.workers() {

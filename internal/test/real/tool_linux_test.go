@@ -205,6 +205,19 @@ func (f terraform) apply(ctx context.Context, t *testing.T) result {
 // flat undoes the line breaks of the CLI.
 func flat(output string) string { return strings.Join(strings.Fields(output), " ") }
 
+// end waits for the end of the run.
+func (a *applying) end(w *world) result {
+	a.t.Helper()
+	<-a.ended
+
+	a.t.Logf("the apply says:\n%s", &a.output)
+
+	exit := a.command.ProcessState.ExitCode()
+	w.say("%s apply ended with %d", w.programs.CLI.Name, exit)
+
+	return result{t: a.t, exit: exit, output: a.output.String()}
+}
+
 // must fails the test unless the run ended with the code and said all of the texts, however
 // the CLI breaks lines.
 func (r result) must(exit int, texts ...string) result {
