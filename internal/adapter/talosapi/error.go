@@ -246,11 +246,10 @@ func unissued(text string) bool {
 		strings.Contains(text, "x509: certificate signed by unknown authority")
 }
 
-// foreign gives a failure its meaning, and tells whether it did, where what answers in place
-// of a node or of an endpoint is Talos in maintenance mode. Of a node that is called through
-// an endpoint the certificate is not handed on, so it is looked at from here. It cannot be where
-// only endpoints can be reached, but what else has a certificate of its own at the address of a
-// node is not the node either.
+// foreign gives a failure its meaning, and tells whether it did, if what answers in place of a node
+// or of an endpoint has no certificate of the cluster. An endpoint does not hand on the certificate
+// of the node that it called, so it is looked at from here. If the node cannot be reached from here,
+// another machine may have its address as well.
 func (c *Client) foreign(ctx context.Context, op operation, through *endpoint, sent bool, text string, failure *callError) bool {
 	switch {
 	case !unissued(text), sent && op.node == "":
@@ -292,7 +291,7 @@ func (c *Client) inMaintenance(ctx context.Context, address string) bool {
 	defer conn.Close()
 
 	seen := false
-	// Whoever answers is not believed but in this, which changes no more than the text of an error.
+	// Whoever pretends to be that ends a run, which whoever does not answer does too.
 	_ = tls.Client(conn, &tls.Config{
 		InsecureSkipVerify: true, //nolint:gosec // see above
 		VerifyConnection: func(state tls.ConnectionState) error {
