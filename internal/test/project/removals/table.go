@@ -17,7 +17,7 @@ type line struct {
 }
 
 const head = `# The feature gates of Kubernetes, by release line: name, first and last release line of the
-# table that has it in one way, and the value that it is locked to there. Written by make gates
+# table that has it in one way, and the value that it is locked to there. Written by make removals
 # from the sources of these releases, one of each release line:
 #
 `

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MPL-2.0
 
-// Command gates writes the table of the feature gates of Kubernetes, of one release of each
+// Command removals writes the table of the feature gates of Kubernetes, of one release of each
 // release line, as its sources have them:
 //
-//	gates > internal/adapter/removal/gates.txt
+//	removals > internal/adapter/removal/gates.txt
 //
 // It downloads the sources as Go modules, and runs none of them.
 package main
@@ -59,7 +59,7 @@ func main() {
 	log.SetFlags(0)
 
 	if err := run(os.Stdout); err != nil {
-		log.Fatal("gates: ", err)
+		log.Fatal("removals: ", err)
 	}
 }
 

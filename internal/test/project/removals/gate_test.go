@@ -101,7 +101,7 @@ func TestTable_IsWhatTheSourcesSay(t *testing.T) {
 
 	found := regexp.MustCompile(`k8s\.io/kubernetes v(1\.\d+\.\d+)`).FindSubmatch(pinned)
 	if len(found) != 2 || !slices.Contains(releases(), string(found[1])) {
-		t.Fatalf("the table is not made of the release that internal/tools/kube pins (%q): change releases(), and run make gates", found)
+		t.Fatalf("the table is not made of the release that internal/tools/kube pins (%q): change releases(), and run make removals", found)
 	}
 
 	release := string(found[1])
@@ -122,7 +122,7 @@ func TestTable_IsWhatTheSourcesSay(t *testing.T) {
 	}
 
 	if got := storedOf(t, string(stored), minorOf(release)); !maps.Equal(got, gates) {
-		t.Errorf("the table has %d gates of Kubernetes %s, and its sources %d; run make gates", len(got), release, len(gates))
+		t.Errorf("the table has %d gates of Kubernetes %s, and its sources %d; run make removals", len(got), release, len(gates))
 	}
 }
 
