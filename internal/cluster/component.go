@@ -130,9 +130,9 @@ const DefaultManifestTimeout = 5 * time.Minute
 // Removal is something in use that a release line of Kubernetes does not have
 // any more, or does not let be as it is.
 type Removal struct {
-	// Kind says what it is: "flag", "feature gate", "admission plugin", "API".
+	// Kind says what it is: "flag", "feature gate", "admission plugin", "static pod", "API".
 	Kind string
-	// Name is the flag, the gate, the plugin or the resource.
+	// Name is the flag, the gate, the plugin, the static pod or the resource.
 	Name string
 	// Address is the one of the node that uses it, empty for an API.
 	Address   string
@@ -144,6 +144,8 @@ type Removal struct {
 	Locked *bool
 	// Unknown tells that no release line is known that has the gate.
 	Unknown bool
+	// Refers is the resource of the API that a static pod refers to, such as "secrets".
+	Refers string
 	// In is the version that does without it.
 	In version.Version
 }

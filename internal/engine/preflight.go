@@ -455,6 +455,12 @@ func removalFinding(removal cluster.Removal, names map[string]string) cluster.Fi
 			removal.Component, removal.Kind, removal.Name, removal.In.Minor())
 	}
 
+	if removal.Refers != "" {
+		finding.Found = fmt.Sprintf("its static pod %s refers to %s of the Kubernetes API, and a kubelet of Kubernetes %s does not run such a pod",
+			removal.Name, removal.Refers, removal.In.Minor())
+		finding.Remedy = "Give it what it needs as files of the machine (machine.files), or run it as a DaemonSet."
+	}
+
 	if removal.Component == "" {
 		finding.Found = fmt.Sprintf("the cluster holds %d objects of %s, which Kubernetes %s does not serve", removal.Objects, removal.Name, removal.In.Minor())
 		finding.Remedy = "Migrate them to a version that is served (kubectl get " + removal.Name + " --all-namespaces), and delete only those that nobody needs: one object is listed under all versions of its API."

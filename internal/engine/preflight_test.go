@@ -419,6 +419,15 @@ func planExaminations() []examination {
 			},
 		},
 		{
+			check: cluster.CheckRemovals, condition: "a static pod that its kubelet will not run", want: failed,
+			says: []string{"its static pod default-mirror refers to secrets of the Kubernetes API, and a kubelet of Kubernetes 1.35 does not run such a pod", "machine.files"},
+			prepare: func(e *examined) {
+				target := version.MustParse(toKubernetes)
+				e.request.Target.Kubernetes = target
+				e.SetRemovals([]cluster.Removal{{Kind: "static pod", Name: "default-mirror", Component: cluster.Kubelet, Refers: "secrets", In: target}})
+			},
+		},
+		{
 			check: cluster.CheckRemovals, condition: "nobody can tell", want: untold,
 			prepare: func(e *examined) {
 				e.request.Target.Kubernetes = version.MustParse(toKubernetes)

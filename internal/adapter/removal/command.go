@@ -3,13 +3,11 @@
 package removal
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/siderolabs/talos/pkg/machinery/resources/k8s"
-	corev1 "k8s.io/api/core/v1"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 )
@@ -22,14 +20,9 @@ func listFlags() []string { return []string{featureGates, "--enable-admission-pl
 // commandOf is the command line of the first container of a static pod, in which every such
 // flag occurs once, and the name of the container. It is all of the pod that is looked at.
 func commandOf(pod *k8s.StaticPod) (name string, command []string, err error) {
-	text, err := json.Marshal(pod.TypedSpec().Pod)
+	described, err := podOf(pod)
 	if err != nil {
-		return "", nil, notAPod(pod)
-	}
-
-	var described corev1.Pod
-	if err := json.Unmarshal(text, &described); err != nil {
-		return "", nil, notAPod(pod)
+		return "", nil, err
 	}
 
 	if len(described.Spec.Containers) == 0 {

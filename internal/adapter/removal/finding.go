@@ -38,7 +38,7 @@ func removals(found upgrade.ComponentRemovedItemsError, to version.Version) []cl
 
 // sorted is a lasting order: by kind, name, node and component.
 func sorted(all []cluster.Removal) []cluster.Removal {
-	kinds := []string{KindFlag, KindFeatureGate, KindAdmissionPlugin, KindAPI}
+	kinds := []string{KindFlag, KindFeatureGate, KindAdmissionPlugin, KindStaticPod, KindAPI}
 
 	slices.SortFunc(all, func(a, b cluster.Removal) int {
 		return cmp.Or(

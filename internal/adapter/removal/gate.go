@@ -127,32 +127,43 @@ func (t gateTable) judge(name string, value bool, line version.Minor) (removal c
 	return removal, true
 }
 
-// gatesOf are the feature gates that a component is given, by the node that gives them.
-type gatesOf struct {
+// component is what a component is given, by the node that gives it.
+type component struct {
 	address   string
 	component cluster.Component
+	command   []string
 	gates     map[string]bool
 }
 
-// gateWatch collects the feature gates of components as they are read for other checks.
-type gateWatch struct {
+// watch collects what components are given as they are read for other checks.
+type watch struct {
 	mu   sync.Mutex
-	seen []gatesOf
+	seen []component
 }
 
-func (w *gateWatch) note(found gatesOf) {
-	if len(found.gates) == 0 {
-		return
-	}
-
+func (w *watch) note(found component) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 
 	w.seen = append(w.seen, found)
 }
 
-// removals are the gates that the release line does without, or has locked to another value.
-func (w *gateWatch) removals(to version.Version) []cluster.Removal {
+// kubeletGates are those of the kubelet of a node.
+func (w *watch) kubeletGates(address string) map[string]bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
+	for _, seen := range w.seen {
+		if seen.address == address && seen.component == cluster.Kubelet {
+			return seen.gates
+		}
+	}
+
+	return nil
+}
+
+// gates are those that the release line does without, or has locked to another value.
+func (w *watch) gates(to version.Version) []cluster.Removal {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 

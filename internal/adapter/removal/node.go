@@ -6,6 +6,7 @@ import (
 	"context"
 
 	"github.com/cosi-project/runtime/pkg/resource"
+	"github.com/cosi-project/runtime/pkg/safe"
 	"github.com/cosi-project/runtime/pkg/state"
 	"github.com/siderolabs/talos/pkg/machinery/resources/k8s"
 
@@ -17,7 +18,7 @@ type nodeState struct {
 	state.State
 
 	address string
-	gates   *gateWatch
+	seen    *watch
 }
 
 // Get is the only call that the checks make.
@@ -32,7 +33,7 @@ func (s nodeState) Get(ctx context.Context, pointer resource.Pointer, options ..
 		case *k8s.StaticPod:
 			found, err = s.read(read)
 		case *k8s.KubeletSpec:
-			s.gates.note(gatesOf{s.address, cluster.Kubelet, kubeletGates(read.TypedSpec())})
+			s.seen.note(component{s.address, cluster.Kubelet, read.TypedSpec().Args, kubeletGates(read.TypedSpec())})
 		}
 	}
 
@@ -50,9 +51,25 @@ func (s nodeState) read(pod *k8s.StaticPod) (*k8s.StaticPod, error) {
 		return nil, err
 	}
 
-	s.gates.note(gatesOf{s.address, cluster.Component(pod.Metadata().ID()), commandGates(command)})
+	s.seen.note(component{s.address, cluster.Component(pod.Metadata().ID()), command, commandGates(command)})
 
 	return merged(pod, name, command), nil
+}
+
+// noteProxy notes what a control plane renders for kube-proxy, if it does.
+func (c *Client) noteProxy(ctx context.Context, address string, seen *watch) error {
+	rendered, err := safe.StateGet[*k8s.BootstrapManifestsConfig](ctx, c.states.State(address), k8s.NewBootstrapManifestsConfig().Metadata())
+
+	switch {
+	case state.IsNotFoundError(err):
+	case err != nil:
+		return &nodeFailure{address: address, cause: err}
+	case rendered.TypedSpec().ProxyEnabled:
+		command := mergeFlag(rendered.TypedSpec().ProxyArgs, featureGates)
+		seen.note(component{address, cluster.Proxy, command, commandGates(command)})
+	}
+
+	return nil
 }
 
 // nodeFailure is a failed call of a node.

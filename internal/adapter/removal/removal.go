@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MPL-2.0
 
 // Package removal knows what release lines of Kubernetes do without: flags,
-// feature gates and admission plugins of the components, and versions of APIs.
-// It implements [cluster.Removals] with the tables that talosctl upgrade-k8s
-// uses and, of feature gates, with one made from the sources of Kubernetes. It changes
+// feature gates and admission plugins of the components, static pods that refer to objects, and
+// versions of APIs. It implements [cluster.Removals] with the tables that talosctl upgrade-k8s
+// uses and, of feature gates and flags, with two made from the sources of Kubernetes. It changes
 // nothing.
 package removal
 
@@ -41,6 +41,7 @@ const (
 	KindFlag            = "flag"
 	KindFeatureGate     = "feature gate"
 	KindAdmissionPlugin = "admission plugin"
+	KindStaticPod       = "static pod"
 	KindAPI             = "API"
 )
 
@@ -67,7 +68,7 @@ func New(states States, config *rest.Config) *Client {
 
 // Removals lists what is in use and gone in the version to, and the feature gates that are
 // locked to another value there. It looks at the command lines of the static pods, the
-// arguments and the configuration of the kubelets, and at objects of API versions. Errors wrap a sentinel of package cluster: ErrUnsupported for a
+// arguments and the configuration of the kubelets, what kube-proxy is given, the static pods, and objects of API versions. Errors wrap a sentinel of package cluster: ErrUnsupported for a
 // step from one release line to another that is not known.
 func (c *Client) Removals(ctx context.Context, from, to version.Version, controlPlanes, workers []string) ([]cluster.Removal, error) {
 	path, err := upgrade.NewPath(from.String(), to.String())
@@ -94,18 +95,18 @@ func (c *Client) Removals(ctx context.Context, from, to version.Version, control
 		parts  = slices.Collect(slices.Chunk(workers, max(1, (len(workers)+lookParallel-1)/lookParallel)))
 		found  = make([][]cluster.Removal, len(parts)+1)
 		failed = make([]error, len(parts)+1)
-		gates  gateWatch
+		seen   watch
 	)
 
 	for index, part := range parts {
 		group.Go(func() error {
-			found[index], failed[index] = c.look(ctx, path, to, nil, nil, part, &gates)
+			found[index], failed[index] = c.look(ctx, step{path, from, to}, nil, nil, part, &seen)
 
 			return nil
 		})
 	}
 
-	found[len(parts)], failed[len(parts)] = c.look(ctx, path, to, config, controlPlanes, nil, &gates)
+	found[len(parts)], failed[len(parts)] = c.look(ctx, step{path, from, to}, config, controlPlanes, nil, &seen)
 
 	_ = group.Wait()
 
@@ -116,45 +117,79 @@ func (c *Client) Removals(ctx context.Context, from, to version.Version, control
 		}
 	}
 
-	all := slices.Concat(found...)
+	all := slices.Concat(append(found, seen.flags(from, to))...)
 
 	if gateTables().covers(to.Minor()) {
 		all = slices.DeleteFunc(all, func(r cluster.Removal) bool { return r.Kind == KindFeatureGate })
-		all = append(all, gates.removals(to)...)
+		all = append(all, seen.gates(to)...)
 	}
 
 	return sorted(all), nil
 }
 
-// look is one run of the library's checks; without a config it leaves the API
-// out. The gates of all components that the checks read are noted.
+// step is an upgrade of Kubernetes, and what the library calls it.
+type step struct {
+	path     *upgrade.Path
+	from, to version.Version
+}
+
+// look is one run of the library's checks, and of those that it lacks; without a config it leaves
+// the API out. What the components are given is noted.
 func (c *Client) look(
-	ctx context.Context, path *upgrade.Path, to version.Version, config *rest.Config, controlPlanes, workers []string, gates *gateWatch,
+	ctx context.Context, of step, config *rest.Config, controlPlanes, workers []string, seen *watch,
 ) ([]cluster.Removal, error) {
-	node := func(_ context.Context, address string) (state.State, error) {
-		return nodeState{State: c.states.State(address), address: address, gates: gates}, nil
+	found, err := c.check(ctx, of, config, controlPlanes, workers, seen)
+
+	for _, address := range slices.Concat(controlPlanes, workers) {
+		if err != nil {
+			break
+		}
+
+		var more []cluster.Removal
+
+		more, err = c.references(ctx, of.from, of.to, address, seen.kubeletGates(address))
+		found = append(found, more...)
 	}
 
-	checks, err := upgrade.NewChecksWithStateProvider(path, node, config, controlPlanes, workers, func(string, ...any) {})
+	for _, address := range controlPlanes {
+		if err != nil {
+			break
+		}
+
+		err = c.noteProxy(ctx, address, seen)
+	}
+
+	var failure *nodeFailure
+
+	switch {
+	case errors.As(err, &failure):
+		return nil, fmt.Errorf("unable to read the components of node %s: %w", failure.address, failure.cause)
+	case err != nil:
+		return nil, kubeapi.Explain(ctx, "look for objects of removed APIs", false, err)
+	}
+
+	return found, nil
+}
+
+// check is one run of the library's checks.
+func (c *Client) check(
+	ctx context.Context, of step, config *rest.Config, controlPlanes, workers []string, seen *watch,
+) ([]cluster.Removal, error) {
+	node := func(_ context.Context, address string) (state.State, error) {
+		return nodeState{State: c.states.State(address), address: address, seen: seen}, nil
+	}
+
+	checks, err := upgrade.NewChecksWithStateProvider(of.path, node, config, controlPlanes, workers, func(string, ...any) {})
 	if err != nil {
 		return nil, fmt.Errorf("preparing the check for removed items: %w", err)
 	}
 
 	err = checks.Run(ctx)
-	if err == nil {
-		return nil, nil
-	}
-
 	if found, ok := itemsOf(err); ok {
-		return removals(found, to), nil
+		return removals(found, of.to), nil
 	}
 
-	var failure *nodeFailure
-	if errors.As(err, &failure) {
-		return nil, fmt.Errorf("unable to read the components of node %s: %w", failure.address, failure.cause)
-	}
-
-	return nil, kubeapi.Explain(ctx, "look for objects of removed APIs", false, err)
+	return nil, err
 }
 
 // itemsOf takes the findings out of the error that carries them, which has been

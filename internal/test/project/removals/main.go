@@ -1,110 +1,194 @@
 // SPDX-License-Identifier: MPL-2.0
 
-// Command removals writes the table of the feature gates of Kubernetes, of one release of each
-// release line, as its sources have them:
+// Command removals writes the tables of the feature gates of Kubernetes and of the flags that are
+// gone, of one release of each release line, as its sources have them:
 //
-//	removals > internal/adapter/removal/gates.txt
+//	removals internal/adapter/removal
 //
 // It downloads the sources as Go modules, and runs none of them.
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"log"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 )
 
-// releases are those that the table is made of, without "v": one of each release line that an
+// releases are those that the tables are made of, without "v": one of each release line that an
 // upgrade can lead to. The modules of a release have its version, with 0 for 1.
 func releases() []string {
 	return []string{"1.29.6", "1.30.14", "1.31.14", "1.32.13", "1.33.13", "1.34.4", "1.35.4", "1.36.3", "1.37.2"}
 }
 
-// module is a module of Kubernetes, with the directories whose packages have feature gates that
-// its components take.
-type module struct {
-	path string
-	// staging tells that its versions begin with 0.
-	staging     bool
-	directories []string
-}
+const (
+	// kubernetesModule has a version of its own; all others of Kubernetes have 0 for 1.
+	kubernetesModule = "k8s.io/kubernetes"
+	// cadvisorModule has flags of the kubelet; the release names its version, from 1.37 on.
+	cadvisorModule = "github.com/google/cadvisor/lib"
+)
 
-func modules() []module {
-	return []module{
-		{path: "k8s.io/kubernetes", directories: []string{"pkg/features"}},
-		{path: "k8s.io/apiserver", staging: true, directories: []string{"pkg/features"}},
-		{path: "k8s.io/apiextensions-apiserver", staging: true, directories: []string{"pkg/features"}},
-		{path: "k8s.io/client-go", staging: true, directories: []string{"features"}},
-		{path: "k8s.io/component-base", staging: true, directories: []string{"featuregate", "logs/api/v1", "metrics/features", "tracing/features", "zpages/features"}},
-		{path: "k8s.io/controller-manager", staging: true, directories: []string{"pkg/features"}},
+// gateDirectories are those whose packages have feature gates that components take, by module.
+func gateDirectories() map[string][]string {
+	return map[string][]string{
+		kubernetesModule:                 {"pkg/features"},
+		"k8s.io/apiserver":               {"pkg/features"},
+		"k8s.io/apiextensions-apiserver": {"pkg/features"},
+		"k8s.io/client-go":               {"features"},
+		"k8s.io/component-base":          {"featuregate", "logs/api/v1", "metrics/features", "tracing/features", "zpages/features"},
+		"k8s.io/controller-manager":      {"pkg/features"},
 	}
-}
-
-func (m module) at(release string) string {
-	if m.staging {
-		release = "0" + strings.TrimPrefix(release, "1")
-	}
-
-	return m.path + "@v" + release
 }
 
 func main() {
 	log.SetFlags(0)
 
-	if err := run(os.Stdout); err != nil {
+	if len(os.Args) != 2 {
+		log.Fatal("usage: removals <directory>")
+	}
+
+	if err := run(os.Args[1]); err != nil {
 		log.Fatal("removals: ", err)
 	}
 }
 
-func run(to io.Writer) error {
+func run(to string) error {
 	lines := make([]line, 0, len(releases()))
 
 	for _, release := range releases() {
-		sources, err := download(release)
-		if err != nil {
-			return err
-		}
-
-		found, err := readGates(sources, minorOf(release))
+		found, err := read(release)
 		if err != nil {
 			return fmt.Errorf("kubernetes %s: %w", release, err)
 		}
 
-		lines = append(lines, line{release: release, gates: found})
+		lines = append(lines, found)
 	}
 
-	return write(to, lines)
+	// The file as a whole, or none.
+	for name, write := range map[string]func(io.Writer, []line) error{"gates.txt": writeGates, "flags.txt": writeFlags} {
+		var text bytes.Buffer
+		if err := write(&text, lines); err != nil {
+			return err
+		}
+
+		if err := os.WriteFile(filepath.Join(to, name), text.Bytes(), 0o600); err != nil {
+			return err
+		}
+	}
+
+	return nil
 }
 
-// download brings the sources of a release here, and names the directories that are looked at.
-func download(release string) ([]string, error) {
-	command := exec.Command("go", "mod", "download", "-json")
-	for _, one := range modules() {
-		command.Args = append(command.Args, one.at(release))
+// read brings the sources of a release here, and reads its gates and flags.
+func read(release string) (found line, err error) {
+	roots, err := download(release)
+	if err != nil {
+		return found, err
 	}
 
+	found = line{release: release, flags: map[string]map[string]bool{}}
+
+	directories, err := below(roots, gateDirectories())
+	if err != nil {
+		return found, err
+	}
+
+	if found.gates, err = readGates(directories, minorOf(release)); err != nil {
+		return found, err
+	}
+
+	for _, one := range commandLines() {
+		directories, err := below(roots, one.directories)
+		if err != nil {
+			return found, err
+		}
+
+		if found.flags[one.component], err = readFlags(directories); err != nil {
+			return found, err
+		}
+	}
+
+	return found, nil
+}
+
+// download brings the sources of a release here; the result is their roots by module.
+func download(release string) (map[string]string, error) {
+	modules := map[string]bool{}
+
+	for _, directories := range append([]map[string][]string{gateDirectories()}, directoriesOf(commandLines())...) {
+		for module := range directories {
+			modules[module] = module != cadvisorModule
+		}
+	}
+
+	var wanted []string
+
+	for _, module := range slices.Sorted(maps.Keys(modules)) {
+		switch {
+		case module == kubernetesModule:
+			wanted = append(wanted, module+"@v"+release)
+		case modules[module]:
+			wanted = append(wanted, module+"@v0"+strings.TrimPrefix(release, "1"))
+		}
+	}
+
+	roots, err := fetch(wanted)
+	if err != nil {
+		return nil, err
+	}
+
+	pinned, err := os.ReadFile(filepath.Join(roots[kubernetesModule], "go.mod"))
+	if err != nil {
+		return nil, err
+	}
+
+	version := regexp.MustCompile(regexp.QuoteMeta(cadvisorModule) + ` (v\S+)`).FindSubmatch(pinned)
+	if version == nil {
+		return roots, nil
+	}
+
+	more, err := fetch([]string{cadvisorModule + "@" + string(version[1])})
+	maps.Copy(roots, more)
+
+	return roots, err
+}
+
+func directoriesOf(lines []commandLine) []map[string][]string {
+	all := make([]map[string][]string, 0, len(lines))
+	for _, one := range lines {
+		all = append(all, one.directories)
+	}
+
+	return all
+}
+
+// fetch downloads modules, each with its version; the result is their roots by module.
+func fetch(modules []string) (map[string]string, error) {
+	command := exec.Command("go", append([]string{"mod", "download", "-json"}, modules...)...)
 	command.Stderr = os.Stderr
 
 	output, err := command.Output()
 	if err != nil {
-		return nil, fmt.Errorf("kubernetes %s: go mod download: %w", release, err)
+		return nil, fmt.Errorf("go mod download: %w", err)
 	}
 
 	roots := map[string]string{}
 
-	for decoder := json.NewDecoder(strings.NewReader(string(output))); ; {
+	for decoder := json.NewDecoder(bytes.NewReader(output)); ; {
 		var one struct{ Path, Dir, Error string }
 
 		switch err := decoder.Decode(&one); {
 		case errors.Is(err, io.EOF):
-			return directories(roots)
+			return roots, nil
 		case err != nil:
 			return nil, err
 		case one.Error != "":
@@ -115,21 +199,22 @@ func download(release string) ([]string, error) {
 	}
 }
 
-// directories are those with feature gates, below the roots of the modules by their paths. A
-// release line may have fewer of them.
-func directories(roots map[string]string) ([]string, error) {
+// below are the directories, by module, in which a release line has them. It may lack some, but
+// not the first of Kubernetes itself.
+func below(roots map[string]string, directories map[string][]string) ([]string, error) {
 	var found []string
 
-	for _, one := range modules() {
-		root := roots[one.path]
-		if root == "" {
-			return nil, fmt.Errorf("there are no sources of %s", one.path)
-		}
+	for _, module := range slices.Sorted(maps.Keys(directories)) {
+		for index, name := range directories[module] {
+			directory := filepath.Join(roots[module], filepath.FromSlash(name))
 
-		for _, below := range one.directories {
-			directory := filepath.Join(root, filepath.FromSlash(below))
-			if _, err := os.Stat(directory); err == nil {
+			_, err := os.Stat(directory)
+
+			switch {
+			case roots[module] != "" && err == nil:
 				found = append(found, directory)
+			case index == 0 && module == kubernetesModule:
+				return nil, fmt.Errorf("there is no directory %s of %s", name, module)
 			}
 		}
 	}

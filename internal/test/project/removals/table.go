@@ -10,27 +10,66 @@ import (
 	"strings"
 )
 
-// line is a release line with its feature gates.
+// line is a release line with its feature gates, and with the flags of its components.
 type line struct {
 	release string
 	gates   map[string]state
+	flags   map[string]map[string]bool
 }
 
-const head = `# The feature gates of Kubernetes, by release line: name, first and last release line of the
+const gateHead = `# The feature gates of Kubernetes, by release line: name, first and last release line of the
 # table that has it in one way, and the value that it is locked to there. Written by make removals
 # from the sources of these releases, one of each release line:
 #
 `
 
-// write writes the table.
-func write(to io.Writer, lines []line) error {
-	var text strings.Builder
+const flagHead = `# The flags that components of Kubernetes had and have no more: component, name, and the last
+# release line that has it. Written by make removals from the sources of these releases, one of
+# each release line:
+#
+`
 
+// begin is what a table begins with.
+func begin(head string, lines []line) *strings.Builder {
+	text := &strings.Builder{}
 	text.WriteString(head)
 
 	for _, one := range lines {
-		fmt.Fprintf(&text, "release %s\n", one.release)
+		fmt.Fprintf(text, "release %s\n", one.release)
 	}
+
+	return text
+}
+
+// writeFlags writes the table of flags.
+func writeFlags(to io.Writer, lines []line) error {
+	text := begin(flagHead, lines)
+	newest := lines[len(lines)-1]
+
+	for _, component := range slices.Sorted(maps.Keys(newest.flags)) {
+		last := map[string]string{}
+
+		for _, one := range lines {
+			for name := range one.flags[component] {
+				last[name] = minorOf(one.release)
+			}
+		}
+
+		for _, name := range slices.Sorted(maps.Keys(last)) {
+			if !newest.flags[component][name] {
+				fmt.Fprintf(text, "%s %s %s\n", component, name, last[name])
+			}
+		}
+	}
+
+	_, err := io.WriteString(to, text.String())
+
+	return err
+}
+
+// writeGates writes the table of feature gates.
+func writeGates(to io.Writer, lines []line) error {
+	text := begin(gateHead, lines)
 
 	names := map[string]bool{}
 
@@ -42,7 +81,7 @@ func write(to io.Writer, lines []line) error {
 
 	for _, name := range slices.Sorted(maps.Keys(names)) {
 		for _, span := range spansOf(name, lines) {
-			fmt.Fprintf(&text, "%s %s-%s%s\n", name, span.first, span.last, span.lock())
+			fmt.Fprintf(text, "%s %s-%s%s\n", name, span.first, span.last, span.lock())
 		}
 	}
 
