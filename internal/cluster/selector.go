@@ -17,7 +17,7 @@ type SelectorOverride struct {
 	Selector Selector
 	// Hold leaves the nodes alone.
 	Hold bool
-	// Image, without tag, replaces [Target.InstallerImage]; empty replaces nothing.
+	// Image, whose tag says nothing, replaces [Target.InstallerImage]; empty replaces nothing.
 	Image string
 	// RebootMode replaces [Policy.RebootMode]; empty replaces nothing.
 	RebootMode RebootMode

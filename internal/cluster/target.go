@@ -15,7 +15,7 @@ type Target struct {
 	Talos version.Version
 	// Kubernetes is zero when that product is not managed.
 	Kubernetes version.Version
-	// InstallerImage, without tag, replaces each node's own repository.
+	// InstallerImage, whose tag says nothing, replaces each node's own repository.
 	InstallerImage string
 	// ImageFactory is the host, with port and path if it has them, of the Image
 	// Factory that serves images which no repository names; empty is the public

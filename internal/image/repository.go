@@ -45,7 +45,7 @@ var (
 	installerPattern = regexp.MustCompile(`^(?:([a-z0-9][a-z0-9.-]*)-)?installer(-secureboot)?$`)
 )
 
-// Repository is an image reference without tag, and without digest unless
+// Repository is an image reference, without tag and without digest unless
 // [ParseInstaller] read one.
 type Repository struct {
 	name reference.Named
@@ -68,7 +68,8 @@ func ParseRepository(text string) (Repository, error) {
 }
 
 // ParseInstaller reads what may be set as the image of an installer: a repository
-// like [ParseRepository], or one image of it by its digest, such as
+// like [ParseRepository], with or without the tag of a version of Talos, such as
+// "registry.example.com:5000/talos/installer:v1.13.4", or one image of it by its digest, such as
 // "registry.example.com:5000/talos/installer@sha256:...". Errors wrap [ErrReference].
 func ParseInstaller(text string) (Repository, error) {
 	named, err := parseNamed(text)
@@ -76,12 +77,18 @@ func ParseInstaller(text string) (Repository, error) {
 		return Repository{}, err
 	}
 
-	if tagged, ok := named.(reference.Tagged); ok {
-		return Repository{}, fmt.Errorf("%w without tag: %q carries the tag %s; give the repository alone, such as %q, or an image of it by its digest, such as %q",
-			ErrReference, text, tagged.Tag(), reference.TrimNamed(named).Name(), reference.TrimNamed(named).Name()+"@sha256:<digest>")
+	repository := Repository{name: named}
+
+	switch tag := repository.tag(); {
+	case tag == "":
+	case repository.Pinned():
+		return Repository{}, fmt.Errorf("%w: %q carries a tag and a digest, and means the image of the digest; leave the tag out", ErrReference, text)
+	case repository.Version().IsZero():
+		return Repository{}, fmt.Errorf("%w with the tag of a version: %q carries the tag %s, which is no version of Talos; give the repository alone, such as %q, or an image of it by its digest, such as %q",
+			ErrReference, text, tag, repository, repository.String()+"@sha256:<digest>")
 	}
 
-	return Repository{name: named}, nil
+	return repository, nil
 }
 
 // Split reads a full reference and returns its repository and its tag. The tag
@@ -191,6 +198,26 @@ func (r Repository) At(v version.Version) string {
 	}
 
 	return r.String() + ":" + v.Tag()
+}
+
+// Version is the version of Talos that the tag names; zero where the repository has none.
+func (r Repository) Version() version.Version {
+	named, err := version.Parse(r.tag())
+	if err != nil {
+		return version.Version{}
+	}
+
+	return named
+}
+
+// tag is empty where the repository has none.
+func (r Repository) tag() string {
+	tagged, ok := r.name.(reference.Tagged)
+	if !ok {
+		return ""
+	}
+
+	return tagged.Tag()
 }
 
 // Pinned tells whether the repository carries the digest of one image.

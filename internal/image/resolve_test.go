@@ -258,12 +258,12 @@ func TestResolve_RefusesWhatWouldCostTheNodeSomething(t *testing.T) {
 		"override with a tag and a digest": {
 			node:     image.Running{InstallImage: generic + ":v1.12.6", Platform: "metal"},
 			override: generic + ":v1.13.4@" + digest, kind: image.ErrReference,
-			says: []string{"carries the tag v1.13.4", generic + "@sha256:"},
+			says: []string{"a tag and a digest", "leave the tag out"},
 		},
-		"override with a tag": {
+		"override with the tag latest": {
 			node:     image.Running{InstallImage: generic + ":v1.12.6", Platform: "metal"},
-			override: generic + ":v1.13.4", kind: image.ErrReference,
-			says: []string{generic + ":v1.13.4", "give the repository alone"},
+			override: generic + ":latest", kind: image.ErrReference,
+			says: []string{generic + ":latest", "the tag latest, which is no version of Talos", "give the repository alone", generic + "@sha256:"},
 		},
 		"override that is no reference": {
 			node:     image.Running{InstallImage: generic + ":v1.12.6", Platform: "metal"},

@@ -5,6 +5,7 @@ package plan
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -166,6 +167,46 @@ func (p *planner) checkPinned(node *plannedNode, step Step) {
 	if !slices.ContainsFunc(p.made.Findings, same) {
 		p.add(finding)
 	}
+}
+
+// checkTags refuses images with the tag of another version than the nodes are to run. The tag
+// says nothing else: each step takes the one of its own version.
+func (p *planner) checkTags() {
+	p.checkTag(p.target.InstallerImage, attributeImage, nil, false)
+
+	for _, name := range slices.Sorted(maps.Keys(p.policy.Images)) {
+		p.checkTag(p.policy.Images[name], attributeOverrides, []cluster.Within{cluster.Key(name), fieldImage}, p.policy.Holds(name))
+	}
+
+	for index, override := range p.policy.SelectorOverrides {
+		p.checkTag(override.Image, attributeSelectorOverrides, []cluster.Within{cluster.Index(index), fieldImage}, override.Hold)
+	}
+}
+
+// checkTag looks at one image, which is of no use yet where its nodes are held.
+func (p *planner) checkTag(text, attribute string, within []cluster.Within, held bool) {
+	repository, err := image.ParseInstaller(text)
+	if err != nil || repository.Version().IsZero() || repository.Version().Equal(p.target.Talos) {
+		return
+	}
+
+	tag := repository.Version().Tag()
+	finding := cluster.Finding{
+		Check: cluster.CheckInstallerImage, Severity: cluster.Permanent, Firm: true, Attribute: attribute, Within: within,
+		Found: fmt.Sprintf("%s has the tag %s, and talos_version is %s", text, tag, p.target.Talos),
+		Remedy: fmt.Sprintf("Set talos_version to %s, or give the image the tag %s; without a tag, it is always the one of talos_version.",
+			repository.Version(), p.target.Talos.Tag()),
+	}
+
+	switch {
+	case p.target.Talos.IsZero():
+		finding.Severity, finding.Found = cluster.Advice, fmt.Sprintf("%s has the tag %s, and talos_version is not set, so no node is upgraded to it", text, tag)
+		finding.Remedy = fmt.Sprintf("Set talos_version to %s, or leave the image out.", repository.Version())
+	case held:
+		finding.Severity, finding.Found = cluster.Advice, finding.Found+"; its nodes are held, and will be refused as soon as they are not"
+	}
+
+	p.add(finding)
 }
 
 // pointAtImage points a finding at where the image of the node is set.

@@ -98,6 +98,91 @@ func TestOverrides_NodesThatTheyNameMustBeThere(t *testing.T) {
 	})
 }
 
+// TestOverrides_TagIsTheOneOfTheTarget: what modules give carries one, and each step takes its own all the same.
+func TestOverrides_TagIsTheOneOfTheTarget(t *testing.T) {
+	t.Parallel()
+
+	tagged := func(s *scene, tag string) *scene {
+		s.target.InstallerImage = generic + ":" + tag
+
+		return s
+	}
+	byLabels := func(s *scene, tag string, hold bool) *scene {
+		s.policy.SelectorOverrides = []cluster.SelectorOverride{{Selector: has("gpu"), Image: generic + ":" + tag, Hold: hold}}
+
+		return s
+	}
+	key := []cluster.Within{cluster.Key("worker-2"), cluster.Field("installer_image")}
+	index := []cluster.Within{cluster.Index(0), cluster.Field("installer_image")}
+
+	for behaviour, test := range map[string]struct {
+		scene *scene
+		// attribute is empty where nothing is said.
+		attribute string
+		within    []cluster.Within
+		severity  cluster.Severity
+		says      []string
+	}{
+		"of the target":                       {scene: tagged(newScene(3, 2), "v1.13.4")},
+		"of the last of two steps":            {scene: tagged(newScene(3, 2).runs("1.12.6").aims("1.14.1").walks(), "v1.14.1")},
+		"of the target, without its v":        {scene: tagged(newScene(3, 2), "1.13.4")},
+		"of a node, of the target":            {scene: newScene(3, 2).gets("worker-2", generic+":v1.13.4")},
+		"of nodes with labels, of the target": {scene: byLabels(newScene(3, 2), "v1.13.4", false)},
+		"of another version": {
+			scene: tagged(newScene(3, 2), "v1.13.3"), attribute: "installer_image", severity: cluster.Permanent,
+			says: []string{generic + ":v1.13.3 has the tag v1.13.3, and talos_version is 1.13.4", "Set talos_version to 1.13.3, or give the image the tag v1.13.4"},
+		},
+		"of a step before the last": {
+			scene:     tagged(newScene(3, 2).runs("1.12.6").aims("1.14.1").walks(), "v1.13.4"),
+			attribute: "installer_image", severity: cluster.Permanent, says: []string{"talos_version is 1.14.1"},
+		},
+		"of a node, of another version": {
+			scene: newScene(3, 2).gets("worker-2", generic+":v1.13.3"), attribute: "node_overrides", within: key, severity: cluster.Permanent,
+			says: []string{"has the tag v1.13.3"},
+		},
+		"of a held node, of another version": {
+			scene: newScene(3, 2).gets("worker-2", generic+":v1.13.3").holds("worker-2"), attribute: "node_overrides", within: key, severity: cluster.Advice,
+			says: []string{"its nodes are held, and will be refused"},
+		},
+		"of nodes with labels, of another version": {
+			scene: byLabels(newScene(3, 2), "v1.13.3", false), attribute: "selector_overrides", within: index, severity: cluster.Permanent,
+			says: []string{"has the tag v1.13.3"},
+		},
+		"of held nodes with labels, of another version": {
+			scene: byLabels(newScene(3, 2), "v1.13.3", true), attribute: "selector_overrides", within: index, severity: cluster.Advice,
+			says: []string{"its nodes are held"},
+		},
+		"where Talos stays as it is": {
+			scene: tagged(newScene(3, 2).unmanaged().asserts("1.35.0"), "v1.13.4"), attribute: "installer_image", severity: cluster.Advice,
+			says: []string{"talos_version is not set, so no node is upgraded to it", "Set talos_version to 1.13.4, or leave the image out"},
+		},
+	} {
+		t.Run(behaviour, func(t *testing.T) {
+			t.Parallel()
+
+			found := slices.DeleteFunc(test.scene.said(t).Findings, func(f cluster.Finding) bool { return f.Check != cluster.CheckInstallerImage })
+
+			if test.attribute == "" {
+				if len(found) > 0 {
+					t.Errorf("findings: %v", found)
+				}
+
+				return
+			}
+
+			if len(found) != 1 || found[0].Severity != test.severity || found[0].Attribute != test.attribute || !slices.Equal(found[0].Within, test.within) {
+				t.Fatalf("findings %+v; want one of severity %d at %s %v", found, test.severity, test.attribute, test.within)
+			}
+
+			for _, part := range test.says {
+				if !strings.Contains(found[0].String(), part) {
+					t.Errorf("the finding does not say %q: %s", part, found[0])
+				}
+			}
+		})
+	}
+}
+
 func TestOverrides_ImageOfOneNodeIsItsOwn(t *testing.T) {
 	t.Parallel()
 

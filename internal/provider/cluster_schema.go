@@ -121,7 +121,7 @@ func clusterSchema(ctx context.Context) schema.Schema {
 			Validators:          []validator.String{stringvalidator.LengthAtLeast(1)},
 		},
 		attrInstallerImage: schema.StringAttribute{
-			MarkdownDescription: "Installer image without tag, for all nodes, such as `factory.talos.dev/metal-installer/<schematic>`. " +
+			MarkdownDescription: "Installer image for all nodes, such as `factory.talos.dev/metal-installer/<schematic>`, without tag or with the one of `talos_version`: each step takes the tag that it needs. " +
 				"Unset: each node keeps its own repository, platform, secure boot flavour and schematic, and only the version changes. " +
 				"An image that does not hold a node's extensions, or would cost it its platform, is refused. " +
 				"With a digest (`...@sha256:...`) it is that one image, which has to be of `talos_version`: for nodes that get there in one step.",
@@ -372,7 +372,7 @@ func selectorOverridesSchema() schema.Attribute {
 					Validators:          []validator.String{selectorValidator{}},
 				},
 				attrInstallerImage: schema.StringAttribute{
-					MarkdownDescription: "Installer image without tag, or by digest, for these nodes, instead of `installer_image` and of each node's own repository.",
+					MarkdownDescription: "Installer image for these nodes, without tag, with the tag of `talos_version` or by digest, instead of `installer_image` and of each node's own repository.",
 					Optional:            true,
 					Validators:          []validator.String{repositoryValidator{}},
 				},
@@ -400,7 +400,7 @@ func nodeOverridesSchema() schema.Attribute {
 		NestedObject: schema.NestedAttributeObject{
 			Attributes: map[string]schema.Attribute{
 				attrInstallerImage: schema.StringAttribute{
-					MarkdownDescription: "Installer image without tag, or by digest, for this node, instead of `installer_image` and of the node's own repository.",
+					MarkdownDescription: "Installer image for this node, without tag, with the tag of `talos_version` or by digest, instead of `installer_image` and of the node's own repository.",
 					Optional:            true,
 					Validators:          []validator.String{repositoryValidator{}},
 				},

@@ -858,12 +858,17 @@ func (v durationValidator) ValidateString(ctx context.Context, req validator.Str
 
 // repositoryValidator accepts image references without tag and digest.
 type repositoryValidator struct {
-	// by is the attribute that chooses the tag instead; talos_version when empty.
+	// by is the attribute that chooses the tag instead. Where it is empty, the image is an
+	// installer's, which may have the tag of talos_version, or a digest.
 	by string
 }
 
 // Description implements [validator.String].
-func (repositoryValidator) Description(context.Context) string {
+func (v repositoryValidator) Description(context.Context) string {
+	if v.by == "" {
+		return "value must be an image reference without tag, with the tag of " + attrTalosVersion + ", or with a digest"
+	}
+
 	return "value must be an image reference without tag"
 }
 

@@ -102,9 +102,9 @@ func TestValidate_Configuration(t *testing.T) {
 		"a selector that matches all":      {selecting(t, selectorOverrideModel{Selector: types.StringValue(""), Hold: types.BoolValue(true)}), `selector_overrides[0]`, `selector_overrides[0].selector is "": it is empty, and an empty selector matches every node`},
 		"a selector that is none":          {selecting(t, selectorOverrideModel{Selector: types.StringValue("a b"), Hold: types.BoolValue(true)}), `selector_overrides[0]`, `selector_overrides[0].selector is "a b": `},
 		"a selector override that is idle": {selecting(t, selectorOverrideModel{Selector: types.StringValue("a=b")}), `selector_overrides[0]`, "selector_overrides[0]: none of hold, installer_image and reboot_mode is set"},
-		"image of labels with a tag": {
-			selecting(t, selectorOverrideModel{Selector: types.StringValue("a=b"), InstallerImage: types.StringValue("ghcr.io/siderolabs/installer:v1.13.4")}),
-			`selector_overrides[0]`, `selector_overrides[0].installer_image: not an image reference without tag`,
+		"image of labels with a tag that is no version": {
+			selecting(t, selectorOverrideModel{Selector: types.StringValue("a=b"), InstallerImage: types.StringValue("ghcr.io/siderolabs/installer:latest")}),
+			`selector_overrides[0]`, `selector_overrides[0].installer_image: not an image reference with the tag of a version`,
 		},
 		"a selector override that is null": {func(m *clusterModel) {
 			kind := types.ObjectType{AttrTypes: selectorOverrideTypes()}
@@ -159,7 +159,8 @@ func TestValidate_Configuration(t *testing.T) {
 		"all workers":                        {unavailable("100%"), "", ""},
 		"settle without unit":                {func(m *clusterModel) { m.Settle = types.StringValue("30") }, `settle`, `"30"`},
 		"settle below zero":                  {func(m *clusterModel) { m.Settle = types.StringValue("-1s") }, `settle`, `"-1s"`},
-		"image of a node with a tag":         {ownImage("ghcr.io/siderolabs/installer:v1.13.4"), `node_overrides["worker-0"]`, `node_overrides["worker-0"].installer_image: not an image reference without tag`},
+		"image of a node with a tag":         {ownImage("ghcr.io/siderolabs/installer:v1.13.4"), "", ""},
+		"image of a node with another tag":   {ownImage("ghcr.io/siderolabs/installer:latest"), `node_overrides["worker-0"]`, `node_overrides["worker-0"].installer_image: not an image reference with the tag of a version`},
 		"image of a node that is none":       {ownImage("Not A Reference"), `node_overrides["worker-0"]`, "not an image reference"},
 		"image of a node":                    {ownImage("registry.example.com:5000/talos/installer"), "", ""},
 		"override of a node without name":    {func(m *clusterModel) { m.NodeOverrides = holding(t, "") }, `node_overrides[""]`, "at least 1"},

@@ -32,7 +32,8 @@ func (s *simulated) wantNamed(before map[string]string, from, image string, node
 }
 
 // TestAccInstallImageFollowsEachHop: a run that stops in between leaves nothing
-// stale, and an image of the user's own is named as it is.
+// stale, and an image of the user's own is named as it is. What modules give carries a tag, and
+// each hop takes its own.
 func TestAccInstallImageFollowsEachHop(t *testing.T) {
 	full(t)
 
@@ -42,7 +43,7 @@ func TestAccInstallImageFollowsEachHop(t *testing.T) {
 	before := s.configs()
 
 	w := newWorkspace(t)
-	w.write(use(s), "talos_version = \"1.13.4\"\nallow_intermediate_versions = true\nsync_install_image = true\ninstaller_image = "+quote(mirror))
+	w.write(use(s), "talos_version = \"1.13.4\"\nallow_intermediate_versions = true\nsync_install_image = true\ninstaller_image = "+quote(mirror+":v"+talosTarget))
 	w.apply().mustSucceed(0)
 	s.wantUpgraded(talosTarget, each(2, 1, 1))
 	s.wantNamed(before, talosBehind, mirror+":v"+talosTarget, "cp-0", "worker-0")
@@ -57,6 +58,10 @@ func TestAccInstallImageFollowsEachHop(t *testing.T) {
 	}
 
 	w.plan().mustSucceed(0)
+
+	if written := w.attributes()["installer_image"]; written != mirror+":v"+talosTarget {
+		t.Errorf("installer_image in state is %q, want what was written", written)
+	}
 
 	// Whoever manages the configurations gets it from there.
 	w.raw("provider \"talosupgrade\" {\n" + use(s) + "\n}\n\ndata \"talosupgrade_current_versions\" \"this\" {}\n\n" +

@@ -54,3 +54,32 @@ func TestAccTagThatIsPushedAgain(t *testing.T) {
 		t.Errorf("the image of cp-0 in state is %q, want %s", image, pinned)
 	}
 }
+
+// TestAccInstallerImageCarriesATag that a module makes, known or not while planning: it has to be the one of talos_version.
+func TestAccInstallerImageCarriesATag(t *testing.T) {
+	full(t)
+
+	const repository = "mirror.example/siderolabs/installer"
+
+	s := start(t, sim.Options{ControlPlanes: 1, Workers: 1, Talos: talosModern})
+	w := newWorkspace(t)
+
+	// configure makes the image of a resource, whose output is not known before the apply.
+	configure := func(tag string) {
+		w.raw("provider \"talosupgrade\" {\n" + use(s) + "\n}\n\nresource \"terraform_data\" \"image\" {\n  input = " + quote(repository+":"+tag) + "\n}\n\n" +
+			"resource \"talosupgrade_cluster\" \"this\" {\n  talos_version = " + quote(talosTarget) + "\n  installer_image = terraform_data.image.output\n}\n")
+	}
+
+	configure("v" + talosModern)
+	w.plan().mustSucceed(2)
+	w.apply().mustFail("installer_image", "has the tag v"+talosModern, "talos_version is "+talosTarget, "give the image the tag v"+talosTarget)
+	s.wantRunning(talosModern, "cp-0", "worker-0")
+
+	configure("latest")
+	w.apply().mustFail("installer_image", "the tag latest, which is no version of Talos")
+
+	configure("v" + talosTarget)
+	w.apply().mustSucceed(0)
+	s.wantRunning(talosTarget, "cp-0", "worker-0")
+	w.plan().mustSucceed(0)
+}

@@ -64,9 +64,9 @@ func wrongRolls() map[string]wrongRoll {
 			"", `node_overrides = { "worker-0" = { installer_image = "` + strings.Replace(other, "metal", "aws", 1) + `" } }`,
 			[]string{`node_overrides["worker-0"].installer_image`, "aws", "metal"},
 		},
-		"image of a node with a tag": {
-			"", `node_overrides = { "worker-0" = { installer_image = "` + other + `:v1.13.4" } }`,
-			[]string{`node_overrides["worker-0"].installer_image`, "tag"},
+		"image of a node with another tag": {
+			"", `node_overrides = { "worker-0" = { installer_image = "` + other + `:v1.13.3" } }`,
+			[]string{`node_overrides["worker-0"].installer_image`, "has the tag v1.13.3"},
 		},
 		"malformed intermediate version": {
 			"allow_intermediate_versions = true", `intermediate_versions = ["1.12.6", "newest"]`,
