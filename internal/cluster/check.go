@@ -26,6 +26,7 @@ const (
 	CheckSchematic          = "schematic"
 	CheckSecureBoot         = "secure-boot"
 	CheckConfiguration      = "configuration"
+	CheckDefects            = "known-defects"
 	CheckDrain              = "drain"
 	CheckRemovals           = "kubernetes-removals"
 	CheckManifests          = "bootstrap-manifests"
@@ -70,6 +71,7 @@ func Checks() []Check {
 		{Name: CheckRoles, About: "the credentials may upgrade", Firm: "the nodes would refuse it anyway"},
 		{Name: CheckVersions, About: "the versions lead upwards, one minor release at a time", Firm: wrong},
 		{Name: CheckCompatibility, About: "Talos and Kubernetes support each other all the way", Firm: wrong},
+		{Name: CheckDefects, About: "no version of Talos on the way was withdrawn, or has a defect that the nodes would meet"},
 		{Name: CheckComponentImages, About: "every component is pinned to an image of its own", Firm: "a kubelet could become newer than its API server"},
 		{Name: CheckEtcdMembers, About: "the members of etcd are the control planes, all started, none a learner", Firm: quorum},
 		{Name: CheckEtcdQuorum, About: "a majority of etcd is healthy with one member gone", Firm: quorum},

@@ -52,8 +52,8 @@ func NewestKubernetes(minor version.Minor) (newest version.Version, ok bool) {
 	return newestOf(wordKubernetes, minor)
 }
 
-// newestOf reads no more of the list than the last release of the release
-// line, since a planner asks often. A test holds the list to its order.
+// newestOf reads no more of the list than the last releases of the release
+// line, up to one that was not withdrawn, since a planner asks often. A test holds the list to its order.
 func newestOf(word string, minor version.Minor) (version.Version, bool) {
 	prefix := minor.String() + "."
 
@@ -63,7 +63,18 @@ func newestOf(word string, minor version.Minor) (version.Version, bool) {
 			continue
 		}
 
-		return version.MustParse(rest[strings.LastIndexByte(rest, ' ')+1:]), true
+		for rest != "" {
+			before := strings.LastIndexByte(rest, ' ')
+
+			newest := version.MustParse(rest[before+1:])
+			if word == wordKubernetes || !IsWithdrawn(newest) {
+				return newest, true
+			}
+
+			rest = rest[:max(before, 0)]
+		}
+
+		break
 	}
 
 	return version.Version{}, false

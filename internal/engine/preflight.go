@@ -130,7 +130,7 @@ func observedChecks(made plan.Plan) []string {
 	}
 
 	return append(always,
-		cluster.CheckRoles, cluster.CheckComponentImages, cluster.CheckEtcdMembers, cluster.CheckEtcdQuorum, cluster.CheckEtcdAlarms,
+		cluster.CheckRoles, cluster.CheckDefects, cluster.CheckComponentImages, cluster.CheckEtcdMembers, cluster.CheckEtcdQuorum, cluster.CheckEtcdAlarms,
 		cluster.CheckEtcdRaftLag, cluster.CheckEtcdDBSize, cluster.CheckNodesReady, cluster.CheckControlPlane, cluster.CheckSchematic,
 		cluster.CheckSecureBoot, cluster.CheckConfiguration, cluster.CheckPendingInstall, cluster.CheckSingleControlPlane, cluster.CheckTwoMembers,
 		cluster.CheckExternalChanges)

@@ -358,6 +358,11 @@ func planExaminations() []examination {
 			check: cluster.CheckCompatibility, condition: "Kubernetes is too old", setup: setup{Options: model.Options{Kubernetes: "1.31.4"}}, want: failed,
 			prepare: func(e *examined) { e.request.Target.Talos = version.MustParse("1.14.1") },
 		},
+		{
+			check: cluster.CheckDefects, condition: "a version that was withdrawn", setup: setup{Options: model.Options{Talos: "1.13.0"}}, want: failed,
+			says:    []string{"Talos 1.13.1 was broken", "Choose 1.13.2 or newer"},
+			prepare: func(e *examined) { e.request.Target.Talos = version.MustParse("1.13.1") },
+		},
 		{check: cluster.CheckComponentImages, condition: "not pinned", setup: setup{Options: model.Options{Unpinned: true}}, want: failed, says: []string{"does not pin"}},
 		{check: cluster.CheckComponentImages, condition: "the configuration cannot be read", want: untold, prepare: func(e *examined) { e.liar.machine = func(m *cluster.Machine) { m.Config = nil } }},
 		{

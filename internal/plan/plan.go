@@ -128,6 +128,7 @@ func Make(observed cluster.Observation, target cluster.Target, policy cluster.Po
 	p.explainIdle()
 	p.countSteps()
 	p.checkDigests()
+	p.checkDefects()
 	p.checkTags()
 	p.adviseImages()
 	p.checkContainers()

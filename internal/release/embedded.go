@@ -22,7 +22,7 @@ func (e embedded) Versions(context.Context) (List, error) {
 		versions = kubernetes
 	}
 
-	list, err := newList(Embedded, e.product, tags(versions), e.options)
+	list, err := newOffer(Embedded, e.product, tags(versions), e.options)
 	list.AsOf = compat.ReleasesAsOf()
 
 	return list, err

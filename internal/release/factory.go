@@ -101,7 +101,7 @@ func (f factory) Versions(ctx context.Context) (List, error) {
 			f.list, ErrAnswer, kind(resp.Header.Get("Content-Type")), clip(string(body[:min(len(body), 40)])))
 	}
 
-	return newList(f.list, version.Talos, tags, f.options)
+	return newOffer(f.list, version.Talos, tags, f.options)
 }
 
 // kind names a content type.

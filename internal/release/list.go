@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"slices"
 
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/compat"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
@@ -54,6 +55,18 @@ func newList(source string, product version.Product, tags []string, options Opti
 		return List{}, fmt.Errorf("%s: %w of %s among its %d entries, the first of which is %s",
 			source, ErrEmpty, product.Name(), len(tags), clip(tags[0]))
 	}
+}
+
+// newOffer sorts out of the tags what is a release that was asked for and was not withdrawn.
+func newOffer(source string, product version.Product, tags []string, options Options) (List, error) {
+	list, err := newList(source, product, tags, options)
+	if err != nil || product != version.Talos {
+		return list, err
+	}
+
+	list.Versions = slices.DeleteFunc(list.Versions, compat.IsWithdrawn)
+
+	return list, nil
 }
 
 // given is a list that somebody wrote down.

@@ -68,7 +68,7 @@ func (r repository) Versions(ctx context.Context) (List, error) {
 		return List{}, credentials.noted(r.failed(ctx, err))
 	}
 
-	return newList(r.location, r.product, tags, r.options)
+	return newOffer(r.location, r.product, tags, r.options)
 }
 
 func (r repository) failed(ctx context.Context, err error) error {

@@ -77,8 +77,8 @@ func wrongRolls() map[string]wrongRoll {
 			[]string{"intermediate_versions[1]", "1.14.1"},
 		},
 		"intermediate version where the way ends": {
-			"allow_intermediate_versions = true", `intermediate_versions = ["1.13.1"]`,
-			[]string{"intermediate_versions[0]", "1.13.1"},
+			"allow_intermediate_versions = true", `intermediate_versions = ["1.13.2"]`,
+			[]string{"intermediate_versions[0]", "1.13.2"},
 		},
 		"intermediate versions without leave": {
 			"", `intermediate_versions = ["1.12.6"]`,
