@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -230,6 +231,22 @@ func (r Repository) Pinned() bool {
 // Generic tells whether this is the installer without extensions that
 // siderolabs published up to Talos 1.13.
 func (r Repository) Generic() bool { return r.String() == genericRepository }
+
+// InstallsNothing tells whether this is, by its name, one of the other images that siderolabs
+// publishes with each release of Talos (the list "Images" of the release notes of v1.13.9 and
+// v1.14.4).
+func (r Repository) InstallsNothing() bool {
+	if r.name == nil {
+		return false
+	}
+
+	parts := strings.Split(reference.Path(r.name), "/")
+	if len(parts) < 2 || parts[len(parts)-2] != "siderolabs" {
+		return false
+	}
+
+	return slices.Contains([]string{"imager", "installer-base", "talos", "talosctl", "talosctl-all", "overlays", "extensions", "kubelet"}, parts[len(parts)-1])
+}
 
 // mirrorsGeneric tells that the name is the one of the generic installer at
 // another registry.

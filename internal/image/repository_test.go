@@ -219,3 +219,23 @@ func FuzzParseRepository(f *testing.F) {
 		}
 	})
 }
+
+func TestRepository_TellsInstallersFromOtherImagesOfARelease(t *testing.T) {
+	t.Parallel()
+
+	for text, want := range map[string]bool{
+		"ghcr.io/siderolabs/imager":                           true,
+		"ghcr.io/siderolabs/imager:v1.13.4":                   true,
+		"registry.example.com/ghcr/siderolabs/installer-base": true,
+		"ghcr.io/siderolabs/talos@" + digest:                  true,
+		"ghcr.io/siderolabs/installer":                        false,
+		"registry.example.com/talos":                          false,
+		"registry.example.com/acme/imager":                    false,
+		"factory.talos.dev/metal-installer/" + schematicA:     false,
+	} {
+		repository, err := image.ParseInstaller(text)
+		if err != nil || repository.InstallsNothing() != want {
+			t.Errorf("%s: %t, %v; want %t", text, repository.InstallsNothing(), err, want)
+		}
+	}
+}

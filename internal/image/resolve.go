@@ -298,7 +298,14 @@ func fromFactory(node Running, target version.Version, wish Wish) (Choice, error
 		platform = metal
 	}
 
-	repository, err := Factory{Platform: platform, SecureBoot: node.SecureBoot, Schematic: schematic}.Repository(wish.Factory)
+	factory := Factory{Platform: platform, SecureBoot: node.SecureBoot, Schematic: schematic}
+	if !target.AtLeast(1, 10) && !node.takesPlatform(target) {
+		// The factory has one installer for all platforms there (SupportsUnifiedInstaller in
+		// machinery's imager/quirks).
+		factory.Platform = ""
+	}
+
+	repository, err := factory.Repository(wish.Factory)
 	if err != nil {
 		return Choice{}, err
 	}

@@ -104,6 +104,14 @@ func TestResolve_KeepsWhatTheNodeRuns(t *testing.T) {
 			node: image.Running{InstallImage: generic + ":v1.12.6", Schematic: schematicA, Extensions: []string{"qemu-guest-agent"}, Platform: "nocloud"},
 			want: image.Choice{Reference: factory + "nocloud-installer/" + schematicA + ":v1.13.4", Schematic: schematicA},
 		},
+		"missing install image below 1.10, where the factory has one installer for all platforms": {
+			node: image.Running{Schematic: schematicA, Platform: "aws"}, target: "1.9.5",
+			want: image.Choice{Reference: factory + "installer/" + schematicA + ":v1.9.5", Schematic: schematicA},
+		},
+		"generic with a schematic running, below 1.10": {
+			node: image.Running{InstallImage: generic + ":v1.8.4", Schematic: schematicA, Extensions: []string{"drbd"}, Platform: "nocloud", UKI: true}, target: "1.9.5",
+			want: image.Choice{Reference: factory + "installer/" + schematicA + ":v1.9.5", Schematic: schematicA},
+		},
 		"missing install image: the factory image of what runs": {
 			node: image.Running{Schematic: schematicA, Platform: "aws", SecureBoot: true},
 			want: image.Choice{Reference: factory + "aws-installer-secureboot/" + schematicA + ":v1.13.4", Schematic: schematicA},

@@ -452,6 +452,15 @@ func TestCheck_NodeImagesThatCannotBeChosenArePermanent(t *testing.T) {
 			}(), check: "installer-image", severity: cluster.Permanent, node: "cp-1",
 			says: []string{"machine.install.image", "Not An Image", "Correct machine.install.image"},
 		},
+		"an installer_image that installs nothing": {
+			scene: func() *scene {
+				s := newScene(1, 0)
+				s.target.InstallerImage = "ghcr.io/siderolabs/imager"
+
+				return s
+			}(), check: "installer-image", severity: cluster.Permanent,
+			says: []string{"ghcr.io/siderolabs/imager is an image of Talos that installs nothing", "Name an installer"},
+		},
 		"an installer_image with a tag that is no version": {
 			scene: func() *scene {
 				s := newScene(1, 0)

@@ -169,6 +169,33 @@ func (p *planner) checkPinned(node *plannedNode, step Step) {
 	}
 }
 
+// checkKinds refuses images that siderolabs publishes and that install nothing, under whatever
+// registry they are mirrored: at a registry they look like any other.
+func (p *planner) checkKinds() {
+	p.checkKind(p.target.InstallerImage, attributeImage, nil)
+
+	for _, name := range slices.Sorted(maps.Keys(p.policy.Images)) {
+		p.checkKind(p.policy.Images[name], attributeOverrides, []cluster.Within{cluster.Key(name), fieldImage})
+	}
+
+	for index, override := range p.policy.SelectorOverrides {
+		p.checkKind(override.Image, attributeSelectorOverrides, []cluster.Within{cluster.Index(index), fieldImage})
+	}
+}
+
+func (p *planner) checkKind(text, attribute string, within []cluster.Within) {
+	repository, err := image.ParseInstaller(text)
+	if err != nil || !repository.InstallsNothing() {
+		return
+	}
+
+	p.add(cluster.Finding{
+		Check: cluster.CheckInstallerImage, Severity: cluster.Permanent, Attribute: attribute, Within: within,
+		Found:  fmt.Sprintf("%s is an image of Talos that installs nothing", repository),
+		Remedy: "Name an installer, such as factory.talos.dev/<platform>-installer/<schematic>, or leave the image out to keep each node's own.",
+	})
+}
+
 // checkTags refuses images with the tag of another version than the nodes are to run. The tag
 // says nothing else: each step takes the one of its own version.
 func (p *planner) checkTags() {

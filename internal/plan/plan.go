@@ -129,6 +129,7 @@ func Make(observed cluster.Observation, target cluster.Target, policy cluster.Po
 	p.countSteps()
 	p.checkDigests()
 	p.checkDefects()
+	p.checkKinds()
 	p.checkTags()
 	p.adviseImages()
 	p.checkContainers()

@@ -53,22 +53,34 @@ func (r *clusterResource) ValidateConfig(ctx context.Context, req resource.Valid
 	resp.Diagnostics.Append(model.validateTimeouts()...)
 }
 
-// validateTimeouts warns of limits of which none is left: the one that was meant protects
-// nothing, and no plan shows which apply in its place.
+// leastNodeTimeout is what a node may take that has little to drain, pulls its image within a
+// minute, and goes through the firmware of a server.
+const leastNodeTimeout = 5 * time.Minute
+
+// validateTimeouts warns of limits that protect nothing: a time for each node within which none
+// comes back, and limits of which none is left, where no plan shows which apply in their place.
 func (m clusterModel) validateTimeouts() diag.Diagnostics {
+	var diagnostics diag.Diagnostics
+
+	if limit, err := time.ParseDuration(m.NodeTimeout.ValueString()); err == nil && limit > 0 && limit < leastNodeTimeout {
+		diagnostics.AddAttributeWarning(path.Root(attrNodeTimeout), "Short node_timeout",
+			fmt.Sprintf("%s is %s, from the cordon of a node until it is back in service. Machines that go through their firmware take %s, so that the run would stop while they boot.\n\n"+
+				"Give it more, or leave it out: the default is %s.", attrNodeTimeout, m.NodeTimeout.ValueString(), durationText(leastNodeTimeout), durationText(cluster.DefaultNodeTimeout)))
+	}
+
 	if m.Timeouts.IsNull() || m.Timeouts.IsUnknown() {
-		return nil
+		return diagnostics
 	}
 
 	for _, limit := range m.Timeouts.Attributes() {
 		if !limit.IsNull() {
-			return nil
+			return diagnostics
 		}
 	}
 
-	return diag.Diagnostics{diag.NewAttributeWarningDiagnostic(path.Root(attrTimeouts), "Empty timeouts",
+	return append(diagnostics, diag.NewAttributeWarningDiagnostic(path.Root(attrTimeouts), "Empty timeouts",
 		fmt.Sprintf("%s: none of %s is set, so that the defaults apply, and an upgrade may take %s. Terraform drops names that it does not know: a misspelt one leaves an empty object behind.\n\n"+
-			"Correct the name, or remove %s.", attrTimeouts, strings.Join(slices.Sorted(maps.Keys(timeoutTypes())), ", "), durationText(defaultWriteTimeout), attrTimeouts))}
+			"Correct the name, or remove %s.", attrTimeouts, strings.Join(slices.Sorted(maps.Keys(timeoutTypes())), ", "), durationText(defaultWriteTimeout), attrTimeouts)))
 }
 
 // validateVersions refuses two versions that do not go together, which no look at a
@@ -276,8 +288,19 @@ var (
 // validateGuards wants gates and a window that can be, as far as they are known.
 func (m clusterModel) validateGuards(ctx context.Context) diag.Diagnostics {
 	_, diagnostics := m.rules(ctx)
-	_, more := m.window(ctx)
+	window, more := m.window(ctx)
 	diagnostics.Append(more...)
+
+	if window == nil || !known(ctx, m.MaintenanceWindow) {
+		return diagnostics
+	}
+
+	// When that is asked does not matter: what never closes is looked for years ahead.
+	if open, until := window.Open(time.Unix(0, 0)); open && until.IsZero() {
+		diagnostics.AddAttributeWarning(path.Root(attrMaintenanceWindow), "Window that never closes",
+			fmt.Sprintf("%s (%s) opens again before it closes, so that it is always open.\n\nMake %s shorter than the time between two starts, or leave %s out.",
+				attrMaintenanceWindow, window, attrDuration, attrMaintenanceWindow))
+	}
 
 	return diagnostics
 }

@@ -323,6 +323,48 @@ func TestValidate_EmptyTimeoutsAreAWarning(t *testing.T) {
 	}
 }
 
+// TestValidate_LimitsThatProtectNothingAreAWarning: they can be applied, and mean something else than they say.
+func TestValidate_LimitsThatProtectNothingAreAWarning(t *testing.T) {
+	window := func(cron, duration string) func(*clusterModel) {
+		return windowed(windowModel{Cron: types.StringValue(cron), Duration: types.StringValue(duration), TimeZone: types.StringValue("Europe/Oslo")})
+	}
+	within := func(limit types.String) func(*clusterModel) { return func(m *clusterModel) { m.NodeTimeout = limit } }
+
+	for name, test := range map[string]struct {
+		change func(*clusterModel)
+		// at is empty where nothing is said.
+		at, says string
+	}{
+		"a node has a second":             {within(types.StringValue("1s")), "node_timeout", "node_timeout is 1s, from the cordon of a node until it is back in service. Machines that go through their firmware take 5m"},
+		"a node has a boot's time":        {within(types.StringValue("5m")), "", ""},
+		"a node has a time to be seen":    {within(types.StringUnknown()), "", ""},
+		"30 hours of each day":            {window("0 22 * * *", "30h"), "maintenance_window", "opens again before it closes, so that it is always open"},
+		"24 hours of each day":            {window("0 22 * * *", "24h"), "maintenance_window", "always open"},
+		"23 hours of each day":            {window("0 22 * * *", "23h"), "", ""},
+		"every minute":                    {window("* * * * *", "1m"), "maintenance_window", "always open"},
+		"two days of each week, in a row": {window("0 0 * * 6", "48h"), "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			model := desired("1.13.4", "")
+			model.Kubernetes = types.ObjectNull(kubernetesTypes())
+			test.change(model)
+
+			told := validated(t, model)
+			if test.at == "" {
+				if len(told) > 0 {
+					t.Errorf("told %v", told)
+				}
+
+				return
+			}
+
+			if len(told) != 1 || told[0].Severity != tfprotov6.DiagnosticSeverityWarning || attributeText(t, told[0]) != test.at || !strings.Contains(told[0].Detail, test.says) {
+				t.Errorf("told %v, want a warning at %s that says %q", told, test.at, test.says)
+			}
+		})
+	}
+}
+
 func pulling(nodes float64) func(*clusterModel) {
 	return func(m *clusterModel) { m.ParallelPulls = times(nodes) }
 }
@@ -496,7 +538,7 @@ func TestValidate_Guards(t *testing.T) {
 		"no check is skipped": {skips(), "", ""},
 		"unknown check":       {skips("etcd-alarm"), "preflight", `preflight.skip names "etcd-alarm", which is not a check. Did you mean "etcd-alarms"?`},
 		"nothing like a check": {
-			skips("everything"), "preflight", "which is not a check.\n\nChecks that can be skipped: etcd-alarms,",
+			skips("everything"), "preflight", "which is not a check.\n\nChecks that can be skipped: known-defects, etcd-alarms,",
 		},
 		"firm check": {skips("etcd-quorum"), "preflight", `names "etcd-quorum" (a majority of etcd is healthy with one member gone), which cannot be skipped: the cluster could lose its quorum`},
 		"check that is null": {
