@@ -4,6 +4,7 @@ package cluster
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
@@ -121,6 +122,26 @@ type ManifestPolicy struct {
 	// Timeout is how long to wait until what was applied is rolled out; 0 does
 	// not wait.
 	Timeout time.Duration
+	// Exclude are objects that stay as they are.
+	Exclude []ManifestObject
+}
+
+// ManifestObject names an object that Talos renders.
+type ManifestObject struct {
+	// Namespace is empty for every namespace, and for objects of the whole cluster.
+	Kind, Namespace, Name string
+}
+
+// Is tells whether it names the object, which is spelled as in [ManifestChange.Object].
+func (m ManifestObject) Is(object string) bool {
+	kind, rest, _ := strings.Cut(object, "/")
+
+	namespace, name, namespaced := strings.Cut(rest, "/")
+	if !namespaced {
+		namespace, name = "", rest
+	}
+
+	return kind == m.Kind && name == m.Name && (m.Namespace == "" || m.Namespace == namespace)
 }
 
 // DefaultManifestTimeout is what the documentation promises, and what
@@ -163,6 +184,13 @@ type ManifestOptions struct {
 	// Also are the addresses of the other control planes: what one of them
 	// renders is not pruned.
 	Also []string
+	// Exclude are objects that are neither compared nor applied nor pruned.
+	Exclude []ManifestObject
+}
+
+// Excludes tells whether an object, which is spelled as in [ManifestChange.Object], is one of Exclude.
+func (o ManifestOptions) Excludes(object string) bool {
+	return slices.ContainsFunc(o.Exclude, func(m ManifestObject) bool { return m.Is(object) })
 }
 
 // ManifestChange is one object that a sync changes.

@@ -54,3 +54,23 @@ func TestMember_LookedForAtItsInnerAddressFirst(t *testing.T) {
 		}
 	}
 }
+
+func TestManifestObject_NamesObjectsAsChangesSpellThem(t *testing.T) {
+	t.Parallel()
+
+	job := cluster.ManifestObject{Kind: "Job", Namespace: "storage", Name: "once"}
+	anywhere := cluster.ManifestObject{Kind: "Job", Name: "once"}
+
+	for object, want := range map[string][2]bool{
+		"Job/storage/once":     {true, true},
+		"Job/other/once":       {false, true},
+		"Job/once":             {false, true},
+		"CronJob/storage/once": {false, false},
+		"Job/storage/twice":    {false, false},
+		"Job":                  {false, false},
+	} {
+		if got := [2]bool{job.Is(object), anywhere.Is(object)}; got != want {
+			t.Errorf("%s: got %v, want %v", object, got, want)
+		}
+	}
+}

@@ -155,7 +155,7 @@ func (r *run) renders(observed cluster.Observation) (cluster.Node, cluster.Manif
 
 	// What the oldest Talos of the cluster does decides, as it does for talosctl.
 	lowest, _ := observed.TalosVersions()
-	options := cluster.ManifestOptions{ServerSide: lowest.AtLeast(1, 13), Prune: policy.Prune, Force: policy.Force}
+	options := cluster.ManifestOptions{ServerSide: lowest.AtLeast(1, 13), Prune: policy.Prune, Force: policy.Force, Exclude: policy.Exclude}
 
 	if observed.KubernetesError != nil {
 		return cluster.Node{}, options, "the Kubernetes API does not answer: " + observed.KubernetesError.Error()
@@ -312,7 +312,7 @@ func (r *run) notRolledOut(ctx context.Context, step plan.Step) (text string, an
 		return err.Error(), false, permanentOnly(err)
 	}
 
-	renderer, _, missing := r.renders(observed)
+	renderer, options, missing := r.renders(observed)
 	if missing != "" {
 		return missing, false, nil
 	}
@@ -321,6 +321,13 @@ func (r *run) notRolledOut(ctx context.Context, step plan.Step) (text string, an
 	if err != nil {
 		return err.Error(), false, permanentOnly(err)
 	}
+
+	// What is left as it is is not waited for either.
+	unready = slices.DeleteFunc(unready, func(text string) bool {
+		object, _, _ := strings.Cut(text, ": ")
+
+		return options.Excludes(object)
+	})
 
 	unready = append(unready, r.oldProxies(observed, step)...)
 	if away := notReady(observed); len(unready) > 0 && len(away) > 0 {

@@ -325,3 +325,38 @@ func TestManifests_FollowARollOfTalosAlone(t *testing.T) {
 		}
 	})
 }
+
+// TestManifests_ExcludedObjectsStayAsTheyAre: they are neither changed nor waited for.
+func TestManifests_ExcludedObjectsStayAsTheyAre(t *testing.T) {
+	t.Parallel()
+
+	const coreDNS = "Deployment/kube-system/coredns"
+
+	inCluster(t, setup{Options: model.Options{Talos: fromLegacy}}, func(r *rig) {
+		w := r.Worker("run-1")
+		waits := 0
+
+		w.Client.Intercept(func(ctx context.Context, call ports.Call, next func(context.Context) error) error {
+			if call.Method == "Unready" {
+				waits++
+			}
+
+			return next(ctx)
+		})
+
+		request := to(toLegacy)
+		request.Policy.Kubernetes.Manifests.Exclude = []cluster.ManifestObject{{Kind: "Deployment", Namespace: "kube-system", Name: "coredns"}}
+
+		r.Must(w, request)
+		r.At(toLegacy)
+
+		if waits == 0 {
+			t.Error("nobody waited for what was applied")
+		}
+
+		pending, err := r.Client("reader").Diff(context.Background(), r.State("cp-0").Address, cluster.ManifestOptions{ServerSide: true})
+		if err != nil || len(pending) != 1 || pending[0].Object != coreDNS {
+			t.Errorf("after the roll manifests differ: %+v, %v; want %s alone", pending, err, coreDNS)
+		}
+	})
+}

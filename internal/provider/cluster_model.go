@@ -609,6 +609,20 @@ type manifestsModel struct {
 	Prune   types.Bool   `tfsdk:"prune"`
 	Timeout types.String `tfsdk:"timeout"`
 	Force   types.Bool   `tfsdk:"force"`
+	Exclude types.List   `tfsdk:"exclude"`
+}
+
+// manifestObjectModel is an element of exclude.
+type manifestObjectModel struct {
+	Kind      types.String `tfsdk:"kind"`
+	Namespace types.String `tfsdk:"namespace"`
+	Name      types.String `tfsdk:"name"`
+}
+
+func manifestObjectType() types.ObjectType {
+	return types.ObjectType{AttrTypes: map[string]attr.Type{
+		attrKind: types.StringType, attrNamespace: types.StringType, attrName: types.StringType,
+	}}
 }
 
 func kubernetesTypes() map[string]attr.Type {
@@ -622,6 +636,7 @@ func kubernetesTypes() map[string]attr.Type {
 func manifestsTypes() map[string]attr.Type {
 	return map[string]attr.Type{
 		attrSync: types.BoolType, attrPrune: types.BoolType, attrTimeout: types.StringType, attrForce: types.BoolType,
+		attrExclude: types.ListType{ElemType: manifestObjectType()},
 	}
 }
 
@@ -641,6 +656,7 @@ func manifestsValue(policy cluster.ManifestPolicy, sync types.Bool) types.Object
 		attrPrune:   types.BoolValue(policy.Prune),
 		attrTimeout: types.StringValue(durationText(policy.Timeout)),
 		attrForce:   types.BoolValue(policy.Force),
+		attrExclude: types.ListNull(manifestObjectType()),
 	})
 }
 
@@ -674,9 +690,32 @@ func (m clusterModel) kubernetes(ctx context.Context, policy cluster.KubernetesP
 	diagnostics.Append(model.Manifests.As(ctx, &manifests, basetypes.ObjectAsOptions{})...)
 
 	policy.Manifests.Prune, policy.Manifests.Force = manifests.Prune.ValueBool(), manifests.Force.ValueBool()
+
+	excluded, more := manifests.excluded(ctx)
+	diagnostics.Append(more...)
+
+	policy.Manifests.Exclude = excluded
 	policy.Manifests.Timeout = duration(at.AtName(attrManifests).AtName(attrTimeout), manifests.Timeout, policy.Manifests.Timeout, &diagnostics)
 
 	return policy, diagnostics
+}
+
+// excluded are the objects that the model leaves as they are; nil where it names none.
+func (m manifestsModel) excluded(ctx context.Context) ([]cluster.ManifestObject, diag.Diagnostics) {
+	var (
+		models   []manifestObjectModel
+		excluded []cluster.ManifestObject
+	)
+
+	diagnostics := m.Exclude.ElementsAs(ctx, &models, false)
+
+	for _, object := range models {
+		excluded = append(excluded, cluster.ManifestObject{
+			Kind: object.Kind.ValueString(), Namespace: object.Namespace.ValueString(), Name: object.Name.ValueString(),
+		})
+	}
+
+	return excluded, diagnostics
 }
 
 // images are the repositories that the model names; nil where it names none.

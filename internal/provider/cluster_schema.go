@@ -437,6 +437,7 @@ const (
 	attrPrune               = "prune"
 	attrTimeout             = "timeout"
 	attrForce               = "force"
+	attrExclude             = "exclude"
 	attrKubelet             = "kubelet"
 	attrAPIServer           = "kube_apiserver"
 	attrControllerManager   = "kube_controller_manager"
@@ -521,6 +522,35 @@ func manifestsSchema(policy cluster.ManifestPolicy) schema.Attribute {
 				Optional:            true,
 				Computed:            true,
 				Default:             booldefault.StaticBool(policy.Force),
+			},
+			attrExclude: manifestObjectsSchema(),
+		},
+	}
+}
+
+func manifestObjectsSchema() schema.Attribute {
+	return schema.ListNestedAttribute{
+		MarkdownDescription: "Objects that stay as they are, such as a Job among the inline manifests, of which Kubernetes lets nothing change: they are neither compared nor applied nor pruned, and nobody waits for them. " +
+			"kube-proxy cannot be one of them: its pods are part of the upgrade.",
+		Optional:   true,
+		Validators: []validator.List{presentValidator{}, manifestObjectsValidator{}},
+		NestedObject: schema.NestedAttributeObject{
+			Attributes: map[string]schema.Attribute{
+				attrKind: schema.StringAttribute{
+					MarkdownDescription: "Kind, such as `Job`.",
+					Required:            true,
+					Validators:          []validator.String{stringvalidator.LengthAtLeast(1)},
+				},
+				attrNamespace: schema.StringAttribute{
+					MarkdownDescription: "Namespace. Unset: objects of that name in every namespace, or of the whole cluster.",
+					Optional:            true,
+					Validators:          []validator.String{stringvalidator.LengthAtLeast(1)},
+				},
+				attrName: schema.StringAttribute{
+					MarkdownDescription: "Name.",
+					Required:            true,
+					Validators:          []validator.String{stringvalidator.LengthAtLeast(1)},
+				},
 			},
 		},
 	}

@@ -236,6 +236,10 @@ func (k kubernetesModel) validateManifests(ctx context.Context, unmanaged bool) 
 		idle = append(idle, attrTimeout)
 	}
 
+	if len(manifests.Exclude.Elements()) > 0 {
+		idle = append(idle, attrExclude)
+	}
+
 	at := path.Root(attrKubernetes).AtName(attrManifests)
 
 	switch {
@@ -997,6 +1001,36 @@ func (selectorOverridesValidator) ValidateList(_ context.Context, req validator.
 		resp.Diagnostics.AddAttributeError(visible(at), "Empty selector override",
 			fmt.Sprintf("%s: none of %s, %s and %s is set, so nothing is different for the nodes. Terraform drops names that it does not know: a misspelt one leaves nothing behind.\n\n"+
 				"Correct the name, or remove the element.", at, attrHold, attrInstallerImage, attrRebootMode))
+	}
+}
+
+// manifestObjectsValidator refuses to leave out what an upgrade waits for.
+type manifestObjectsValidator struct{}
+
+// Description implements [validator.List].
+func (manifestObjectsValidator) Description(context.Context) string {
+	return "kube-proxy is part of the upgrade"
+}
+
+// MarkdownDescription implements [validator.List].
+func (v manifestObjectsValidator) MarkdownDescription(ctx context.Context) string {
+	return v.Description(ctx)
+}
+
+// ValidateList implements [validator.List].
+func (manifestObjectsValidator) ValidateList(ctx context.Context, req validator.ListRequest, resp *validator.ListResponse) {
+	var models []manifestObjectModel
+	if req.ConfigValue.IsUnknown() || req.ConfigValue.ElementsAs(ctx, &models, false).HasError() {
+		// The schema says what is wrong.
+		return
+	}
+
+	for index, model := range models {
+		object := cluster.ManifestObject{Kind: model.Kind.ValueString(), Namespace: model.Namespace.ValueString(), Name: model.Name.ValueString()}
+		if at := req.Path.AtListIndex(index); object.Is("DaemonSet/kube-system/" + string(cluster.Proxy)) {
+			resp.Diagnostics.Append(errorAt(at, "Object that cannot be left out",
+				at.String()+" is kube-proxy, whose pods are part of the upgrade: it would wait for them.\n\nRemove it. With sync = false no object is changed at all."))
+		}
 	}
 }
 

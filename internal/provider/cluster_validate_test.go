@@ -617,12 +617,26 @@ func inKubernetes(t *testing.T, change func(*kubernetesModel)) func(*clusterMode
 	}
 }
 
+// leaving leaves an object out of the manifests.
+func leaving(t *testing.T, kind, namespace, name string) func(*manifestsModel) {
+	t.Helper()
+
+	value, diagnostics := types.ListValueFrom(t.Context(), manifestObjectType(), []manifestObjectModel{
+		{Kind: types.StringValue(kind), Namespace: types.StringValue(namespace), Name: types.StringValue(name)},
+	})
+	if diagnostics.HasError() {
+		t.Fatal(diagnostics)
+	}
+
+	return func(m *manifestsModel) { m.Exclude = value }
+}
+
 // inManifests changes kubernetes.manifests of a model.
 func inManifests(t *testing.T, change func(*manifestsModel)) func(*clusterModel) {
 	t.Helper()
 
 	return inKubernetes(t, func(kubernetes *kubernetesModel) {
-		made := manifestsModel{Sync: types.BoolNull(), Prune: types.BoolNull(), Timeout: types.StringNull(), Force: types.BoolNull()}
+		made := manifestsModel{Sync: types.BoolNull(), Prune: types.BoolNull(), Timeout: types.StringNull(), Force: types.BoolNull(), Exclude: types.ListNull(manifestObjectType())}
 		if !kubernetes.Manifests.IsNull() {
 			wellDone(t, kubernetes.Manifests.As(t.Context(), &made, basetypes.ObjectAsOptions{}))
 		}
@@ -697,11 +711,14 @@ func TestValidate_Kubernetes(t *testing.T) {
 		"manifests without a version, asked for": {inManifests(t, func(m *manifestsModel) {
 			m.Sync, m.Prune = types.BoolValue(true), types.BoolValue(true)
 		}), "", ""},
-		"no sync":                {off(func(*manifestsModel) {}), "", ""},
-		"no sync, and no prune":  {off(func(m *manifestsModel) { m.Prune, m.Force = types.BoolValue(false), types.BoolValue(false) }), "", ""},
-		"no sync with prune":     {off(func(m *manifestsModel) { m.Prune = types.BoolValue(true) }), "kubernetes", "kubernetes.manifests says sync = false"},
-		"no sync with force":     {off(func(m *manifestsModel) { m.Force = types.BoolValue(true) }), "kubernetes", "force = true"},
-		"no sync with a timeout": {off(func(m *manifestsModel) { m.Timeout = types.StringValue("5m") }), "kubernetes", "remove timeout"},
+		"no sync":                       {off(func(*manifestsModel) {}), "", ""},
+		"no sync, and no prune":         {off(func(m *manifestsModel) { m.Prune, m.Force = types.BoolValue(false), types.BoolValue(false) }), "", ""},
+		"no sync with prune":            {off(func(m *manifestsModel) { m.Prune = types.BoolValue(true) }), "kubernetes", "kubernetes.manifests says sync = false"},
+		"no sync with what is left out": {off(leaving(t, "Job", "setup", "once")), "kubernetes", "exclude as well"},
+		"a Job is left out":             {managing(inManifests(t, leaving(t, "Job", "setup", "once"))), "", ""},
+		"kube-proxy is left out":        {managing(inManifests(t, leaving(t, "DaemonSet", "kube-system", "kube-proxy"))), "kubernetes", "kubernetes.manifests.exclude[0] is kube-proxy"},
+		"no sync with force":            {off(func(m *manifestsModel) { m.Force = types.BoolValue(true) }), "kubernetes", "force = true"},
+		"no sync with a timeout":        {off(func(m *manifestsModel) { m.Timeout = types.StringValue("5m") }), "kubernetes", "remove timeout"},
 		"no sync with all of them": {off(func(m *manifestsModel) {
 			m.Prune, m.Force, m.Timeout = types.BoolValue(true), types.BoolValue(true), types.StringValue("5m")
 		}), "kubernetes", "prune = true and force = true and timeout"},

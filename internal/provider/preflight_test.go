@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -229,7 +230,7 @@ func TestPreflight_HasTheDefaultsOfTheResource(t *testing.T) {
 		t.Errorf("drain is %+v", policy.Drain)
 	}
 
-	if policy.MaxUnavailable != want.MaxUnavailable || policy.Kubernetes.Manifests != want.Kubernetes.Manifests || policy.Order != want.Order {
+	if policy.MaxUnavailable != want.MaxUnavailable || !reflect.DeepEqual(policy.Kubernetes.Manifests, want.Kubernetes.Manifests) || policy.Order != want.Order {
 		t.Errorf("got %+v", policy)
 	}
 

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"net/http"
 	"net/http/httptest"
+	"reflect"
 	"strings"
 	"sync"
 	"testing"
@@ -850,7 +851,7 @@ func TestDelegation_RequestSaysSo(t *testing.T) {
 	request, diagnostics := plan.request(t.Context(), "", nil)
 	wellDone(t, diagnostics)
 
-	if request.Delegated || request.Policy.Kubernetes.Manifests == (cluster.ManifestPolicy{}) {
+	if request.Delegated || reflect.DeepEqual(request.Policy.Kubernetes.Manifests, cluster.ManifestPolicy{}) {
 		t.Error("what nobody delegates is delegated")
 	}
 
@@ -859,7 +860,7 @@ func TestDelegation_RequestSaysSo(t *testing.T) {
 	request, diagnostics = plan.request(t.Context(), "", nil)
 	wellDone(t, diagnostics)
 
-	if !request.Delegated || request.Policy.Kubernetes.Manifests != (cluster.ManifestPolicy{}) {
+	if !request.Delegated || !reflect.DeepEqual(request.Policy.Kubernetes.Manifests, cluster.ManifestPolicy{}) {
 		t.Errorf("asked for is %+v", request)
 	}
 }

@@ -98,6 +98,7 @@ data "talosupgrade_preflight" "prod" {
       prune   = true
       force   = false
       timeout = "10m"
+      exclude = [{ kind = "Job", namespace = "storage", name = "prepare-disks" }]
     }
   }
 

@@ -120,10 +120,32 @@ func (c *Client) run(
 		return nil, err
 	}
 
+	objects, spared = excluding(objects, spared, job.options)
+	if len(objects) == 0 {
+		return nil, nil
+	}
+
 	bounded, cancel := job.bound(ctx, len(objects))
 	defer cancel()
 
 	changes, err := work(bounded, objects, spared)
 
 	return sorted(changes), job.explain(ctx, bounded, err)
+}
+
+// excluding takes what is excluded out of the objects, and adds it to what is not pruned.
+func excluding(
+	objects, spared []*unstructured.Unstructured, options cluster.ManifestOptions,
+) (kept, untouched []*unstructured.Unstructured) {
+	untouched = spared
+
+	for _, object := range objects {
+		if options.Excludes(nameOf(object)) {
+			untouched = append(untouched, object)
+		} else {
+			kept = append(kept, object)
+		}
+	}
+
+	return kept, untouched
 }

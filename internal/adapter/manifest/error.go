@@ -115,13 +115,13 @@ func (j *job) explain(outer, inner context.Context, err error) error {
 func (j *job) hint(err error) string {
 	switch {
 	case !j.options.ServerSide:
-		return "If this is a field that may not change, delete the object, which loses what belongs to it: Talos before 1.13 cannot recreate it"
+		return "If this is a field that may not change, delete the object, which loses what belongs to it: Talos before 1.13 cannot recreate it; or leave it as it is, with kubernetes.manifests.exclude"
 	case j.options.Force:
-		return "Recreating the object did not help"
+		return "Recreating the object did not help; kubernetes.manifests.exclude leaves it as it is"
 	case strings.Contains(err.Error(), "immutable"):
-		return "That field may not change; kubernetes.manifests.force recreates the object"
+		return "That field may not change; kubernetes.manifests.force recreates the object, and kubernetes.manifests.exclude leaves it as it is"
 	default:
-		return "If this is a field that may not change, kubernetes.manifests.force recreates the object"
+		return "If this is a field that may not change, kubernetes.manifests.force recreates the object, and kubernetes.manifests.exclude leaves it as it is"
 	}
 }
 

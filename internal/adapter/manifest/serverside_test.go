@@ -406,3 +406,46 @@ func TestSync_OnlyForceRecreatesImmutableObjects(t *testing.T) {
 		t.Errorf("UID %s, was %s, with %v", after.UID, before, after.Data)
 	}
 }
+
+// TestSync_ExcludedObjectsStayAsTheyAre: one that cannot be changed does not keep the others from it, and none is pruned.
+func TestSync_ExcludedObjectsStayAsTheyAre(t *testing.T) {
+	r := newRig(t)
+	r.renders(fmt.Sprintf(fixed, "one"))
+
+	if _, err := r.Apply(t.Context(), controlPlane, serverSide); err != nil {
+		t.Fatal(err)
+	}
+
+	before := r.configMap("fixed").UID
+
+	r.renders(settings, fmt.Sprintf(fixed, "two"))
+
+	for name, options := range map[string]cluster.ManifestOptions{
+		"server-side": {ServerSide: true, Prune: true}, "legacy": {},
+	} {
+		options.Exclude = []cluster.ManifestObject{{Kind: "ConfigMap", Namespace: r.namespace, Name: "fixed"}}
+
+		changes, err := r.Diff(t.Context(), controlPlane, options)
+		r.expect(name+" diff", changes, err, "create ConfigMap/NAMESPACE/settings")
+	}
+
+	options := cluster.ManifestOptions{ServerSide: true, Prune: true, Exclude: []cluster.ManifestObject{{Kind: "ConfigMap", Name: "fixed"}}}
+
+	changes, err := r.Apply(t.Context(), controlPlane, options)
+	r.expect("sync", changes, err, "create ConfigMap/NAMESPACE/settings")
+
+	if after := r.configMap("fixed"); after.UID != before || !maps.Equal(after.Data, map[string]string{"a": "one"}) {
+		t.Errorf("UID %s, was %s, with %v", after.UID, before, after.Data)
+	}
+
+	if keys := r.inventory(); len(keys) != 2 {
+		t.Errorf("inventory %q, want both", keys)
+	}
+
+	// Where all is excluded, nothing is left to do, and nothing is pruned for it.
+	r.renders(fmt.Sprintf(fixed, "two"))
+
+	changes, err = r.Apply(t.Context(), controlPlane, options)
+	r.expect("sync of nothing", changes, err)
+	r.configMap("settings")
+}

@@ -427,7 +427,7 @@ func (s *Server) manifestChanges(rendering model.NodeState, options cluster.Mani
 		change := cluster.ManifestChange{Object: object.name, Diff: imageDiff(object.has, object.wants)}
 
 		switch {
-		case object.has == object.wants:
+		case object.has == object.wants, options.Excludes(object.name):
 			continue
 		case object.wants == "" && !prune:
 			continue
@@ -444,6 +444,10 @@ func (s *Server) manifestChanges(rendering model.NodeState, options cluster.Mani
 
 	if prune {
 		for _, old := range s.system.old {
+			if options.Excludes(old) {
+				continue
+			}
+
 			changes = append(changes, cluster.ManifestChange{Object: old, Action: cluster.ManifestPruned})
 		}
 	}
