@@ -286,11 +286,15 @@ func (r *run) changeJournal(ctx context.Context, node string, change func(cluste
 		return nil
 	}
 
-	if err != nil && ctx.Err() == nil && !errors.Is(err, ErrLeaseLost) {
-		return fmt.Errorf("the journal kube-system/talosupgrade-journal could not be written: %w", err)
+	if err == nil || ctx.Err() != nil || errors.Is(err, ErrLeaseLost) {
+		return err
 	}
 
-	return err
+	if lost := r.lock.takenMeanwhile(ctx); lost != nil {
+		return lost
+	}
+
+	return fmt.Errorf("the journal kube-system/talosupgrade-journal could not be written: %w", err)
 }
 
 // record writes the entry of an upgrade.

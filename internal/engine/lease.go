@@ -412,6 +412,19 @@ func (l *lock) renewOnce(ctx context.Context) (ok bool, seen string, err error) 
 	}
 }
 
+// takenMeanwhile is the loss of the lease, where that is why something could not be written in time.
+// A run whose process was stopped learns that its time is up before it learns of the loss.
+func (l *lock) takenMeanwhile(ctx context.Context) error {
+	bounded, cancel := l.engine.clock.WithTimeout(ctx, leaseRenewal)
+	defer cancel()
+
+	if _, _, err := l.renewOnce(bounded); errors.Is(err, ErrLeaseLost) {
+		return err
+	}
+
+	return nil
+}
+
 func (l *lock) written(lease cluster.Lease, asked time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

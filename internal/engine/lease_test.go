@@ -609,3 +609,54 @@ func TestLockStatus_EndsWithItsContext(t *testing.T) {
 		}
 	})
 }
+
+// TestLease_RunThatStoodStillSaysWhoTookIt: a process is stopped while it writes the journal, for longer than it would try
+// to, and another run goes on in the meantime. That the journal could not be written is not what happened.
+func TestLease_RunThatStoodStillSaysWhoTookIt(t *testing.T) {
+	t.Parallel()
+
+	inCluster(t, setup{}, func(r *rig) {
+		var (
+			writes       atomic.Int32
+			stopped      = make(chan struct{})
+			goesOn       = make(chan struct{})
+			renewalsGoOn = make(chan struct{})
+			ended        = make(chan error, 1)
+			first        = r.Worker("run-1")
+		)
+
+		first.Client.Intercept(func(ctx context.Context, call ports.Call, next func(context.Context) error) error {
+			switch call.Method {
+			case "WriteJournal":
+				// The third one says that a node has installed.
+				if writes.Add(1) == 3 {
+					close(stopped)
+					<-goesOn
+				}
+			case "WriteLease":
+				if writes.Load() >= 3 {
+					<-renewalsGoOn
+				}
+			}
+
+			return next(ctx)
+		})
+
+		go func() { ended <- first.Apply(context.Background(), to(toLifecycle)) }()
+
+		<-stopped
+		r.Must(r.Worker("run-2"), to(toLifecycle))
+		close(goesOn)
+
+		go func() {
+			time.Sleep(time.Minute)
+			close(renewalsGoOn)
+		}()
+
+		if err := <-ended; !errors.Is(err, engine.ErrLeaseLost) {
+			t.Errorf("got %v, want the loss of the lease", err)
+		}
+
+		r.AllRun(toLifecycle)
+	})
+}

@@ -214,6 +214,12 @@ func parallelRows() []row {
 func leaseRows() []row {
 	return []row{
 		{
+			area: areaLease, seen: "4207468", test: engineTest("TestLease_RunThatStoodStillSaysWhoTookIt"),
+			symptom:  "An apply whose process had been stopped, and whose lease another run had taken, said that its journal could not be written.",
+			wrong:    "The time for the write was up before anybody asked whose the lease was.",
+			scenario: "1+2 through the CLI at 60 times; SIGSTOP right after an install, SIGCONT once the successor has cordoned; under load",
+		},
+		{
 			area: areaLease, seen: reviewed, test: engineTest("TestJournal_NotWrittenOnALeaseThatRanOutMeanwhile"),
 			symptom:  "The journal was written under a lease that somebody else may have held by then.",
 			wrong:    "The lease was looked at before the wait for another turn that was writing, not after it.",
