@@ -46,21 +46,30 @@ func (p *planner) checkDefects() {
 	}
 
 	for _, stop := range found {
-		p.addDefect(stop, versionsOf(stop), leaving[stop], cluster.Advice)
+		p.addDefect(stop, leaving[stop], cluster.Finding{Severity: cluster.Advice, Attribute: attributeTalos, Found: "Talos " + versionsOf(stop)})
 	}
 }
 
-// checkReached looks at a version that nodes are upgraded to.
+// checkReached looks at a version that nodes are upgraded to. Where that is not the target, somebody
+// has named it in intermediate_versions, or it is the newest of its release line.
 func (p *planner) checkReached(talos version.Version) {
+	finding := cluster.Finding{Severity: cluster.Permanent, Attribute: attributeTalos, Found: "Talos " + talos.String()}
+	if !talos.Equal(p.target.Talos) {
+		finding.Attribute = attributeIntermediate
+	}
+
+	advice := finding
+	advice.Severity = cluster.Advice
+
 	for _, stop := range compat.Stops(talos) {
 		switch stop.When {
 		case compat.Withdrawn:
-			p.addDefect(stop, talos.String(), nil, cluster.Permanent)
+			p.addDefect(stop, nil, finding)
 		case compat.BootsUKI:
 			// Through the firmware the node would meet it at once.
 			through, around := p.bootingUKI(talos)
-			p.addDefect(stop, talos.String(), through, cluster.Permanent)
-			p.addDefect(stop, talos.String(), around, cluster.Advice)
+			p.addDefect(stop, through, finding)
+			p.addDefect(stop, around, advice)
 		case compat.Running:
 		}
 	}
@@ -89,30 +98,22 @@ func (p *planner) bootingUKI(talos version.Version) (through, around []string) {
 	return through, around
 }
 
-// addDefect says what is known against versions, about nodes where it is about some; then there
-// have to be any.
-func (p *planner) addDefect(stop compat.Stop, versions string, nodes []string, severity cluster.Severity) {
-	if len(nodes) == 0 && stop.When != compat.Withdrawn {
-		return
-	}
-
-	finding := cluster.Finding{
-		Check: cluster.CheckDefects, Severity: severity, Attribute: attributeTalos,
-		Found:  fmt.Sprintf("Talos %s %s (%s)", versions, stop.Reason, stop.Source),
-		Remedy: stop.Remedy,
-	}
+// addDefect completes a finding that names versions by what is known against them, and adds it.
+// What is not about a withdrawn version is about nodes: without any, nothing is added.
+func (p *planner) addDefect(stop compat.Stop, nodes []string, finding cluster.Finding) {
+	finding.Check = cluster.CheckDefects
+	finding.Found += fmt.Sprintf(" %s (%s)", stop.Reason, stop.Source)
+	finding.Remedy = stop.Remedy
 
 	switch {
-	case stop.When == compat.Withdrawn && !p.target.Talos.Equal(stop.First) && stop.First.Equal(stop.Last):
-		finding.Attribute = attributeIntermediate
+	case stop.When == compat.Withdrawn:
+		finding.Remedy += fmt.Sprintf(` preflight = { skip = [%q] } upgrades to it all the same, from where its images still are.`, cluster.CheckDefects)
+	case len(nodes) == 0:
+		return
 	case len(nodes) == 1:
 		finding.Node = nodes[0]
-	case len(nodes) > 1:
+	default:
 		finding.Found += "; it concerns " + readable.List(nodes)
-	}
-
-	if stop.When == compat.Withdrawn {
-		finding.Remedy += fmt.Sprintf(` preflight = { skip = [%q] } upgrades to it all the same, from where its images still are.`, cluster.CheckDefects)
 	}
 
 	p.add(finding)

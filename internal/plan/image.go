@@ -169,68 +169,66 @@ func (p *planner) checkPinned(node *plannedNode, step Step) {
 	}
 }
 
-// checkKinds refuses images that siderolabs publishes and that install nothing, under whatever
-// registry they are mirrored: at a registry they look like any other.
-func (p *planner) checkKinds() {
-	p.checkKind(p.target.InstallerImage, attributeImage, nil)
+// checkWritten looks at the images as they are written, before any node is asked for.
+func (p *planner) checkWritten() {
+	p.checkInstaller(writtenImage{text: p.target.InstallerImage, attribute: attributeImage})
 
 	for _, name := range slices.Sorted(maps.Keys(p.policy.Images)) {
-		p.checkKind(p.policy.Images[name], attributeOverrides, []cluster.Within{cluster.Key(name), fieldImage})
+		p.checkInstaller(writtenImage{
+			text: p.policy.Images[name], attribute: attributeOverrides, within: []cluster.Within{cluster.Key(name), fieldImage}, held: p.policy.Holds(name),
+		})
 	}
 
 	for index, override := range p.policy.SelectorOverrides {
-		p.checkKind(override.Image, attributeSelectorOverrides, []cluster.Within{cluster.Index(index), fieldImage})
+		p.checkInstaller(writtenImage{
+			text: override.Image, attribute: attributeSelectorOverrides, within: []cluster.Within{cluster.Index(index), fieldImage}, held: override.Hold,
+		})
 	}
 }
 
-func (p *planner) checkKind(text, attribute string, within []cluster.Within) {
-	repository, err := image.ParseInstaller(text)
-	if err != nil || !repository.InstallsNothing() {
+// writtenImage is the image of an installer, where it is written, and whether its nodes are held.
+type writtenImage struct {
+	text, attribute string
+	within          []cluster.Within
+	held            bool
+}
+
+// checkInstaller refuses an image that siderolabs publishes and that installs nothing, under whatever
+// registry it is mirrored, since at a registry it looks like any other; and the tag of another version
+// than the nodes are to run. The tag says nothing else: each step takes the one of its own version.
+func (p *planner) checkInstaller(written writtenImage) {
+	repository, err := image.ParseInstaller(written.text)
+	if err != nil {
+		// Choosing the image of a node says so.
 		return
 	}
 
-	p.add(cluster.Finding{
-		Check: cluster.CheckInstallerImage, Severity: cluster.Permanent, Attribute: attribute, Within: within,
-		Found:  fmt.Sprintf("%s is an image of Talos that installs nothing", repository),
-		Remedy: "Name an installer, such as factory.talos.dev/<platform>-installer/<schematic>, or leave the image out to keep each node's own.",
-	})
-}
+	finding := cluster.Finding{Check: cluster.CheckInstallerImage, Severity: cluster.Permanent, Attribute: written.attribute, Within: written.within}
 
-// checkTags refuses images with the tag of another version than the nodes are to run. The tag
-// says nothing else: each step takes the one of its own version.
-func (p *planner) checkTags() {
-	p.checkTag(p.target.InstallerImage, attributeImage, nil, false)
-
-	for _, name := range slices.Sorted(maps.Keys(p.policy.Images)) {
-		p.checkTag(p.policy.Images[name], attributeOverrides, []cluster.Within{cluster.Key(name), fieldImage}, p.policy.Holds(name))
+	if repository.InstallsNothing() {
+		finding.Found = fmt.Sprintf("%s is an image of Talos that installs nothing", repository)
+		finding.Remedy = "Name an installer, such as factory.talos.dev/<platform>-installer/<schematic>, or leave the image out to keep each node's own."
+		p.add(finding)
 	}
 
-	for index, override := range p.policy.SelectorOverrides {
-		p.checkTag(override.Image, attributeSelectorOverrides, []cluster.Within{cluster.Index(index), fieldImage}, override.Hold)
-	}
-}
-
-// checkTag looks at one image, which is of no use yet where its nodes are held.
-func (p *planner) checkTag(text, attribute string, within []cluster.Within, held bool) {
-	repository, err := image.ParseInstaller(text)
-	if err != nil || repository.Version().IsZero() || repository.Version().Equal(p.target.Talos) {
+	tagged := repository.Version()
+	if tagged.IsZero() || tagged.Equal(p.target.Talos) {
 		return
 	}
 
-	tag := repository.Version().Tag()
-	finding := cluster.Finding{
-		Check: cluster.CheckInstallerImage, Severity: cluster.Permanent, Firm: true, Attribute: attribute, Within: within,
-		Found: fmt.Sprintf("%s has the tag %s, and talos_version is %s", text, tag, p.target.Talos),
-		Remedy: fmt.Sprintf("Set talos_version to %s, or give the image the tag %s; without a tag, it is always the one of talos_version.",
-			repository.Version(), p.target.Talos.Tag()),
-	}
+	finding.Firm = true
+	finding.Found = fmt.Sprintf("%s has the tag %s, and talos_version is %s", written.text, tagged.Tag(), p.target.Talos)
+	finding.Remedy = fmt.Sprintf("Set talos_version to %s, or give the image the tag %s; without a tag, it is always the one of talos_version.",
+		tagged, p.target.Talos.Tag())
 
 	switch {
 	case p.target.Talos.IsZero():
-		finding.Severity, finding.Found = cluster.Advice, fmt.Sprintf("%s has the tag %s, and talos_version is not set, so no node is upgraded to it", text, tag)
-		finding.Remedy = fmt.Sprintf("Set talos_version to %s, or leave the image out.", repository.Version())
-	case held:
-		finding.Severity, finding.Found = cluster.Advice, finding.Found+"; its nodes are held, and will be refused as soon as they are not"
+		finding.Severity = cluster.Advice
+		finding.Found = fmt.Sprintf("%s has the tag %s, and talos_version is not set, so no node is upgraded to it", written.text, tagged.Tag())
+		finding.Remedy = fmt.Sprintf("Set talos_version to %s, or leave the image out.", tagged)
+	case written.held:
+		finding.Severity = cluster.Advice
+		finding.Found += "; its nodes are held, and will be refused as soon as they are not"
 	}
 
 	p.add(finding)

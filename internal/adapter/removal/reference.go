@@ -5,6 +5,7 @@ package removal
 import (
 	"context"
 	"encoding/json"
+	"slices"
 
 	"github.com/cosi-project/runtime/pkg/safe"
 	"github.com/siderolabs/talos/pkg/machinery/resources/k8s"
@@ -97,12 +98,7 @@ func referred(pod corev1.Pod) string {
 		}
 	}
 
-	containers := append(append([]corev1.Container(nil), spec.InitContainers...), spec.Containers...)
-	for _, container := range spec.EphemeralContainers {
-		containers = append(containers, corev1.Container(container.EphemeralContainerCommon))
-	}
-
-	for _, container := range containers {
+	for _, container := range slices.Concat(spec.InitContainers, spec.Containers) {
 		for _, source := range container.EnvFrom {
 			switch {
 			case source.SecretRef != nil:

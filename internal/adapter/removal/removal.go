@@ -139,24 +139,11 @@ func (c *Client) look(
 	ctx context.Context, of step, config *rest.Config, controlPlanes, workers []string, seen *watch,
 ) ([]cluster.Removal, error) {
 	found, err := c.check(ctx, of, config, controlPlanes, workers, seen)
+	if err == nil {
+		var refused []cluster.Removal
 
-	for _, address := range slices.Concat(controlPlanes, workers) {
-		if err != nil {
-			break
-		}
-
-		var more []cluster.Removal
-
-		more, err = c.references(ctx, of.from, of.to, address, seen.kubeletGates(address))
-		found = append(found, more...)
-	}
-
-	for _, address := range controlPlanes {
-		if err != nil {
-			break
-		}
-
-		err = c.noteProxy(ctx, address, seen)
+		refused, err = c.lookBeyond(ctx, of, controlPlanes, workers, seen)
+		found = append(found, refused...)
 	}
 
 	var failure *nodeFailure
@@ -169,6 +156,29 @@ func (c *Client) look(
 	}
 
 	return found, nil
+}
+
+// lookBeyond looks at what the library does not: static pods, and what kube-proxy is given, which is
+// noted. It comes after the library, which reads the gates of the kubelets.
+func (c *Client) lookBeyond(ctx context.Context, of step, controlPlanes, workers []string, seen *watch) ([]cluster.Removal, error) {
+	var refused []cluster.Removal
+
+	for _, address := range slices.Concat(controlPlanes, workers) {
+		found, err := c.references(ctx, of.from, of.to, address, seen.kubeletGates(address))
+		if err != nil {
+			return nil, err
+		}
+
+		refused = append(refused, found...)
+	}
+
+	for _, address := range controlPlanes {
+		if err := c.noteProxy(ctx, address, seen); err != nil {
+			return nil, err
+		}
+	}
+
+	return refused, nil
 }
 
 // check is one run of the library's checks.
