@@ -530,7 +530,7 @@ func manifestsSchema(policy cluster.ManifestPolicy) schema.Attribute {
 
 func manifestObjectsSchema() schema.Attribute {
 	return schema.ListNestedAttribute{
-		MarkdownDescription: "Objects that stay as they are, such as a Job among the inline manifests, of which Kubernetes lets nothing change: they are neither compared nor applied nor pruned, and nobody waits for them. " +
+		MarkdownDescription: "Objects that stay as they are, such as a Job among the inline manifests, whose pod template Kubernetes lets nobody change: they are neither compared nor applied nor pruned, and nobody waits for them. " +
 			"kube-proxy cannot be one of them: its pods are part of the upgrade.",
 		Optional:   true,
 		Validators: []validator.List{presentValidator{}, manifestObjectsValidator{}},

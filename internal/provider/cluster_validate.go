@@ -64,7 +64,7 @@ func (m clusterModel) validateTimeouts() diag.Diagnostics {
 
 	if limit, err := time.ParseDuration(m.NodeTimeout.ValueString()); err == nil && limit > 0 && limit < leastNodeTimeout {
 		diagnostics.AddAttributeWarning(path.Root(attrNodeTimeout), "Short node_timeout",
-			fmt.Sprintf("%s is %s, from the cordon of a node until it is back in service. Machines that go through their firmware take %s, so that the run would stop while they boot.\n\n"+
+			fmt.Sprintf("%s is %s, from the cordon of a node until it is back in service. Machines that go through their firmware may take %s, so that the run would stop while they boot.\n\n"+
 				"Give it more, or leave it out: the default is %s.", attrNodeTimeout, m.NodeTimeout.ValueString(), durationText(leastNodeTimeout), durationText(cluster.DefaultNodeTimeout)))
 	}
 

@@ -335,7 +335,7 @@ func TestValidate_LimitsThatProtectNothingAreAWarning(t *testing.T) {
 		// at is empty where nothing is said.
 		at, says string
 	}{
-		"a node has a second":             {within(types.StringValue("1s")), "node_timeout", "node_timeout is 1s, from the cordon of a node until it is back in service. Machines that go through their firmware take 5m"},
+		"a node has a second":             {within(types.StringValue("1s")), "node_timeout", "node_timeout is 1s, from the cordon of a node until it is back in service. Machines that go through their firmware may take 5m"},
 		"a node has a boot's time":        {within(types.StringValue("5m")), "", ""},
 		"a node has a time to be seen":    {within(types.StringUnknown()), "", ""},
 		"30 hours of each day":            {window("0 22 * * *", "30h"), "maintenance_window", "opens again before it closes, so that it is always open"},

@@ -19,7 +19,7 @@ resource "talosupgrade_cluster" "both" {
       prune   = true
       timeout = "10m"
 
-      # A Job among the inline manifests, of which Kubernetes lets nothing change.
+      # A Job among the inline manifests, whose pod template Kubernetes lets nobody change.
       exclude = [{ kind = "Job", namespace = "storage", name = "prepare-disks" }]
     }
   }
