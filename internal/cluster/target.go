@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/compat"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
@@ -150,6 +151,9 @@ type Policy struct {
 	Intermediate []version.Version
 	// AllowUnknown accepts versions that are newer than the support matrix.
 	AllowUnknown bool
+	// Releases are those that are known, and what is against some of them; nil means what is
+	// built in.
+	Releases *compat.Table
 	// Kubernetes is how the Kubernetes gets there.
 	Kubernetes KubernetesPolicy
 	// SkipChecks names the checks whose findings are only warnings; it is of no

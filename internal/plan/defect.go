@@ -4,6 +4,8 @@ package plan
 
 import (
 	"fmt"
+	"slices"
+	"time"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/compat"
@@ -32,7 +34,7 @@ func (p *planner) checkDefects() {
 			continue
 		}
 
-		for _, stop := range compat.Stops(node.Machine.Talos) {
+		for _, stop := range p.policy.Releases.Stops(node.Machine.Talos) {
 			if stop.When != compat.Running {
 				continue
 			}
@@ -61,7 +63,7 @@ func (p *planner) checkReached(talos version.Version) {
 	advice := finding
 	advice.Severity = cluster.Advice
 
-	for _, stop := range compat.Stops(talos) {
+	for _, stop := range p.policy.Releases.Stops(talos) {
 		switch stop.When {
 		case compat.Withdrawn:
 			p.addDefect(stop, nil, finding)
@@ -126,4 +128,79 @@ func versionsOf(stop compat.Stop) string {
 	}
 
 	return fmt.Sprintf("%s to %s", stop.First, stop.Last)
+}
+
+// maxReleasesAge is how old the table of releases may be before a plan that depends on it says so. Talos and
+// Kubernetes have a patch about every month.
+const maxReleasesAge = 90 * 24 * time.Hour
+
+// checkReleases looks at what the way takes from the table of releases: patches that nobody named, and what is
+// known against those that somebody did.
+func (p *planner) checkReleases() {
+	var chosen, unheard []string
+
+	for _, hop := range p.made.Hops {
+		reached := hop.To.version(hop.Product)
+		name := hop.Product.Name() + " " + reached.String()
+
+		if p.names(hop.Product, reached) {
+			// Nothing is kept against releases of Kubernetes.
+			if newest, _ := p.policy.Releases.Newest(version.Talos, reached.Minor()); hop.Product == version.Talos && newest.Less(reached) {
+				unheard = append(unheard, name)
+			}
+
+			continue
+		}
+
+		chosen = append(chosen, name)
+	}
+
+	table := p.policy.Releases
+
+	if len(chosen) > 0 && table.Unread != "" {
+		p.add(cluster.Finding{
+			Check: cluster.CheckVersions, Severity: cluster.Permanent, Attribute: attributeIntermediate,
+			Found: fmt.Sprintf("the newest patches to walk through are to be chosen with the releases that the provider's release_source.table names, "+
+				"and %s; without them they would be %s", table.Unread, readable.List(chosen)),
+			Remedy: "Make that table readable, or name the patches in intermediate_versions.",
+		})
+	}
+
+	if asOf, err := time.Parse(time.DateOnly, table.AsOf); err == nil && p.snapshot.Taken.Sub(asOf) > maxReleasesAge {
+		p.adviseReleases(int(p.snapshot.Taken.Sub(asOf)/(24*time.Hour)), chosen, unheard)
+	}
+}
+
+// names tells whether somebody named the version, as the target or as one to walk through.
+func (p *planner) names(product version.Product, reached version.Version) bool {
+	return reached.Equal(p.goal().version(product)) || slices.ContainsFunc(p.policy.Intermediate, reached.Equal)
+}
+
+// adviseReleases says that the table of releases is old, with what depends on it.
+func (p *planner) adviseReleases(days int, chosen, unheard []string) {
+	advice := cluster.Finding{Check: cluster.CheckVersions, Severity: cluster.Advice}
+	table := fmt.Sprintf("the releases that this provider knows are as of %s, %d days ago", p.policy.Releases.AsOf, days)
+
+	if len(chosen) > 0 {
+		advice.Attribute = attributeIntermediate
+		advice.Found = fmt.Sprintf("%s, and the plan walks through the newest of them: %s; there may be newer patches", table, readable.List(chosen))
+		advice.Remedy = "Name the patches to walk through, use a newer version of this provider, or name a newer table in its release_source."
+		p.add(advice)
+	}
+
+	if len(unheard) > 0 {
+		advice.Attribute = attributeTalos
+		advice.Found = fmt.Sprintf("%s, and %s newer: whether a defect is known is not checked", table, areNewer(unheard))
+		advice.Remedy = "Read the release notes, use a newer version of this provider, or name a newer table in its release_source."
+		p.add(advice)
+	}
+}
+
+// areNewer makes the names the subject of a sentence: "Talos 1.14.9 is", "Talos 1.13.20, Talos 1.14.9 are".
+func areNewer(names []string) string {
+	if len(names) == 1 {
+		return names[0] + " is"
+	}
+
+	return readable.List(names) + " are"
 }

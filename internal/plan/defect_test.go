@@ -6,8 +6,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/compat"
 )
 
 // uki makes nodes boot a UKI.
@@ -90,6 +92,117 @@ func TestDefect_VersionsOnTheWayAreHeldAgainstTheList(t *testing.T) {
 						t.Errorf("the finding does not say %q: %s", part, got[index])
 					}
 				}
+			}
+		})
+	}
+}
+
+// knows makes the releases of the scene those of a table that adds the text, as of the day, and the observation as
+// old as it says.
+func (s *scene) knows(asOf, text, seen string) *scene {
+	table, err := compat.BuiltIn().With("releases.txt", "as-of "+asOf+"\n"+text)
+	if err != nil {
+		panic(err)
+	}
+
+	day, err := time.Parse(time.DateOnly, seen)
+	if err != nil {
+		panic(err)
+	}
+
+	s.policy.Releases, s.snapshot.Taken = table, day
+
+	return s
+}
+
+// unread makes the releases of the scene those that are built in, because others could not be read.
+func (s *scene) unread() *scene {
+	s.policy.Releases = compat.BuiltIn().Without("it could not be read (releases.txt: not found)")
+
+	return s
+}
+
+// later is the day so many days after the other.
+func later(t *testing.T, day string, days int) string {
+	t.Helper()
+
+	parsed, err := time.Parse(time.DateOnly, day)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	return parsed.AddDate(0, 0, days).Format(time.DateOnly)
+}
+
+const badHop = "stop 1.13.99 | withdrawn | was broken | Choose another. | x#1\n"
+
+func TestReleases_PlansGoByTheTableThatIsNamed(t *testing.T) {
+	t.Parallel()
+
+	for behaviour, test := range map[string]struct {
+		scene *scene
+		want  string
+	}{
+		"what is built in":             {newScene(3, 2).runs("1.12.6").aims("1.14.1").through(), newest(t, "1.13.x").Talos.String()},
+		"a newer patch":                {newScene(3, 2).runs("1.12.6").aims("1.14.1").through().knows("2026-12-01", "talos 1.13.98\n", "2026-12-01"), "1.13.98"},
+		"one that was withdrawn":       {newScene(3, 2).runs("1.12.6").aims("1.14.1").through().knows("2026-12-01", "talos 1.13.98 1.13.99\n"+badHop, "2026-12-01"), "1.13.98"},
+		"one that somebody named":      {newScene(3, 2).runs("1.12.6").aims("1.14.1").through("1.13.4").knows("2026-12-01", "talos 1.13.98\n", "2026-12-01"), "1.13.4"},
+		"one named, which is unlisted": {newScene(3, 2).runs("1.12.6").aims("1.14.1").through("1.13.4").unread(), "1.13.4"},
+	} {
+		made := test.scene.make()
+		if len(made.Hops) != 2 || made.Hops[0].To.Talos.String() != test.want {
+			t.Errorf("%s: hops %v, want one to %s first", behaviour, made.Hops, test.want)
+		}
+	}
+
+	withdrawn := newScene(3, 2).runs("1.13.0").aims("1.13.99").knows("2026-12-01", badHop, "2026-12-01").all(cluster.CheckDefects)
+	if len(withdrawn) != 1 || withdrawn[0].Severity != cluster.Permanent {
+		t.Errorf("got %v, want a refusal", withdrawn)
+	}
+}
+
+func TestReleases_AgeIsToldWhereThePlanDependsOnIt(t *testing.T) {
+	t.Parallel()
+
+	const unheard = "Talos 1.14.99 is newer: whether a defect is known is not checked"
+
+	asOf := compat.BuiltIn().AsOf
+	patch := newest(t, "1.13.x").String()
+	chosen := "the plan walks through the newest of them: " + patch
+
+	for behaviour, test := range map[string]struct {
+		scene    *scene
+		says     string
+		severity cluster.Severity
+	}{
+		"nothing depends on it":              {scene: newScene(3, 2).runs("1.13.0").aims("1.13.4").knows(asOf, "", later(t, asOf, 800))},
+		"a patch is chosen, and it is new":   {scene: newScene(3, 2).runs("1.12.6").aims("1.14.1").through().knows(asOf, "", later(t, asOf, 90))},
+		"a patch is chosen, and it is old":   {scene: newScene(3, 2).runs("1.12.6").aims("1.14.1").through().knows(asOf, "", later(t, asOf, 91)), says: "91 days ago, and " + chosen},
+		"a patch is named":                   {scene: newScene(3, 2).runs("1.12.6").aims("1.14.1").through("1.13.4").knows(asOf, "", later(t, asOf, 800))},
+		"a patch is named that is newer":     {scene: newScene(3, 2).runs("1.12.6").aims("1.14.1").through("1.13.77").knows(asOf, "", later(t, asOf, 800)), says: "Talos 1.13.77 is newer"},
+		"the target is newer, and it is new": {scene: newScene(3, 2).runs("1.14.0").aims("1.14.99").kubernetes("1.34.2").knows(asOf, "", later(t, asOf, 40))},
+		"the target is newer, and it is old": {scene: newScene(3, 2).runs("1.14.0").aims("1.14.99").kubernetes("1.34.2").knows(asOf, "", later(t, asOf, 100)), says: unheard},
+		"the target is newer than a later table": {
+			scene: newScene(3, 2).runs("1.14.0").aims("1.14.99").kubernetes("1.34.2").knows(later(t, asOf, 90), "talos 1.14.100\n", later(t, asOf, 100)),
+		},
+		"Kubernetes is newer": {scene: newScene(3, 2).asserts("1.34.99").knows(asOf, "", later(t, asOf, 800))},
+		"a patch is chosen from what could not be read": {
+			scene: newScene(3, 2).runs("1.12.6").aims("1.14.1").through().unread(), severity: cluster.Permanent,
+			says: "release_source.table names, and it could not be read (releases.txt: not found); without them they would be " + patch,
+		},
+		"nothing is chosen from what could not be read": {scene: newScene(3, 2).runs("1.13.0").aims("1.13.4").unread()},
+	} {
+		t.Run(behaviour, func(t *testing.T) {
+			t.Parallel()
+
+			got := slices.DeleteFunc(test.scene.said(t).Findings, func(f cluster.Finding) bool { return !strings.Contains(f.String(), "release_source") })
+
+			switch {
+			case test.says == "" && len(got) > 0:
+				t.Errorf("got %v, want nothing", got)
+			case test.says == "":
+			case len(got) != 1 || got[0].Severity != test.severity || !strings.Contains(got[0].String(), test.says):
+				t.Errorf("got %v, want one of severity %d that says %q", got, test.severity, test.says)
 			}
 		})
 	}

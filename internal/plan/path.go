@@ -3,6 +3,7 @@
 package plan
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -146,6 +147,9 @@ type Walk struct {
 	Intermediate []version.Version
 	// AllowUnknown accepts versions that are newer than the support matrix.
 	AllowUnknown bool
+	// Releases are what the newest known patches are chosen from; nil means
+	// what is built in.
+	Releases *compat.Table
 }
 
 // supports tells whether the pair may run; what is not known is not judged.
@@ -273,11 +277,7 @@ func (w Walk) through(product version.Product, minor version.Minor) (version.Ver
 		}
 	}
 
-	if product == version.Talos {
-		return compat.NewestTalos(minor)
-	}
-
-	return compat.NewestKubernetes(minor)
+	return cmp.Or(w.Releases, compat.BuiltIn()).Newest(product, minor)
 }
 
 // refusal says what blocks every way through the grid.

@@ -36,13 +36,13 @@ func state(text string) plan.State {
 func newest(t *testing.T, text string) plan.State {
 	t.Helper()
 
-	release := func(text string, known func(version.Minor) (version.Version, bool)) string {
+	release := func(text string, product version.Product) string {
 		line, wild := strings.CutSuffix(text, ".x")
 		if !wild {
 			return text
 		}
 
-		found, ok := known(version.MustParse(line + ".0").Minor())
+		found, ok := compat.BuiltIn().Newest(product, version.MustParse(line+".0").Minor())
 		if !ok {
 			t.Fatalf("no release of %s is known", line)
 		}
@@ -52,10 +52,10 @@ func newest(t *testing.T, text string) plan.State {
 
 	talos, kubernetes, both := strings.Cut(text, " ")
 	if !both {
-		return state(release(talos, compat.NewestTalos))
+		return state(release(talos, version.Talos))
 	}
 
-	return state(release(talos, compat.NewestTalos) + " " + release(kubernetes, compat.NewestKubernetes))
+	return state(release(talos, version.Talos) + " " + release(kubernetes, version.Kubernetes))
 }
 
 func printed(states []plan.State) string {
@@ -273,12 +273,12 @@ func TestPath_PairThatTheMatrixDoesNotKnowIsRefused(t *testing.T) {
 
 // axisVersions are an early release of every release line, which paths begin
 // with and end at, and the newest known one, which they lead through.
-func axisVersions(oldest, last version.Minor, newest func(version.Minor) (version.Version, bool)) (ends, all []version.Version) {
+func axisVersions(oldest, last version.Minor, product version.Product) (ends, all []version.Version) {
 	for minor := oldest; minor.Compare(last) <= 0; minor = minor.Next() {
 		end := version.MustParse(fmt.Sprintf("%s.1", minor))
 		ends, all = append(ends, end), append(all, end)
 
-		if through, found := newest(minor); found && !through.Equal(end) {
+		if through, found := compat.BuiltIn().Newest(product, minor); found && !through.Equal(end) {
 			all = append(all, through)
 		}
 	}
@@ -340,8 +340,8 @@ func TestPath_NoneIsShorterOverAllPairsOfTheMatrix(t *testing.T) {
 
 	oldestTalos, newestTalos := compat.TalosMinors()
 	oldestKubernetes, newestKubernetes := compat.KubernetesRange()
-	talosEnds, allTalos := axisVersions(oldestTalos, newestTalos, compat.NewestTalos)
-	kubernetesEnds, allKubernetes := axisVersions(oldestKubernetes, newestKubernetes, compat.NewestKubernetes)
+	talosEnds, allTalos := axisVersions(oldestTalos, newestTalos, version.Talos)
+	kubernetesEnds, allKubernetes := axisVersions(oldestKubernetes, newestKubernetes, version.Kubernetes)
 
 	checked := 0
 

@@ -6,9 +6,11 @@
 package plan
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/compat"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
@@ -129,6 +131,7 @@ func Make(observed cluster.Observation, target cluster.Target, policy cluster.Po
 	p.countSteps()
 	p.checkDigests()
 	p.checkDefects()
+	p.checkReleases()
 	p.checkWritten()
 	p.adviseImages()
 	p.checkContainers()
@@ -175,11 +178,12 @@ func newPlanner(observed cluster.Observation, target cluster.Target, policy clus
 		policy.MaxUnavailable = cluster.OneAtATime()
 	}
 
+	policy.Releases = cmp.Or(policy.Releases, compat.BuiltIn())
 	policy, selected := Select(observed, policy)
 
 	p := &planner{
 		snapshot: observed, target: target, policy: policy, selected: selected,
-		walk:     Walk{Intermediate: policy.Intermediate, AllowUnknown: policy.AllowUnknown},
+		walk:     Walk{Intermediate: policy.Intermediate, AllowUnknown: policy.AllowUnknown, Releases: policy.Releases},
 		canaries: make(map[string]bool, len(policy.Canaries())),
 		nodes:    make([]plannedNode, 0, len(observed.Nodes)),
 

@@ -65,11 +65,22 @@ func textsOf(values ...string) tftypes.Value {
 
 // sourceOf is a release_source in which only the given attributes are set.
 func sourceOf(set map[string]tftypes.Value) tftypes.Value {
-	kinds := map[string]tftypes.Type{
+	return objectOf(set, map[string]tftypes.Type{
 		"talos": tftypes.String, "kubernetes": tftypes.String,
 		"talos_versions": tftypes.List{ElementType: tftypes.String}, "kubernetes_versions": tftypes.List{ElementType: tftypes.String},
-	}
+	})
+}
 
+// providerSourceOf is the release_source of the provider block, which may name a table.
+func providerSourceOf(set map[string]tftypes.Value) tftypes.Value {
+	return objectOf(set, map[string]tftypes.Type{
+		"talos": tftypes.String, "kubernetes": tftypes.String, "table": tftypes.String, "table_sha256": tftypes.String,
+		"talos_versions": tftypes.List{ElementType: tftypes.String}, "kubernetes_versions": tftypes.List{ElementType: tftypes.String},
+	})
+}
+
+// objectOf has null for what is not set.
+func objectOf(set map[string]tftypes.Value, kinds map[string]tftypes.Type) tftypes.Value {
 	values := map[string]tftypes.Value{}
 	for name, kind := range kinds {
 		values[name] = tftypes.NewValue(kind, nil)
@@ -282,11 +293,11 @@ func TestAvailableVersions_EmbeddedListIsTheDefault(t *testing.T) {
 		t.Errorf("sources are %s and %s", got.Source.Talos, got.Source.Kubernetes)
 	}
 
-	if day := compat.ReleasesAsOf(); got.AsOf.Talos.ValueString() != day || got.AsOf.Kubernetes.ValueString() != day {
+	if day := compat.BuiltIn().AsOf; got.AsOf.Talos.ValueString() != day || got.AsOf.Kubernetes.ValueString() != day {
 		t.Errorf("as of %s and %s, want %s", got.AsOf.Talos, got.AsOf.Kubernetes, day)
 	}
 
-	talos, _ := compat.Releases()
+	talos := compat.BuiltIn().Releases(version.Talos)
 	if newest := talos[len(talos)-1].String(); got.LatestTalos.ValueString() != newest {
 		t.Errorf("latest is %s, want %s", got.LatestTalos, newest)
 	}
@@ -296,7 +307,7 @@ func TestAvailableVersions_EmbeddedListIsTheDefault(t *testing.T) {
 func defaults(t *testing.T, url types.String, source tftypes.Value) releaseDefaults {
 	t.Helper()
 
-	object, err := releaseSourceSchema().GetType().ValueFromTerraform(t.Context(), source)
+	object, err := providerReleaseSource().GetType().ValueFromTerraform(t.Context(), source)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -314,7 +325,7 @@ func TestAvailableVersions_OverrideTheProviderHalfByHalf(t *testing.T) {
 	t.Cleanup(server.Close)
 
 	clusters := noCluster(t)
-	clusters.releases = defaults(t, types.StringValue(server.URL), sourceOf(map[string]tftypes.Value{
+	clusters.releases = defaults(t, types.StringValue(server.URL), providerSourceOf(map[string]tftypes.Value{
 		"talos": textOf("factory"), "kubernetes_versions": textsOf("1.34.1"),
 	}))
 
@@ -347,7 +358,7 @@ func TestAvailableVersions_NameASourceThatAnswersRubbish(t *testing.T) {
 
 	registry := "oci://" + strings.TrimPrefix(server.URL, "http://") + "/kube-apiserver"
 	clusters := noCluster(t)
-	clusters.releases = defaults(t, types.StringValue(server.URL), sourceOf(map[string]tftypes.Value{"talos": textOf("factory")}))
+	clusters.releases = defaults(t, types.StringValue(server.URL), providerSourceOf(map[string]tftypes.Value{"talos": textOf("factory")}))
 
 	_, diagnostics := readAvailable(t, clusters, map[string]tftypes.Value{
 		"talos_version": textOf("1.13.0"), "release_source": sourceOf(map[string]tftypes.Value{"kubernetes": textOf(registry)}),
@@ -363,7 +374,7 @@ func TestAvailableVersions_NameASourceThatAnswersRubbish(t *testing.T) {
 }
 
 func TestAvailableVersions_UnknownSourceMattersOnlyWhereNeeded(t *testing.T) {
-	source := sourceOf(nil)
+	source := providerSourceOf(nil)
 	clusters := noCluster(t)
 	clusters.releases = defaults(t, types.StringUnknown(), tftypes.NewValue(source.Type(), tftypes.UnknownValue))
 
@@ -427,12 +438,23 @@ func TestAvailableVersions_ValidateTheProvidersReleases(t *testing.T) {
 	}{
 		"all of it": {map[string]tftypes.Value{
 			"image_factory_url": textOf("https://factory.example.com/talos"),
-			"release_source":    sourceOf(map[string]tftypes.Value{"talos": textOf("factory"), "kubernetes_versions": textsOf("1.34.0")}),
+			"release_source":    providerSourceOf(map[string]tftypes.Value{"talos": textOf("factory"), "kubernetes_versions": textsOf("1.34.0")}),
 		}, 0},
-		"null in a list": {map[string]tftypes.Value{"release_source": sourceOf(map[string]tftypes.Value{"kubernetes_versions": tftypes.NewValue(
+		"null in a list": {map[string]tftypes.Value{"release_source": providerSourceOf(map[string]tftypes.Value{"kubernetes_versions": tftypes.NewValue(
 			tftypes.List{ElementType: tftypes.String}, []tftypes.Value{textOf("1.34.0"), tftypes.NewValue(tftypes.String, nil)})})}, 1},
-		"bad URL":    {map[string]tftypes.Value{"image_factory_url": textOf("factory.talos.dev")}, 1},
-		"bad source": {map[string]tftypes.Value{"release_source": sourceOf(map[string]tftypes.Value{"talos": textOf("ghcr.io/siderolabs/installer")})}, 1},
+		"a table": {map[string]tftypes.Value{"release_source": providerSourceOf(map[string]tftypes.Value{"table": textOf("releases.txt")})}, 0},
+		"a table at an address": {map[string]tftypes.Value{"release_source": providerSourceOf(map[string]tftypes.Value{
+			"table": textOf("https://example.com/releases.txt"), "table_sha256": textOf(strings.Repeat("a", 64)),
+		})}, 0},
+		"a table whose SHA-256 is not known yet": {map[string]tftypes.Value{"release_source": providerSourceOf(map[string]tftypes.Value{
+			"table": textOf("https://example.com/releases.txt"), "table_sha256": tftypes.NewValue(tftypes.String, tftypes.UnknownValue),
+		})}, 0},
+		"a table at an address without its SHA-256": {map[string]tftypes.Value{"release_source": providerSourceOf(map[string]tftypes.Value{
+			"table": textOf("https://example.com/releases.txt"),
+		})}, 1},
+		"a SHA-256 of nothing": {map[string]tftypes.Value{"release_source": providerSourceOf(map[string]tftypes.Value{"table_sha256": textOf(strings.Repeat("a", 64))})}, 1},
+		"bad URL":              {map[string]tftypes.Value{"image_factory_url": textOf("factory.talos.dev")}, 1},
+		"bad source":           {map[string]tftypes.Value{"release_source": providerSourceOf(map[string]tftypes.Value{"talos": textOf("ghcr.io/siderolabs/installer")})}, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if diagnostics := validateProvider(t.Context(), t, test.set); len(diagnostics) != test.want {
@@ -462,7 +484,7 @@ func oldestOfEachMinor(versions []version.Version) []version.Version {
 func TestAvailableVersions_ReachIsWhatThePlannerSays(t *testing.T) {
 	t.Parallel()
 
-	talos, kubernetes := compat.Releases()
+	talos, kubernetes := compat.BuiltIn().Releases(version.Talos), compat.BuiltIn().Releases(version.Kubernetes)
 	talos0, kubernetes0 := oldestOfEachMinor(talos), oldestOfEachMinor(kubernetes)
 	talos, kubernetes = newestOfEachMinor(talos), newestOfEachMinor(kubernetes)
 
@@ -600,7 +622,7 @@ func TestAvailableVersions_PathUsesTheNewestListedRelease(t *testing.T) {
 }
 
 func BenchmarkReachOfTheWholeList(b *testing.B) {
-	talos, kubernetes := compat.Releases()
+	talos, kubernetes := compat.BuiltIn().Releases(version.Talos), compat.BuiltIn().Releases(version.Kubernetes)
 	from := plan.State{Talos: talos[0], Kubernetes: kubernetes[0]}
 
 	for b.Loop() {

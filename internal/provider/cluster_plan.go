@@ -286,7 +286,7 @@ func (d releaseDefaults) outlook(ctx context.Context, userAgent string) (known *
 
 // offline tells whether the releases of a product are known without a network.
 func (d releaseDefaults) offline(ctx context.Context, product version.Product) bool {
-	var model releaseSourceModel
+	var model providerReleaseSourceModel
 
 	if d.source.IsNull() || d.source.IsUnknown() || d.source.As(ctx, &model, basetypes.ObjectAsOptions{}).HasError() {
 		return true

@@ -288,6 +288,8 @@ func (c *clusters) engine(reached *connection, beside cluster.Operator) engine.O
 // node: the operator goes on, and so does the next run.
 func (c *clusters) request(ctx context.Context, model clusterModel, objects cluster.Objects) (engine.Request, diag.Diagnostics) {
 	made, diagnostics := model.request(ctx, c.releases.imageFactory(), objects)
+	made.Policy.Releases = c.releases.known()
+
 	if !made.Delegated {
 		made.Policy.OwnBootID = c.settings.bootID
 	}

@@ -17,10 +17,12 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
-var _ datasource.DataSource = (*compatibilityDataSource)(nil)
+var _ datasource.DataSourceWithConfigure = (*compatibilityDataSource)(nil)
 
 // compatibilityDataSource is talosupgrade_compatibility.
-type compatibilityDataSource struct{}
+type compatibilityDataSource struct {
+	clusters *clusters
+}
 
 func newCompatibilityDataSource() datasource.DataSource { return &compatibilityDataSource{} }
 
@@ -45,6 +47,11 @@ type matrixRowModel struct {
 // Metadata implements [datasource.DataSource].
 func (d *compatibilityDataSource) Metadata(_ context.Context, _ datasource.MetadataRequest, resp *datasource.MetadataResponse) {
 	resp.TypeName = typeName + "_compatibility"
+}
+
+// Configure implements [datasource.DataSourceWithConfigure].
+func (d *compatibilityDataSource) Configure(_ context.Context, req datasource.ConfigureRequest, resp *datasource.ConfigureResponse) {
+	d.clusters = configured(req.ProviderData, &resp.Diagnostics)
 }
 
 // Schema implements [datasource.DataSource].
@@ -80,12 +87,13 @@ func (d *compatibilityDataSource) Read(ctx context.Context, req datasource.ReadR
 		return
 	}
 
-	model.AsOf = textValue(compat.ReleasesAsOf())
+	table := d.clusters.releases.known()
+	model.AsOf = textValue(table.AsOf)
 	model.Matrix = []matrixRowModel{}
 
 	for _, line := range compat.Lines() {
 		if fits(line) {
-			model.Matrix = append(model.Matrix, newMatrixRowModel(line))
+			model.Matrix = append(model.Matrix, newMatrixRowModel(line, table))
 		}
 	}
 
@@ -108,7 +116,7 @@ func filterMinor(diagnostics *diag.Diagnostics, attribute string, value types.St
 	return minor
 }
 
-func newMatrixRowModel(line compat.Line) matrixRowModel {
+func newMatrixRowModel(line compat.Line, table *compat.Table) matrixRowModel {
 	row := matrixRowModel{
 		Talos:              types.StringValue(line.Talos.String()),
 		KubernetesMin:      types.StringValue(line.KubernetesMin.String()),
@@ -118,7 +126,7 @@ func newMatrixRowModel(line compat.Line) matrixRowModel {
 		NewestTalos:        types.StringNull(),
 	}
 
-	if newest, known := compat.NewestTalos(line.Talos); known {
+	if newest, known := table.Newest(version.Talos, line.Talos); known {
 		row.NewestTalos = versionValue(newest)
 	}
 

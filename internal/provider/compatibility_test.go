@@ -13,6 +13,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-go/tftypes"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/compat"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
 // validateData validates the configuration of a data source and returns where
@@ -50,7 +51,7 @@ func readCompatibility(t *testing.T, set map[string]tftypes.Value) (compatibilit
 	config := configOf(t, compatibilitySchema(), set)
 	resp := datasource.ReadResponse{State: tfsdk.State{Schema: config.Schema, Raw: tftypes.NewValue(config.Raw.Type(), nil)}}
 
-	newCompatibilityDataSource().Read(t.Context(), datasource.ReadRequest{Config: config}, &resp)
+	(&compatibilityDataSource{clusters: noCluster(t)}).Read(t.Context(), datasource.ReadRequest{Config: config}, &resp)
 
 	var model compatibilityModel
 	if !resp.Diagnostics.HasError() {
@@ -74,13 +75,13 @@ func TestCompatibility_WholeMatrix(t *testing.T) {
 			t.Errorf("row %d is about %s, want %s", index, row.Talos, lines[index].Talos)
 		}
 
-		newest, known := compat.NewestTalos(lines[index].Talos)
+		newest, known := compat.BuiltIn().Newest(version.Talos, lines[index].Talos)
 		if known == row.NewestTalos.IsNull() || known && row.NewestTalos.ValueString() != newest.String() {
 			t.Errorf("newest of %s is %s, want %s", row.Talos, row.NewestTalos, newest)
 		}
 	}
 
-	if got.AsOf.ValueString() != compat.ReleasesAsOf() {
+	if got.AsOf.ValueString() != compat.BuiltIn().AsOf {
 		t.Errorf("as of %s", got.AsOf)
 	}
 }

@@ -641,15 +641,9 @@ func (c credentials) kubeconfig() ([]byte, error) {
 }
 
 func readCredentials(file, source string) ([]byte, string, error) {
-	expanded := file
-
-	if rest, ok := strings.CutPrefix(file, "~/"); ok {
-		home, err := os.UserHomeDir()
-		if err != nil {
-			return nil, "", fmt.Errorf("%w: %s: %w", errUnusable, source, err)
-		}
-
-		expanded = home + string(os.PathSeparator) + rest
+	expanded, err := expandHome(file)
+	if err != nil {
+		return nil, "", fmt.Errorf("%w: %s: %w", errUnusable, source, err)
 	}
 
 	data, err := os.ReadFile(expanded)
@@ -658,6 +652,21 @@ func readCredentials(file, source string) ([]byte, string, error) {
 	}
 
 	return data, source + " (" + file + ")", nil
+}
+
+// expandHome is the path with the home directory in place of a tilde.
+func expandHome(file string) (string, error) {
+	rest, ok := strings.CutPrefix(file, "~/")
+	if !ok {
+		return file, nil
+	}
+
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return "", err
+	}
+
+	return home + string(os.PathSeparator) + rest, nil
 }
 
 // certificateReserve is for how long the client certificate of a kubeconfig must

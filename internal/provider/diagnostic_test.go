@@ -544,7 +544,7 @@ func TestDiagnostic_SourceThatGivesNoListSaysWhatToDo(t *testing.T) {
 			t.Cleanup(server.Close)
 
 			clusters := noCluster(t)
-			clusters.releases = defaults(t, types.StringValue(server.URL), sourceOf(map[string]tftypes.Value{"talos": textOf("factory")}))
+			clusters.releases = defaults(t, types.StringValue(server.URL), providerSourceOf(map[string]tftypes.Value{"talos": textOf("factory")}))
 
 			_, diagnostics := readAvailable(t, clusters, map[string]tftypes.Value{"talos_version": textOf("1.13.0")})
 			check(t, diagnostics, outcome{diag.SeverityError, test.says})

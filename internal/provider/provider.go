@@ -101,6 +101,11 @@ func (p *talosUpgrade) Configure(ctx context.Context, req provider.ConfigureRequ
 
 	clusters := newClusters(p.settings, access)
 	clusters.releases = releaseDefaults{factoryURL: model.ImageFactoryURL, source: model.ReleaseSource}
+
+	table, diagnostics := clusters.releases.readTable(ctx, p.settings.userAgent())
+	resp.Diagnostics.Append(diagnostics...)
+
+	clusters.releases.table = table
 	resp.ListResourceData = clusters
 	resp.ResourceData = clusters
 	resp.DataSourceData = clusters

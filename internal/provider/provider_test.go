@@ -395,7 +395,7 @@ func TestProvider_NoMessageRepeatsAPassword(t *testing.T) {
 				t.Helper()
 
 				clusters := noCluster(t)
-				clusters.releases = defaults(t, types.StringValue(address), sourceOf(map[string]tftypes.Value{"talos": textOf("factory")}))
+				clusters.releases = defaults(t, types.StringValue(address), providerSourceOf(map[string]tftypes.Value{"talos": textOf("factory")}))
 
 				_, diagnostics := readAvailable(t, clusters, map[string]tftypes.Value{"talos_version": textOf("1.13.0")})
 

@@ -381,7 +381,7 @@ func TestPublication_ReleasesWithoutNetworkAreKnownAtOnce(t *testing.T) {
 		wantTalosIsJust string
 	}{
 		"embedded": {releaseDefaults{}, ""},
-		"given": {defaults(t, types.StringNull(), sourceOf(map[string]tftypes.Value{
+		"given": {defaults(t, types.StringNull(), providerSourceOf(map[string]tftypes.Value{
 			"talos_versions":      tftypes.NewValue(tftypes.List{ElementType: tftypes.String}, []tftypes.Value{textOf("1.13.1")}),
 			"kubernetes_versions": tftypes.NewValue(tftypes.List{ElementType: tftypes.String}, []tftypes.Value{textOf("1.35.0")}),
 		})), "1.13.1"},
@@ -423,7 +423,7 @@ func TestPublication_SilentReleaseSourceHoldsNothingUp(t *testing.T) {
 
 	defer hanging.Close()
 
-	from := defaults(t, types.StringValue(hanging.URL), sourceOf(map[string]tftypes.Value{"talos": textOf("factory")}))
+	from := defaults(t, types.StringValue(hanging.URL), providerSourceOf(map[string]tftypes.Value{"talos": textOf("factory")}))
 
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()

@@ -3,6 +3,7 @@
 package provider
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,6 +19,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/types"
 	"github.com/hashicorp/terraform-plugin-framework/types/basetypes"
 
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/compat"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/image"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/release"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
@@ -29,6 +31,14 @@ type releaseSourceModel struct {
 	Kubernetes         types.String `tfsdk:"kubernetes"`
 	TalosVersions      types.List   `tfsdk:"talos_versions"`
 	KubernetesVersions types.List   `tfsdk:"kubernetes_versions"`
+}
+
+// providerReleaseSourceModel is the one of the provider block, which may name a table as well.
+type providerReleaseSourceModel struct {
+	releaseSourceModel
+
+	Table       types.String `tfsdk:"table"`
+	TableSHA256 types.String `tfsdk:"table_sha256"`
 }
 
 // productSource is what a release_source says about one product.
@@ -68,6 +78,60 @@ func (h productSource) unknown() bool {
 type releaseDefaults struct {
 	factoryURL types.String
 	source     types.Object
+	// table is what is known without asking anybody; nil is what is built in.
+	table *compat.Table
+}
+
+// known is what is known of releases without asking anybody.
+func (d releaseDefaults) known() *compat.Table { return cmp.Or(d.table, compat.BuiltIn()) }
+
+// readTable reads the table of releases that the provider block names, if it does. Where it cannot be read, what
+// is built in is used alone, with a warning.
+func (d releaseDefaults) readTable(ctx context.Context, userAgent string) (*compat.Table, diag.Diagnostics) {
+	var (
+		model       providerReleaseSourceModel
+		diagnostics diag.Diagnostics
+	)
+
+	if d.source.IsNull() {
+		return nil, nil
+	}
+
+	if !d.source.IsUnknown() {
+		diagnostics.Append(d.source.As(ctx, &model, basetypes.ObjectAsOptions{})...)
+	}
+
+	switch {
+	case diagnostics.HasError(), model.Table.IsNull() && !d.source.IsUnknown():
+		return nil, diagnostics
+	case d.source.IsUnknown(), model.Table.IsUnknown(), model.TableSHA256.IsUnknown():
+		// Nothing that is planned now is applied without another look.
+		return compat.BuiltIn().Without("which that is will be known only after an apply"), diagnostics
+	}
+
+	at, err := model.tableLocation()
+
+	var table *compat.Table
+	if err == nil {
+		table, err = release.ReadTable(ctx, at, release.Options{UserAgent: userAgent})
+	}
+
+	if err == nil {
+		return table, diagnostics
+	}
+
+	diagnostics.AddWarning("Table of releases not read", "Asked "+sentence(err.Error())+"\n\nWhat is built into the provider is used alone, which is as of "+compat.BuiltIn().AsOf+
+		". An upgrade through several release lines is refused unless intermediate_versions names the versions to walk through, which would be chosen with that table.\n\n"+
+		"Check "+attrReleaseSource+"."+attrTable+" of the provider block.")
+
+	return compat.BuiltIn().Without(fmt.Sprintf("it could not be read (%v)", err)), diagnostics
+}
+
+// tableLocation is where the table is. A path may begin with the home directory.
+func (m providerReleaseSourceModel) tableLocation() (release.TableLocation, error) {
+	location, err := expandHome(m.Table.ValueString())
+
+	return release.TableLocation{Location: location, SHA256: m.TableSHA256.ValueString()}, err
 }
 
 // imageFactory is the factory as the names of its images begin; empty is the
@@ -127,7 +191,9 @@ func (q releaseQuestion) locate(product version.Product, problem diag.Diagnostic
 func (d releaseDefaults) open(ctx context.Context, product version.Product, question releaseQuestion) (release.Source, diag.Diagnostics) {
 	var diagnostics diag.Diagnostics
 
-	options := release.Options{PreReleases: question.preReleases, UserAgent: question.userAgent, FactoryURL: d.factoryURL.ValueString()}
+	options := release.Options{
+		PreReleases: question.preReleases, UserAgent: question.userAgent, FactoryURL: d.factoryURL.ValueString(), Table: d.known(),
+	}
 
 	if question.own != nil && !question.own.product(product).unset() {
 		return d.openProduct(ctx, product, question.own.product(product), options)
@@ -137,7 +203,7 @@ func (d releaseDefaults) open(ctx context.Context, product version.Product, ques
 		return nil, undecidedReleases(product, attrReleaseSource)
 	}
 
-	var model releaseSourceModel
+	var model providerReleaseSourceModel
 
 	if !d.source.IsNull() {
 		diagnostics.Append(d.source.As(ctx, &model, basetypes.ObjectAsOptions{})...)
@@ -257,6 +323,8 @@ const (
 	attrKubernetes         = "kubernetes"
 	attrTalosVersions      = "talos_versions"
 	attrKubernetesVersions = "kubernetes_versions"
+	attrTable              = "table"
+	attrTableSHA256        = "table_sha256"
 )
 
 const (
@@ -266,6 +334,11 @@ const (
 		"`oci://ghcr.io/siderolabs/installer` (which ends with Talos 1.13) or a mirror of it. Default: `embedded`."
 	docSourceKubernetes = "`embedded`, or an OCI repository whose tags are versions, such as `oci://registry.k8s.io/kube-apiserver` or " +
 		"`oci://ghcr.io/siderolabs/kubelet`. Default: `embedded`."
+	docSourceTable = "A table of releases beside the built-in one: the path of a file, or an `https` URL with `table_sha256`. It adds releases, and what is " +
+		"known against releases of Talos, and lifts nothing that the provider knows; plans choose the patches to walk through with it, and hold versions " +
+		"against it. [Its format and an example](guides/how-it-decides.md#releases). If it cannot be read there is a warning, the built-in table is used " +
+		"alone, and an upgrade whose versions would be chosen with the other one is refused."
+	docSourceTableSHA256        = "SHA-256 of the table, in hexadecimal. It must be set where `table` is a URL, so that a plan and its apply read the same."
 	docSourceTalosVersions      = "The releases of Talos themselves, instead of `talos`: those that you have approved, for example."
 	docSourceKubernetesVersions = "The releases of Kubernetes themselves, instead of `kubernetes`."
 )
@@ -273,8 +346,9 @@ const (
 // providerReleaseSource is the provider's attribute of that name.
 func providerReleaseSource() schema.Attribute {
 	return schema.SingleNestedAttribute{
-		MarkdownDescription: docReleaseSource + " `talosupgrade_available_versions` uses it.",
+		MarkdownDescription: docReleaseSource + " `talosupgrade_available_versions` uses it, and `table` is what every plan uses.",
 		Optional:            true,
+		Validators:          []validator.Object{tableValidator{}},
 		Attributes: map[string]schema.Attribute{
 			attrTalos: schema.StringAttribute{
 				MarkdownDescription: docSourceTalos, Optional: true, Validators: locationValidators(version.Talos),
@@ -287,6 +361,11 @@ func providerReleaseSource() schema.Attribute {
 			},
 			attrKubernetesVersions: schema.ListAttribute{
 				MarkdownDescription: docSourceKubernetesVersions, Optional: true, ElementType: types.StringType, Validators: versionListValidators(),
+			},
+			attrTable: schema.StringAttribute{MarkdownDescription: docSourceTable, Optional: true},
+			attrTableSHA256: schema.StringAttribute{
+				MarkdownDescription: docSourceTableSHA256, Optional: true,
+				Validators: []validator.String{stringvalidator.AlsoRequires(path.MatchRelative().AtParent().AtName(attrTable))},
 			},
 		},
 	}
@@ -343,6 +422,7 @@ func versionListValidators() []validator.List {
 }
 
 var (
+	_ validator.Object = tableValidator{}
 	_ validator.String = locationValidator{}
 	_ validator.String = factoryURLValidator{}
 )
@@ -397,5 +477,32 @@ func (factoryURLValidator) ValidateString(_ context.Context, req validator.Strin
 
 	if err != nil {
 		resp.Diagnostics.AddAttributeError(req.Path, "Invalid URL of the Image Factory", req.Path.String()+": "+err.Error()+".")
+	}
+}
+
+// tableValidator accepts what names a table of releases.
+type tableValidator struct{}
+
+// Description implements [validator.Object].
+func (tableValidator) Description(context.Context) string {
+	return "table must be the path of a file, or an https URL with its SHA-256"
+}
+
+// MarkdownDescription implements [validator.Object].
+func (v tableValidator) MarkdownDescription(ctx context.Context) string { return v.Description(ctx) }
+
+// ValidateObject implements [validator.Object].
+func (tableValidator) ValidateObject(ctx context.Context, req validator.ObjectRequest, resp *validator.ObjectResponse) {
+	var model providerReleaseSourceModel
+
+	if req.ConfigValue.IsNull() || req.ConfigValue.IsUnknown() || req.ConfigValue.As(ctx, &model, basetypes.ObjectAsOptions{}).HasError() ||
+		model.Table.IsNull() || model.Table.IsUnknown() || model.TableSHA256.IsUnknown() {
+		return
+	}
+
+	at := release.TableLocation{Location: model.Table.ValueString(), SHA256: model.TableSHA256.ValueString()}
+	if err := at.Check(); err != nil {
+		resp.Diagnostics.AddAttributeError(req.Path.AtName(attrTable), "Invalid table of releases", req.Path.AtName(attrTable).String()+": "+sentence(err.Error())+
+			"\n\nName the path of a file, or an https URL with its SHA-256 in "+attrTableSHA256+" (sha256sum prints it).")
 	}
 }

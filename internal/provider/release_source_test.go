@@ -3,6 +3,8 @@
 package provider
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -10,33 +12,16 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/types"
 	"github.com/hashicorp/terraform-plugin-go/tfprotov6"
 	"github.com/hashicorp/terraform-plugin-go/tftypes"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/compat"
 )
 
 // TestReleaseSource_OfTheProviderReachesTheDataSource goes through the protocol,
 // without credentials, as Terraform does.
 func TestReleaseSource_OfTheProviderReachesTheDataSource(t *testing.T) {
-	server, schema := serve(t)
-
-	object, ok := schema.Provider.ValueType().(tftypes.Object)
-	if !ok {
-		t.Fatal("the provider schema is no object")
-	}
-
-	values := map[string]tftypes.Value{}
-	for name, kind := range object.AttributeTypes {
-		values[name] = tftypes.NewValue(kind, nil)
-	}
-
-	values["release_source"] = someReleases()
-
-	block, err := tfprotov6.NewDynamicValue(object, tftypes.NewValue(object, values))
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	configured, err := server.ConfigureProvider(t.Context(), &tfprotov6.ConfigureProviderRequest{Config: &block})
-	if err != nil || len(configured.Diagnostics) > 0 {
-		t.Fatal(err, configured.Diagnostics)
+	server, warnings := configuredWith(t, providerSourceOf(map[string]tftypes.Value{"talos_versions": textsOf("1.13.1", "1.14.2"), "kubernetes_versions": textsOf("1.34.2")}))
+	if len(warnings) > 0 {
+		t.Fatal(warnings)
 	}
 
 	config := configOf(t, availableVersionsSchema(), map[string]tftypes.Value{"talos_version": textOf("1.13.0")})
@@ -67,6 +52,127 @@ func TestReleaseSource_OfTheProviderReachesTheDataSource(t *testing.T) {
 
 	if err := attributes["latest_talos"].As(&latest); err != nil || latest != "1.14.2" {
 		t.Errorf("latest is %s: %v", latest, err)
+	}
+}
+
+// configuredWith is the provider as Terraform configures it with the release_source alone.
+func configuredWith(t *testing.T, source tftypes.Value) (tfprotov6.ProviderServer, []*tfprotov6.Diagnostic) {
+	t.Helper()
+
+	server, schema := serve(t)
+
+	object, ok := schema.Provider.ValueType().(tftypes.Object)
+	if !ok {
+		t.Fatal("the provider schema is no object")
+	}
+
+	values := map[string]tftypes.Value{}
+	for name, kind := range object.AttributeTypes {
+		values[name] = tftypes.NewValue(kind, nil)
+	}
+
+	values["release_source"] = source
+
+	block, err := tfprotov6.NewDynamicValue(object, tftypes.NewValue(object, values))
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	configured, err := server.ConfigureProvider(t.Context(), &tfprotov6.ConfigureProviderRequest{Config: &block})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	return server, configured.Diagnostics
+}
+
+// tableOf is what a provider block knows of releases that names the table.
+func tableOf(t *testing.T, set map[string]tftypes.Value) (*compat.Table, diag.Diagnostics) {
+	t.Helper()
+
+	table, diagnostics := defaults(t, types.StringNull(), providerSourceOf(set)).readTable(t.Context(), "test")
+
+	return table, noted(t, diagnostics)
+}
+
+func TestReleaseTable_IsKnownToEverythingThatPlans(t *testing.T) {
+	t.Parallel()
+
+	file := filepath.Join(t.TempDir(), "releases.txt")
+	if err := os.WriteFile(file, []byte("as-of 2096-12-01\ntalos 1.13.77 1.14.77\nstop 1.13.4 | withdrawn | was broken | Choose another. | x#1\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+
+	table, diagnostics := tableOf(t, map[string]tftypes.Value{"table": textOf(file)})
+	check(t, diagnostics)
+
+	clusters := threeNodes("1.13.3", "1.34.2").clusters(t)
+	clusters.releases.table = table
+
+	_, diagnostics = planned(t, clusters, nil, desired("1.13.4", ""))
+	check(t, diagnostics, outcome{diag.SeverityError, "Talos 1.13.4 was broken (x#1)"})
+
+	from := map[string]tftypes.Value{"talos_version": textOf("1.13.3"), "kubernetes_version": textOf("1.34.2")}
+
+	available, diagnostics := readAvailable(t, clusters, from)
+	check(t, diagnostics)
+
+	if got := listed(t, available.TalosVersions); !strings.HasSuffix(got, "1.14.77") || strings.Contains(got, "1.13.4 ") || available.LatestTalos.ValueString() != "1.14.77" {
+		t.Errorf("available are %s", got)
+	}
+
+	if available.Source.Talos.ValueString() != "embedded, "+file || available.AsOf.Talos.ValueString() != "2096-12-01" {
+		t.Errorf("they are from %s as of %s", available.Source.Talos, available.AsOf.Talos)
+	}
+}
+
+func TestReleaseTable_ThatIsNotReadIsAWarning(t *testing.T) {
+	t.Parallel()
+
+	missing := filepath.Join(t.TempDir(), "releases.txt")
+
+	table, diagnostics := tableOf(t, map[string]tftypes.Value{"table": textOf(missing)})
+	check(t, diagnostics, outcome{diag.SeverityWarning, missing + ": not found"})
+
+	clusters := threeNodes("1.11.5", "1.34.2").clusters(t)
+	clusters.releases.table = table
+
+	two := desired("1.13.4", "")
+	two.AllowIntermediate = types.BoolValue(true)
+
+	_, diagnostics = planned(t, clusters, nil, two)
+	check(t, diagnostics, outcome{diag.SeverityError, "could not be read (" + missing + ": not found); without them they would be Talos 1.12."})
+
+	clusters = threeNodes("1.13.3", "1.34.2").clusters(t)
+	clusters.releases.table = table
+
+	_, diagnostics = planned(t, clusters, nil, desired("1.13.4", ""))
+	check(t, diagnostics, outcome{diag.SeverityWarning, "one control plane"}, outcome{diag.SeverityWarning, "Rolling upgrade"})
+}
+
+// TestReleaseTable_UnknownIsSomethingToWaitFor: what is looked up without it must not be taken for all there is.
+func TestReleaseTable_UnknownIsSomethingToWaitFor(t *testing.T) {
+	t.Parallel()
+
+	for name, set := range map[string]map[string]tftypes.Value{
+		"where it is": {"table": tftypes.NewValue(tftypes.String, tftypes.UnknownValue)},
+		"its SHA-256": {"table": textOf("releases.txt"), "table_sha256": tftypes.NewValue(tftypes.String, tftypes.UnknownValue)},
+	} {
+		table, diagnostics := tableOf(t, set)
+		check(t, diagnostics)
+
+		if !strings.Contains(table.Unread, "only after an apply") {
+			t.Errorf("%s: unread %q", name, table.Unread)
+		}
+	}
+
+	if table, diagnostics := tableOf(t, nil); table != nil || len(diagnostics) > 0 {
+		t.Errorf("without one: %v, %v", table, diagnostics)
+	}
+
+	_, warnings := configuredWith(t, providerSourceOf(map[string]tftypes.Value{"table": textOf("/dev/null")}))
+	if len(warnings) != 1 || warnings[0].Severity != tfprotov6.DiagnosticSeverityWarning || warnings[0].Summary != "Table of releases not read" {
+		t.Errorf("got %v", warnings)
 	}
 }
 

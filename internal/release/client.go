@@ -88,6 +88,44 @@ func (b *meteredBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// get is what is at the address, and its content type. Errors are those of a [Source].
+func get(ctx context.Context, address, accept string, options Options) (body []byte, contentType string, err error) {
+	bounded, cancel := context.WithTimeout(ctx, options.timeout())
+	defer cancel()
+
+	wire := newMeter()
+	defer wire.close()
+
+	req, err := http.NewRequestWithContext(bounded, http.MethodGet, address, http.NoBody)
+	if err != nil {
+		return nil, "", fmt.Errorf("%s: %w: %w", address, ErrLocation, err)
+	}
+
+	req.Header.Set("Accept", accept)
+
+	if options.UserAgent != "" {
+		req.Header.Set("User-Agent", options.UserAgent)
+	}
+
+	resp, err := (&http.Client{Transport: wire}).Do(req)
+	if err != nil {
+		return nil, "", failed(ctx, address, options.timeout(), err)
+	}
+
+	defer func() { _ = resp.Body.Close() }()
+
+	if resp.StatusCode != http.StatusOK {
+		return nil, "", refused(address, resp.StatusCode, "")
+	}
+
+	body, err = io.ReadAll(resp.Body)
+	if err != nil {
+		return nil, "", failed(ctx, address, options.timeout(), err)
+	}
+
+	return body, resp.Header.Get("Content-Type"), nil
+}
+
 // failed puts the reason why a source gave no answer into words. Outer is the
 // context that the caller gave, which the timeout is not a part of.
 func failed(outer context.Context, source string, timeout time.Duration, err error) error {

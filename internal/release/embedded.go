@@ -5,7 +5,6 @@ package release
 import (
 	"context"
 
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/compat"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
@@ -17,13 +16,15 @@ type embedded struct {
 
 // Versions implements [Source].
 func (e embedded) Versions(context.Context) (List, error) {
-	versions, kubernetes := compat.Releases()
-	if e.product == version.Kubernetes {
-		versions = kubernetes
+	table := e.options.table()
+
+	name := Embedded
+	if table.Source != "" {
+		name += ", " + table.Source
 	}
 
-	list, err := newOffer(Embedded, e.product, tags(versions), e.options)
-	list.AsOf = compat.ReleasesAsOf()
+	list, err := newOffer(name, e.product, tags(table.Releases(e.product)), e.options)
+	list.AsOf = table.AsOf
 
 	return list, err
 }

@@ -7,8 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
 	"net/url"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
@@ -62,43 +60,15 @@ func newFactory(options Options) (Source, error) {
 
 // Versions implements [Source].
 func (f factory) Versions(ctx context.Context) (List, error) {
-	bounded, cancel := context.WithTimeout(ctx, f.options.timeout())
-	defer cancel()
-
-	wire := newMeter()
-	defer wire.close()
-
-	req, err := http.NewRequestWithContext(bounded, http.MethodGet, f.list, http.NoBody)
+	body, contentType, err := get(ctx, f.list, "application/json", f.options)
 	if err != nil {
-		return List{}, fmt.Errorf("%s: %w: %w", f.list, ErrLocation, err)
-	}
-
-	req.Header.Set("Accept", "application/json")
-
-	if f.options.UserAgent != "" {
-		req.Header.Set("User-Agent", f.options.UserAgent)
-	}
-
-	resp, err := (&http.Client{Transport: wire}).Do(req)
-	if err != nil {
-		return List{}, failed(ctx, f.list, f.options.timeout(), err)
-	}
-
-	defer func() { _ = resp.Body.Close() }()
-
-	if resp.StatusCode != http.StatusOK {
-		return List{}, refused(f.list, resp.StatusCode, "")
-	}
-
-	body, err := io.ReadAll(resp.Body)
-	if err != nil {
-		return List{}, failed(ctx, f.list, f.options.timeout(), err)
+		return List{}, err
 	}
 
 	var tags []string
 	if err := json.Unmarshal(body, &tags); err != nil {
 		return List{}, fmt.Errorf("%s: %w: want a JSON array of version tags, got %s that begins with %q",
-			f.list, ErrAnswer, kind(resp.Header.Get("Content-Type")), clip(string(body[:min(len(body), 40)])))
+			f.list, ErrAnswer, kind(contentType), clip(string(body[:min(len(body), 40)])))
 	}
 
 	return newOffer(f.list, version.Talos, tags, f.options)

@@ -8,7 +8,6 @@ import (
 	"regexp"
 	"slices"
 
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/compat"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
@@ -64,7 +63,12 @@ func newOffer(source string, product version.Product, tags []string, options Opt
 		return list, err
 	}
 
-	list.Versions = slices.DeleteFunc(list.Versions, compat.IsWithdrawn)
+	known := len(list.Versions)
+
+	list.Versions = slices.DeleteFunc(list.Versions, options.table().IsWithdrawn)
+	if len(list.Versions) == 0 {
+		return List{}, fmt.Errorf("%s: %w: each of the %d releases that it lists was withdrawn", source, ErrEmpty, known)
+	}
 
 	return list, nil
 }

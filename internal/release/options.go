@@ -3,10 +3,13 @@
 package release
 
 import (
+	"cmp"
 	"regexp"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/compat"
 )
 
 // Options are what all sources have in common.
@@ -20,7 +23,11 @@ type Options struct {
 	Timeout time.Duration
 	// UserAgent names the caller to the source.
 	UserAgent string
+	// Table is what is known without asking anybody; nil means [compat.BuiltIn].
+	Table *compat.Table
 }
+
+func (o Options) table() *compat.Table { return cmp.Or(o.Table, compat.BuiltIn()) }
 
 func (o Options) timeout() time.Duration {
 	if o.Timeout == 0 {

@@ -3,10 +3,14 @@
 package release_test
 
 import (
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
 	"errors"
 	"fmt"
 	"io"
 	"log"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -22,8 +26,35 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/release"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/certificate"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
+
+// serverCertificate is trusted, unlike those of httptest.
+var serverCertificate tls.Certificate
+
+// trust makes a certificate for servers that every client here trusts, with its authority in the file.
+func trust(file string) (tls.Certificate, error) {
+	authority, err := certificate.NewAuthority(pkix.Name{CommonName: "authority"})
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+
+	if err := os.WriteFile(file, authority.PEM, 0o600); err != nil {
+		return tls.Certificate{}, err
+	}
+
+	if err := os.Setenv("SSL_CERT_FILE", file); err != nil {
+		return tls.Certificate{}, err
+	}
+
+	pair, err := authority.Issue(x509.Certificate{IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}})
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+
+	return pair.TLS()
+}
 
 func TestMain(m *testing.M) {
 	// No test may read the credentials of whoever runs it.
@@ -36,6 +67,11 @@ func TestMain(m *testing.M) {
 		if err := os.Setenv(name, nowhere); err != nil {
 			log.Fatal(err)
 		}
+	}
+
+	serverCertificate, err = trust(filepath.Join(nowhere, "trusted.pem"))
+	if err != nil {
+		log.Fatal(err)
 	}
 
 	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {

@@ -19,7 +19,7 @@ const talosBehind = "1.11.5"
 func between(t *testing.T) string {
 	t.Helper()
 
-	newest, known := compat.NewestTalos(version.Minor{Major: 1, Minor: 12})
+	newest, known := compat.BuiltIn().Newest(version.Talos, version.Minor{Major: 1, Minor: 12})
 	if !known {
 		t.Fatal("no release of Talos 1.12 is known")
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/compat"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
 var updateFront = flag.Bool("update", false, "write the versions that are supported into README.md, and its front into the template of the index")
@@ -68,7 +69,7 @@ func replaceFront(t *testing.T, page string, wanted func(current string) string)
 
 // versions are the release lines that are supported, newest first, as a table.
 func versions() string {
-	talos, _ := compat.Releases()
+	talos := compat.BuiltIn().Releases(version.Talos)
 	newest := talos[len(talos)-1].Minor()
 
 	rows := []string{"<!-- versions -->", "| Talos | Kubernetes | upgrades from and to it |", "|---|---|---|"}
