@@ -35,19 +35,13 @@ type Line struct {
 func minor(n uint64) version.Minor { return version.Minor{Major: 1, Minor: n} }
 
 // lines is how many release lines the matrix has.
-const lines = 14
+const lines = 8
 
-// matrix is the table of machinery's packages compatibility/talos1XX, back to
-// the first release with an upgrade API like today's. It is ordered and has no
-// holes; within it the newest Kubernetes never goes down.
+// matrix is the table of machinery's packages compatibility/talos1XX, from the
+// oldest release line that is upgraded to the newest that machinery knows, released or
+// not. It is ordered and has no holes; within it the newest Kubernetes never goes down.
 func matrix() [lines]Line {
 	return [lines]Line{
-		{minor(2), minor(23), minor(25), minor(0), minor(2)},
-		{minor(3), minor(24), minor(26), minor(0), minor(4)},
-		{minor(4), minor(25), minor(27), minor(0), minor(5)},
-		{minor(5), minor(26), minor(28), minor(2), minor(6)},
-		{minor(6), minor(24), minor(29), minor(3), minor(7)},
-		{minor(7), minor(25), minor(30), minor(4), minor(8)},
 		{minor(8), minor(26), minor(31), minor(5), minor(9)},
 		{minor(9), minor(27), minor(32), minor(8), minor(10)},
 		{minor(10), minor(28), minor(33), minor(8), minor(11)},

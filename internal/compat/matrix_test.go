@@ -24,12 +24,12 @@ const machineryNewest = 14
 func TestMatrix_AgreesWithMachinery(t *testing.T) {
 	t.Parallel()
 
-	_, newest := compat.TalosMinors()
+	oldest, newest := compat.TalosMinors()
 	if newest.Minor < machineryNewest {
 		t.Fatalf("the matrix ends at %s, machinery at 1.%d", newest, machineryNewest)
 	}
 
-	for target := 2; target <= machineryNewest; target++ {
+	for target := int(oldest.Minor); target <= machineryNewest; target++ {
 		targetText := fmt.Sprintf("1.%d.0", target)
 		theirs := parseTalos(t, targetText)
 

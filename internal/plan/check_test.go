@@ -414,7 +414,7 @@ func TestCheck_ImpossibleTargetsArePermanent(t *testing.T) {
 		},
 		"a version that the matrix does not know is accepted on request only": {
 			scene: newScene(3, 0).runs("1.15.2").aims("1.16.0").kubernetes("1.36.0"), check: "compatibility", severity: cluster.Permanent,
-			says: []string{"talos 1.16", "1.2 to 1.15", "allow_unknown_versions = true"},
+			says: []string{"talos 1.16", "1.8 to 1.15", "allow_unknown_versions = true"},
 		},
 		"a legacy node cannot leave out the drain": {
 			scene: func() *scene {

@@ -210,8 +210,8 @@ func TestPath_ImpossibleSaysWhatBlocks(t *testing.T) {
 			says: []string{"Talos 1.13.0 needs Kubernetes 1.36 or older", "1.37.0 is asked for beside it"},
 		},
 		"a line on the way does not run the Kubernetes that stays": {
-			from: "1.3.0 1.24.0", to: "1.6.0", axis: version.Talos, reason: plan.ErrNoWay,
-			says: []string{"needs Kubernetes 1.25 or newer on the way", "the cluster runs 1.24.0"},
+			from: "1.11.0 1.36.0", to: "1.13.0", axis: version.Talos, reason: plan.ErrNoWay,
+			says: []string{"needs Kubernetes 1.35 or older on the way", "the cluster runs 1.36.0"},
 		},
 		"an unsupported start leads nowhere": {
 			from: "1.13.4 1.29.0", to: "1.14.0 1.33.0", axis: version.Talos, reason: plan.ErrNoWay,
@@ -361,7 +361,7 @@ func TestPath_NoneIsShorterOverAllPairsOfTheMatrix(t *testing.T) {
 		}
 	}
 
-	if checked < 50_000 {
+	if checked < 10_000 {
 		t.Errorf("only %d pairs were checked", checked)
 	}
 }

@@ -12,9 +12,13 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
-// OldestManaged is the first version whose legacy upgrade keeps etcd and its
+// OldestManaged is the first version of the support matrix, whose legacy upgrade keeps etcd and its
 // data whatever the flags say: Talos removed leaving etcd in 1.8. Older ones are refused.
-func OldestManaged() version.Version { return version.MustParse("1.8.0") }
+func OldestManaged() version.Version {
+	oldest, _ := compat.TalosMinors()
+
+	return version.MustParse(oldest.String() + ".0")
+}
 
 // OldestTested is the first version that the tests upgrade from. Below it the plan says so.
 func OldestTested() version.Version { return version.MustParse("1.11.0") }
@@ -31,6 +35,15 @@ func (p *planner) route() {
 		to.Kubernetes = version.Version{}
 	}
 
+	age := p.checkAge()
+	p.add(age...)
+
+	if len(age) > 0 && age[0].Severity == cluster.Permanent {
+		p.blocked = true
+
+		return
+	}
+
 	states, err := Path(p.start, to, p.walk)
 	if err != nil {
 		p.blocked = true
@@ -44,7 +57,6 @@ func (p *planner) route() {
 	}
 
 	p.made.Hops = hopsOf(states)
-	p.add(p.checkAge()...)
 	p.add(p.checkLength()...)
 	p.addImageHop()
 

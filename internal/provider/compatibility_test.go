@@ -113,7 +113,7 @@ func TestCompatibility_RowsThatRunAKubernetesVersion(t *testing.T) {
 		want string
 	}{
 		"Kubernetes":           {map[string]tftypes.Value{"kubernetes_version": textOf("1.36.1")}, "1.13 1.14 1.15"},
-		"as a minor":           {map[string]tftypes.Value{"kubernetes_version": textOf("v1.23")}, "1.2"},
+		"as a minor":           {map[string]tftypes.Value{"kubernetes_version": textOf("v1.26")}, "1.8"},
 		"Kubernetes and Talos": {map[string]tftypes.Value{"kubernetes_version": textOf("1.36"), "talos_version": textOf("1.14")}, "1.14"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -140,7 +140,7 @@ func TestCompatibility_NoRowIsAWarning(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, diagnostics := readCompatibility(t, set)
-			check(t, diagnostics, outcome{diag.SeverityWarning, "The matrix of this version of the provider knows Talos 1.2 to"})
+			check(t, diagnostics, outcome{diag.SeverityWarning, "The matrix of this version of the provider knows Talos 1.8 to"})
 
 			if got.Matrix == nil || len(got.Matrix) != 0 {
 				t.Errorf("got %v", got.Matrix)

@@ -137,7 +137,7 @@ func TestUpgradePath_SaysWhatIsInTheWay(t *testing.T) {
 		"unsupported target":       {state("1.12.0", "1.35.2"), state("1.12.6", "1.36.0"), 1, []string{"1.36"}},
 		"newer than the matrix":    {state("1.13.4", nil), state(beyond, nil), 1, []string{beyond, "ends at Talos " + newest.String()}},
 		"Kubernetes of the future": {state("1.13.4", "1.35.2"), state("1.13.4", "1.99.0"), 1, []string{"1.99", "newer release of this provider"}},
-		"line without a release":   {state("1.0.0", nil), state("1.2.0", nil), 1, []string{"1.1", "no release is known", "newer release of this provider"}},
+		"line without a release":   {state("1.5.0", nil), state("1.8.0", nil), 1, []string{"1.6, 1.7", "no release is known", "newer release of this provider"}},
 		"Kubernetes that stays on": {state("1.13.4", "1.31.4"), state("1.14.1", nil), 1, []string{"1.31.4", "1.14", "1.32", "kubernetes is not set", "another Talos version"}},
 	} {
 		t.Run(name, func(t *testing.T) {

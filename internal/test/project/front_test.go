@@ -75,13 +75,13 @@ func versions() string {
 	rows := []string{"<!-- versions -->", "| Talos | Kubernetes | upgrades from and to it |", "|---|---|---|"}
 
 	for _, line := range slices.Backward(compat.Lines()) {
-		if line.Talos.Compare(plan.OldestManaged().Minor()) < 0 || line.Talos.Compare(newest) > 0 {
-			continue
-		}
-
 		seen := "tested as above"
-		if line.Talos.Compare(plan.OldestTested().Minor()) < 0 {
+
+		switch {
+		case line.Talos.Compare(plan.OldestTested().Minor()) < 0:
 			seen = "accepted, never tested"
+		case line.Talos.Compare(newest) > 0:
+			seen = "accepted, never tested: not released yet"
 		}
 
 		rows = append(rows, fmt.Sprintf("| %s | %s to %s | %s |", line.Talos, line.KubernetesMin, line.KubernetesMax, seen))
