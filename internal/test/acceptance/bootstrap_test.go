@@ -79,10 +79,21 @@ func boot(t *testing.T, endpoint string) *machine {
 	return booting
 }
 
-// connect passes on what the two say until one of them hangs up, or the context ends.
-func connect(ctx context.Context, caller net.Conn, endpoint string) {
-	called, err := new(net.Dialer).DialContext(ctx, "tcp", endpoint)
-	if err != nil {
+// connect passes on what the caller and the first of the addresses that answers say, until one of them hangs up, or the
+// context ends.
+func connect(ctx context.Context, caller net.Conn, addresses ...string) {
+	var called net.Conn
+
+	for _, address := range addresses {
+		answered, err := new(net.Dialer).DialContext(ctx, "tcp", address)
+		if err == nil {
+			called = answered
+
+			break
+		}
+	}
+
+	if called == nil {
 		_ = caller.Close()
 
 		return

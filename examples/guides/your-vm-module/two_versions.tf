@@ -1,0 +1,12 @@
+module "machines" {
+  source = "example.com/acme/talos-machines/any"
+
+  # What the machines were created from, for good.
+  talos_version = "1.12.6"
+}
+
+resource "talosupgrade_cluster" "this" {
+  # What they run.
+  talos_version = "1.13.4"
+  depends_on    = [module.machines]
+}
