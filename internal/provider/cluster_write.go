@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/hashicorp/terraform-plugin-framework/diag"
+	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/resource"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
@@ -391,13 +392,19 @@ func (e reportError) Unwrap() error { return e.error }
 // unwritable is the error of a report that could not be written, as far as a plan can
 // tell: the directory may be made by then, and the machine be another one.
 func (r *clusterResource) unwritable(planned clusterModel) diag.Diagnostics {
-	path, given := plainText(planned.ReportPath)
+	file, given := plainText(planned.ReportPath)
 	if !given {
 		return nil
 	}
 
-	if _, err := report.Find(path); err != nil {
+	place, err := report.Find(file)
+	if err != nil {
 		return diag.Diagnostics{problem("plan the upgrade", r.clusters.access, reportError{err})}
+	}
+
+	if err := report.Probe(place); err != nil {
+		return diag.Diagnostics{diag.NewAttributeWarningDiagnostic(path.Root(attrReportPath), "Unable to write the report", sentence(err.Error())+
+			" An apply on this machine would be refused before it touches anything.\n\nLet "+attrReportPath+" name a file that can be written where the apply runs, or remove it.")}
 	}
 
 	return nil

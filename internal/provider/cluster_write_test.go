@@ -13,6 +13,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -336,6 +337,33 @@ func TestReport_SaysOnceThatItCannotBeWritten(t *testing.T) {
 		"Let report_path name a file that can be written on the machine that runs this, one for each resource, or remove it; then run the command again."
 	if got := diagnostics[0]; got.Summary() != "Unable to write the report" || !strings.HasPrefix(got.Detail(), want) {
 		t.Errorf("%s: %s\nwant %s", got.Summary(), got.Detail(), want)
+	}
+}
+
+// TestReport_NoPlaceIsAWarningOfThePlan: the apply may run on another machine.
+func TestReport_NoPlaceIsAWarningOfThePlan(t *testing.T) {
+	t.Parallel()
+
+	directory := t.TempDir()
+
+	for place, says := range map[string]string{
+		"/proc/upgrade.html":                            "/proc/upgrade.html cannot be written: no such file or directory. An apply on this machine would be refused",
+		filepath.Join(directory, "upgrade.html"):        "",
+		filepath.Join(directory, "new", "upgrade.html"): "",
+	} {
+		wanted := desired("1.13.4", "")
+		wanted.ReportPath = types.StringValue(place)
+
+		_, diagnostics := planned(t, threeNodes("1.13.0", "1.34.2").clusters(t), nil, wanted)
+
+		warned := slices.DeleteFunc(slices.Clone(diagnostics), func(one diag.Diagnostic) bool { return one.Summary() != "Unable to write the report" })
+		if (says != "") != (len(warned) == 1) || says != "" && (warned[0].Severity() != diag.SeverityWarning || !strings.Contains(warned[0].Detail(), says)) {
+			t.Errorf("%s: %v", place, diagnostics)
+		}
+	}
+
+	if left, err := os.ReadDir(directory); err != nil || len(left) > 0 {
+		t.Errorf("the plan left %v, %v", left, err)
 	}
 }
 

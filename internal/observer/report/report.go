@@ -553,6 +553,27 @@ func Find(path string) (string, error) {
 	return place, nil
 }
 
+// Probe tells whether the place, as [Find] gives it, takes a file: one is made beside it, or in the nearest directory
+// that is there, and removed.
+func Probe(place string) error {
+	directory := filepath.Dir(place)
+
+	for {
+		if _, err := os.Stat(directory); !errors.Is(err, os.ErrNotExist) || directory == filepath.Dir(directory) {
+			break
+		}
+
+		directory = filepath.Dir(directory)
+	}
+
+	probe, err := os.CreateTemp(directory, ".talosupgrade-report-*")
+	if err != nil {
+		return refused(place, err)
+	}
+
+	return errors.Join(probe.Close(), os.Remove(probe.Name()))
+}
+
 // ours refuses what must not be written over.
 func ours(path string) error {
 	info, err := os.Stat(path)
