@@ -3,6 +3,7 @@
 package cluster
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -212,3 +213,9 @@ const (
 	ManifestConfigured ManifestAction = "change"
 	ManifestPruned     ManifestAction = "delete"
 )
+
+// ContainerLog is the name of the log that a container of a static pod writes on the node, as
+// talosctl logs --kubernetes takes it.
+func ContainerLog(component Component, node string) string {
+	return fmt.Sprintf("kube-system/%[1]s-%[2]s:%[1]s", component, node)
+}

@@ -77,8 +77,9 @@ type Talos interface {
 	// Done twice without a boot in between it would undo itself. ErrRefused means
 	// that there is none to start.
 	Rollback(ctx context.Context, address string) error
-	// Logs are the last lines, at most the given number, that a service of the
-	// node wrote since it started (machined, kubelet, etcd), oldest first.
+	// Logs are the last lines, at most the given number, oldest first, that a service of the
+	// node wrote since it started (machined, kubelet, etcd), or one of the last containers of
+	// a static pod, which may have ended ([ContainerLog]).
 	Logs(ctx context.Context, address, service string, lines int) ([]string, error)
 	// PullComponent brings the image of a component onto the node, where its
 	// container runtime looks for it; cheap when it is there.

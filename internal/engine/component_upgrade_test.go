@@ -440,6 +440,51 @@ func TestComponent_BrokenStaticPodIsNotFollowedByTheNext(t *testing.T) {
 	})
 }
 
+// TestComponent_CrashingStaticPodSaysWhy: the container's last lines are in the message, with the command that shows
+// more of them, and nobody waits longer than the page says. After an upgrade of Talos it is the same.
+func TestComponent_CrashingStaticPodSaysWhy(t *testing.T) {
+	t.Parallel()
+
+	for component, request := range map[string]engine.Request{
+		model.SchedulerName: kube(toKubernetes), model.ControllerManagerName: kube(toKubernetes), model.APIServerName: to(toLifecycle),
+	} {
+		t.Run(component, func(t *testing.T) {
+			t.Parallel()
+
+			inCluster(t, setup{Options: model.Options{Kubernetes: fromKubernetes, ControlPlanes: 3, Workers: 1}}, func(r *rig) {
+				r.World().SetFaults([]model.Fault{{Node: "cp-1", Step: model.StepStaticPod, Effect: model.EffectCrashLoop, Component: component}})
+
+				w := r.Worker("run-1")
+				begun := time.Duration(-1)
+
+				w.Client.Intercept(func(ctx context.Context, call ports.Call, next func(context.Context) error) error {
+					if call.Method == "Configure" && begun < 0 {
+						begun = r.World().Now()
+					}
+
+					return next(ctx)
+				})
+
+				failed := failure(t, w.Apply(context.Background(), request), nil, "cp-1")
+
+				for _, says := range []string{"The last lines of the log of " + component + " on cp-1:\n  ", `"command failed"`} {
+					if !strings.Contains(failed.Error(), says) {
+						t.Errorf("it does not say %q: %v", says, failed)
+					}
+				}
+
+				if request.Target.Talos.IsZero() && !strings.Contains(failed.Remedy, fmt.Sprintf("logs -k kube-system/%[1]s-cp-1:%[1]s", component)) {
+					t.Errorf("the remedy names no command: %s", failed.Remedy)
+				}
+
+				if took := r.World().Now() - begun; begun >= 0 && took > 25*time.Minute {
+					t.Errorf("it took %s", took)
+				}
+			})
+		})
+	}
+}
+
 // runsTalos tells whether every machine runs that version of Talos.
 func (r *rig) runsTalos(version string) bool {
 	return !slices.ContainsFunc(r.World().Nodes(), func(node model.NodeState) bool { return node.Talos != version })

@@ -34,9 +34,9 @@ func (r *rig) deletedAfter(node string, away time.Duration) (stop func()) {
 	})
 }
 
-// TestDeparture_DoesNotTakeAPoolAlong: an image that does not boot, and a controller that deletes
+// TestCatalogue47_DeletedNodeDoesNotTakeAPoolAlong: an image that does not boot, and a controller that deletes
 // nodes which do not come back.
-func TestDeparture_DoesNotTakeAPoolAlong(t *testing.T) {
+func TestCatalogue47_DeletedNodeDoesNotTakeAPoolAlong(t *testing.T) {
 	t.Parallel()
 
 	never := model.Fault{Node: model.AnyNode, Step: model.StepBoot, Effect: model.EffectNeverReturns, Talos: toLifecycle}

@@ -220,9 +220,9 @@ func TestDrain_DisabledEvictsNothing(t *testing.T) {
 	})
 }
 
-// TestDrain_VolumesAreWaitedFor: what a driver takes some seconds to detach has left the node
+// TestCatalogue48_VolumesThatStayAttachedAreWaitedFor: what a driver takes some seconds to detach has left the node
 // when it reboots, and what does not leave it is waited for as long as the policy says.
-func TestDrain_VolumesAreWaitedFor(t *testing.T) {
+func TestCatalogue48_VolumesThatStayAttachedAreWaitedFor(t *testing.T) {
 	t.Parallel()
 
 	const still = "after 2m0s volumes were still attached to the node that no pod on it uses: pv-db (csi.example.com)"

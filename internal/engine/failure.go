@@ -12,6 +12,7 @@ import (
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/image"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
 )
 
 // Failure is why a run stopped, in the words a person needs at night.
@@ -611,8 +612,8 @@ func (c *componentUpgrade) lookRemedy() string {
 			c.step.Address, c.step.Node)
 	}
 
-	return fmt.Sprintf("Look at it (kubectl -n kube-system describe pod %s-%s, talosctl -n %s containers --kubernetes). When it runs, or its reason is gone, run terraform apply again: it continues with this node.",
-		c.step.Component, c.step.Node, c.step.Address)
+	return fmt.Sprintf("Look at it (kubectl -n kube-system describe pod %s-%s, talosctl -n %s logs -k %s). When it runs, or its reason is gone, run terraform apply again: it continues with this node.",
+		c.step.Component, c.step.Node, c.step.Address, cluster.ContainerLog(c.step.Component, c.step.Node))
 }
 
 // The services whose logs say why a node, or a component on it, is not well.
@@ -658,12 +659,13 @@ func (u *nodeUpgrade) excerpts(ctx context.Context, err error) []Excerpt {
 		return found
 	}
 
+	bounded, cancel := u.run.engine.cleanupContext(ctx)
+	defer cancel()
+
 	words := u.result.logTail
 	if len(words) == 0 {
-		bounded, cancel := u.run.engine.cleanupContext(ctx)
-		defer cancel()
-
 		words = u.run.engine.tailLog(bounded, u.step.Address, serviceMachined)
+		found = append(found, u.run.engine.tailPods(bounded, u.step)...)
 	}
 
 	if len(words) > 0 {
@@ -690,7 +692,8 @@ func (u *nodeUpgrade) speaks(err error) bool {
 	return u.recorded() && u.rebooted() && !u.result.runs.IsZero() && u.result.runs.Equal(u.entry.Target) && !errors.Is(err, ErrLeaseLost)
 }
 
-// excerpts are what the kubelet says where it was to run something new.
+// excerpts are what the kubelet says where it was to run something new, and a component that
+// does not run.
 func (c *componentUpgrade) excerpts(ctx context.Context) []Excerpt {
 	if ctx.Err() != nil || !c.arrived {
 		return nil
@@ -699,12 +702,40 @@ func (c *componentUpgrade) excerpts(ctx context.Context) []Excerpt {
 	bounded, cancel := c.run.engine.cleanupContext(ctx)
 	defer cancel()
 
-	lines := c.run.engine.tailLog(bounded, c.step.Address, serviceKubelet)
-	if len(lines) == 0 {
+	found := c.run.engine.tailPods(bounded, c.step)
+
+	if lines := c.run.engine.tailLog(bounded, c.step.Address, serviceKubelet); len(lines) > 0 {
+		found = append(found, Excerpt{Source: "the log of the kubelet on " + c.step.Node, Lines: lines})
+	}
+
+	return found
+}
+
+// tailPods are what the containers of those static pods of a control plane said last that are not
+// Ready. Without an answer of the Kubernetes API it is its own that matters.
+func (e *Engine) tailPods(ctx context.Context, step plan.Step) []Excerpt {
+	if step.Role != cluster.ControlPlane {
 		return nil
 	}
 
-	return []Excerpt{{Source: "the log of the kubelet on " + c.step.Node, Lines: lines}}
+	pods, err := e.kubernetes.StaticPods(ctx)
+	if err != nil {
+		pods = []cluster.ComponentPod{{Node: step.Node, Component: cluster.APIServer}}
+	}
+
+	var found []Excerpt
+
+	for _, pod := range pods {
+		if pod.Node != step.Node || pod.Ready || !pod.Component.Static() {
+			continue
+		}
+
+		if lines := e.tailLog(ctx, step.Address, cluster.ContainerLog(pod.Component, pod.Node)); len(lines) > 0 {
+			found = append(found, Excerpt{Source: fmt.Sprintf("the log of %s on %s", pod.Component, pod.Node), Lines: lines})
+		}
+	}
+
+	return found
 }
 
 // fatal is the error among the findings that waiting does not cure, if any.

@@ -750,8 +750,8 @@ func (r *renamer) Node(ctx context.Context, name string) (cluster.KubeNode, erro
 	return node, err
 }
 
-// TestBoot_NodeUnderAnotherNameIsNamedAtOnce, and its kubelet is not blamed.
-func TestBoot_NodeUnderAnotherNameIsNamedAtOnce(t *testing.T) {
+// TestCatalogue46_NodeUnderAnotherNameIsNamedAtOnce, and its kubelet is not blamed.
+func TestCatalogue46_NodeUnderAnotherNameIsNamedAtOnce(t *testing.T) {
 	t.Parallel()
 
 	for registers, within := range map[bool]time.Duration{true: 40 * time.Second, false: 100 * time.Second} {
@@ -792,9 +792,9 @@ func TestBoot_NodeUnderAnotherNameIsNamedAtOnce(t *testing.T) {
 	}
 }
 
-// TestBoot_NodeInMaintenanceModeIsNamedAtOnce, also the only control plane, and the next run goes
+// TestCatalogue45_MaintenanceModeIsNamedAtOnce, also the only control plane, and the next run goes
 // on with it. One that finds its configuration after all is waited for.
-func TestBoot_NodeInMaintenanceModeIsNamedAtOnce(t *testing.T) {
+func TestCatalogue45_MaintenanceModeIsNamedAtOnce(t *testing.T) {
 	t.Parallel()
 
 	single := setup{Options: model.Options{ControlPlanes: 1, Workers: 1}}

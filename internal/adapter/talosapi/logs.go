@@ -42,11 +42,15 @@ const (
 // the time a second time.
 var recordedCall = regexp.MustCompile(`^(?:[\d/]+ [\d:.]+ )?machined(?:/authz/\S+ | (?:[\d/]+ [\d:.]+ )?\w+ \[/[\w.]+/\w+\] \S+ (?:unary|stream) )`)
 
-// Logs are the last lines of a service of a node, oldest first, at most 200 of
-// them and 16 KiB, without those in which machined records the calls to the Talos
+// recordedLine is what the container runtime writes in front of each line of a container.
+var recordedLine = regexp.MustCompile(`^\d{4}-\d\d-\d\dT\S+ (?:stdout|stderr) [FP] `)
+
+// Logs are the last lines of a service of a node, or of a container of a static pod
+// ([cluster.ContainerLog]), oldest first, at most 200 of them and 16 KiB, without those in which machined records the calls to the Talos
 // API: this provider asks a node so often that little else would be left. Of a log
 // that could not be read to its end it is what came of it, beside the error.
-// [cluster.ErrNotFound] is a service that has written none since the node's boot.
+// [cluster.ErrNotFound] is a service that has written none since the node's boot, or a
+// container that the node does not have.
 func (c *Client) Logs(ctx context.Context, address, service string, most int) ([]string, error) {
 	if most = min(most, logLines); most <= 0 {
 		return nil, nil
@@ -69,10 +73,7 @@ func (c *Client) Logs(ctx context.Context, address, service string, most int) ([
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
 
-		stream, err := api.MachineClient.Logs(ctx, &machineapi.LogsRequest{
-			Namespace: constants.SystemContainerdNamespace, Driver: common.ContainerDriver_CONTAINERD,
-			Id: service, TailLines: tail,
-		})
+		stream, err := api.MachineClient.Logs(ctx, logRequest(service, tail))
 		if err == nil {
 			err = readLog(stream, &output)
 		}
@@ -80,7 +81,23 @@ func (c *Client) Logs(ctx context.Context, address, service string, most int) ([
 		return namedLog(err)
 	})
 
-	return lastBytes(output.last(), logBytes), err
+	text := output.last()
+	for i := range text {
+		text[i] = strings.TrimPrefix(text[i], recordedLine.FindString(text[i]))
+	}
+
+	return lastBytes(text, logBytes), err
+}
+
+// logRequest asks for a log. Only the names of containers have a slash.
+func logRequest(service string, lines int32) *machineapi.LogsRequest {
+	if strings.Contains(service, "/") {
+		return &machineapi.LogsRequest{Namespace: constants.K8sContainerdNamespace, Driver: common.ContainerDriver_CRI, Id: service, TailLines: lines}
+	}
+
+	return &machineapi.LogsRequest{
+		Namespace: constants.SystemContainerdNamespace, Driver: common.ContainerDriver_CONTAINERD, Id: service, TailLines: lines,
+	}
 }
 
 // dataStream is what a node answers with bytes.
@@ -113,7 +130,8 @@ func readLog(stream dataStream, output *lines) error {
 
 // namedLog gives the answer of a node without such a log the code that it lacks.
 func namedLog(err error) error {
-	if text := status.Convert(err).Message(); err != nil && strings.Contains(text, "was not registered") {
+	text := status.Convert(err).Message()
+	if err != nil && (strings.Contains(text, "was not registered") || strings.HasPrefix(text, "container ") && strings.HasSuffix(text, "not found")) {
 		return status.Error(codes.NotFound, text)
 	}
 

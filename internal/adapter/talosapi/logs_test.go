@@ -43,6 +43,33 @@ func TestLogs_LastLinesOfAService(t *testing.T) {
 	})
 }
 
+// TestLogs_LastLinesOfAContainer: without what the container runtime writes in front of each.
+func TestLogs_LastLinesOfAContainer(t *testing.T) {
+	crashes := model.Fault{Node: "cp-0", Step: model.StepStaticPod, Effect: model.EffectCrashLoop, Component: model.SchedulerName}
+
+	inBubble(t, model.Options{}, func(r *rig) {
+		c := r.client("")
+		name := cluster.ContainerLog(cluster.Scheduler, "cp-0")
+
+		if lines, err := c.Logs(r.Context(), worker0, cluster.ContainerLog(cluster.Scheduler, "worker-0"), 5); !errors.Is(err, cluster.ErrNotFound) {
+			r.Errorf("of a worker: %q, %v", lines, err)
+		}
+
+		r.world.SetFaults([]model.Fault{crashes})
+
+		if err := c.Reboot(r.Context(), cp0, cluster.RebootDefault); err != nil {
+			r.Fatal(err)
+		}
+
+		r.until("cp-0", "down", isDown)
+		r.until("cp-0", "back with a scheduler that crashes", func(model.NodeState) bool {
+			lines, err := c.Logs(r.Context(), cp0, name, 5)
+
+			return err == nil && len(lines) == 1 && strings.HasPrefix(lines[0], "E") && strings.HasSuffix(lines[0], `"command failed" err="context deadline exceeded"`)
+		})
+	})
+}
+
 // TestLogs_LastLinesOfMachinedAreNotOurOwnCalls: between a message of machined's and the
 // end of its log there are hundreds of lines about the calls of this provider.
 func TestLogs_LastLinesOfMachinedAreNotOurOwnCalls(t *testing.T) {

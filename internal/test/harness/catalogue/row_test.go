@@ -85,5 +85,9 @@ func rowsOfClusters() []row {
 		{"A machine is stuck in its boot.", "It answers, and its conditions stay unmet.", heals, "Waited for up to `node_timeout`; the error lists the conditions and the last lines of the log."},
 		{"Keepalive pings are too frequent.", "`ENHANCE_YOUR_CALM` after some 40 s of silence.", avoided, "Ours come every six minutes. A look whose connection is closed is repeated once; of a change the outcome is looked for."},
 		{"Discovery lags.", "Members are missing, or long gone; versions are stale.", heals, "Kubernetes' list fills what is missing; versions come from the machines. A worker that only discovery still lists is named and left alone; a control plane refuses the run."},
+		{"A machine comes back in maintenance mode.", "It answers with a certificate of its own making, which it has only there.", final, "The run ends within minutes of the boot and says so: what to look at, and not to give the machine a configuration before that is known. Nothing is installed by the next apply."},
+		{"A machine comes back under another name.", "It is ready, and has no Node object of the name that it had.", final, "Told by its machine ID: the run ends and names both."},
+		{"A worker is deleted in its turn.", "Its Node object is gone, and it does not answer.", final, "Given up after five minutes, and kept in the journal. The roll goes on with a warning if another node has shown that the new system boots; otherwise it ends, because it may be the image. A control plane is waited for."},
+		{"Volumes stay attached after a drain.", "VolumeAttachments of the node whose pods are gone.", heals, "Waited for up to two minutes before the reboot, then a warning names them."},
 	}
 }

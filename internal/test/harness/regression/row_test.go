@@ -55,6 +55,9 @@ func areas() []area {
 	return []area{areaInstall, areaParallel, areaLease, areaPlan, areaKube, areaOperator, areaConnection, areaWords, areaHarness}
 }
 
+// field is the last commit before what other people's upgrades broke on was tried here.
+const field = "69fc1a2"
+
 func rows() []row {
 	return slices.Concat(installRows(), parallelRows(), leaseRows(), planRows(), kubernetesRows(), operatorRows(), connectionRows(), wordRows(), harnessRows())
 }
@@ -133,6 +136,36 @@ func installRows() []row {
 			symptom:  "A node that ran its new system, ill, was told to be on its old boot; below 1.13 its entry of the journal was deleted and its cordon lifted.",
 			wrong:    "The boot ID of a machine that was seen on its way down was not read again until the machine was settled.",
 			scenario: "a reboot between two looks; the node is never Ready with its new system",
+		},
+		{
+			area: areaInstall, seen: field, test: engineTest("TestCatalogue45_MaintenanceModeIsNamedAtOnce"),
+			symptom:  "A node in maintenance mode was waited for until node_timeout; a control plane that was alone belonged to another cluster.",
+			wrong:    "The certificate that such a machine makes for itself was taken for one of another authority, or for a node that is not there yet.",
+			scenario: "worker-0, cp-0 and the only control plane lose STATE in their reboot",
+		},
+		{
+			area: areaInstall, seen: field, test: engineTest("TestCatalogue46_NodeUnderAnotherNameIsNamedAtOnce"),
+			symptom:  "A node that came back under another name was waited for until node_timeout, and its kubelet was blamed.",
+			wrong:    "The Node object was asked for by the name from before the boot, and nobody looked for the machine.",
+			scenario: "worker-0 gets another hostname in its reboot, registered or not",
+		},
+		{
+			area: areaInstall, seen: field, test: engineTest("TestCatalogue47_DeletedNodeDoesNotTakeAPoolAlong"),
+			symptom:  "A worker that an autoscaler deleted in its turn was waited for until node_timeout.",
+			wrong:    "A Node object that is gone was taken for one that is not there yet.",
+			scenario: "the Node object and the machine are deleted during the reboot",
+		},
+		{
+			area: areaInstall, seen: field, test: engineTest("TestCatalogue48_VolumesThatStayAttachedAreWaitedFor"),
+			symptom:  "A volume stayed attached to a worker that had rebooted, and its pod could not start elsewhere.",
+			wrong:    "A drain ended with the last pod, whatever the driver had still to detach.",
+			scenario: "VolumeAttachments that outlive their pods",
+		},
+		{
+			area: areaInstall, seen: field, test: engineTest("TestExtensions_RollStopsAtANodeThatLostOne"),
+			symptom:  "A node that came back without an extension went into service.",
+			wrong:    "Only the version of Talos and the schematic were looked at after a boot.",
+			scenario: "an image of somebody's own that lacks iscsi-tools",
 		},
 	}
 }
@@ -278,6 +311,24 @@ func planRows() []row {
 			wrong:    "The pattern of installer names had no dash in a platform.",
 			scenario: "factory.talos.dev/digital-ocean-installer",
 		},
+		{
+			area: areaPlan, seen: field, test: planTest("TestDefect_VersionsOnTheWayAreHeldAgainstTheList"),
+			symptom:  "Talos 1.13.1 was offered and planned, and failed at the pull.",
+			wrong:    "Nothing was known of releases that were taken back.",
+			scenario: "talos_version 1.13.1",
+		},
+		{
+			area: areaPlan, seen: field, test: planTest("TestOverrides_TagIsTheOneOfTheTarget"),
+			symptom:  "An installer_image as talos_image_factory_urls gives it was refused.",
+			wrong:    "A tag was refused wherever there was one.",
+			scenario: "an installer_image with the tag of talos_version",
+		},
+		{
+			area: areaPlan, seen: field, test: test{"plan", "TestReleases_PlansGoByTheTableThatIsNamed"},
+			symptom:  "A cluster was led through a patch that had been withdrawn after the provider was built.",
+			wrong:    "The table of releases was as old as the provider.",
+			scenario: "allow_intermediate_versions over a release line with a withdrawn patch",
+		},
 	}
 }
 
@@ -349,6 +400,18 @@ func wordRows() []row {
 			symptom:  "A node that had fallen back was said to be in service although its kubelet was down.",
 			wrong:    "The way back into service was taken for granted.",
 			scenario: "seed 53, 3+5; worker-0 falls back and does not become Ready either",
+		},
+		{
+			area: areaWords, seen: "4bd3c44", test: engineTest("TestComponent_CrashingStaticPodSaysWhy"),
+			symptom:  "A component that crashed again and again was said to be in CrashLoopBackOff, and not why.",
+			wrong:    "The log of the kubelet was shown, and not that of the container.",
+			scenario: "the API server, the scheduler or the controller manager of cp-1 crashes",
+		},
+		{
+			area: areaWords, seen: field, test: test{"provider", "TestReport_NoPlaceIsAWarningOfThePlan"},
+			symptom:  "A report_path that takes no file was found out by the apply.",
+			wrong:    "The plan looked at what is there, and not at whether something can be.",
+			scenario: "report_path below /proc",
 		},
 	}
 }

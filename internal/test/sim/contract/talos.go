@@ -296,6 +296,29 @@ func logsAreShown(t *testing.T, f TalosFixture) {
 		}) {
 			t.Errorf("the last lines of machined of %s are about calls to its API: %q", machine.Name, lines)
 		}
+
+		if machine.ControlPlane {
+			containersSpeak(t, f, machine)
+		}
+	}
+}
+
+// containersSpeak reads what the containers of static pods write, without what the container runtime writes in front of
+// each line.
+func containersSpeak(t *testing.T, f TalosFixture, machine Machine) {
+	for _, component := range []cluster.Component{cluster.APIServer, cluster.ControllerManager, cluster.Scheduler} {
+		lines, err := f.Talos().Logs(t.Context(), machine.Addresses[0], cluster.ContainerLog(component, machine.Name), logLines)
+		if err != nil || len(lines) == 0 || len(lines) > logLines {
+			t.Errorf("%s of %s wrote %q, %v, want at most %d lines", component, machine.Name, lines, err, logLines)
+		}
+
+		if slices.ContainsFunc(lines, func(line string) bool { return strings.Contains(line, "stderr F ") }) {
+			t.Errorf("the lines of %s of %s begin with what the runtime wrote: %q", component, machine.Name, lines)
+		}
+	}
+
+	if lines, err := f.Talos().Logs(t.Context(), machine.Addresses[0], cluster.ContainerLog("kube-nothing", machine.Name), logLines); !errors.Is(err, cluster.ErrNotFound) {
+		t.Errorf("a container that %s does not have wrote %q, %v", machine.Name, lines, err)
 	}
 }
 

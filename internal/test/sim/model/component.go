@@ -160,7 +160,7 @@ func (w *World) restKubernetes(n *node) {
 	n.service.Running, n.service.Healthy, n.service.Since = true, true, now
 	n.pulled[runtimeImage{NamespaceSystem, n.service.Image}] = now
 
-	for _, pod := range n.pods {
+	for component, pod := range n.pods {
 		pod.make()
 
 		if pod.Disabled {
@@ -168,6 +168,7 @@ func (w *World) restKubernetes(n *node) {
 		}
 
 		pod.Ready, pod.Started = true, now
+		w.noteStart(n, component)
 		n.pulled[runtimeImage{NamespaceCRI, pod.Image}] = now
 	}
 }

@@ -75,7 +75,25 @@ func (w *World) note(n *node, service, format string, args ...any) {
 	n.logs[service] = n.logs[service][max(0, len(n.logs[service])-noteMost):]
 }
 
-// Logs are the last lines of a service (machined, kubelet, etcd) since the boot of
+// noteContainer adds a line to the log of the container of a static pod, as components
+// of Kubernetes write them; the severity is a letter. The lock is held.
+func (w *World) noteContainer(n *node, component, severity, text string) {
+	if n.logs == nil {
+		n.logs = map[string][]string{}
+	}
+
+	name := fmt.Sprintf("kube-system/%[1]s-%[2]s:%[1]s", component, n.name)
+	n.logs[name] = append(n.logs[name], severity+w.clock.Now().UTC().Format("0102 15:04:05.000000       1 ")+text)
+	n.logs[name] = n.logs[name][max(0, len(n.logs[name])-noteMost):]
+}
+
+// noteStart has the container of a static pod say which version starts. The lock is held.
+func (w *World) noteStart(n *node, component string) {
+	w.noteContainer(n, component, "I", `serving.go:386] "Starting" version="v`+versionOf(n.pods[component].PodImage)+`"`)
+}
+
+// Logs are the last lines of a service (machined, kubelet, etcd), or of the container of
+// a static pod, since the boot of
 // its machine, oldest first; all that are kept when the number is negative.
 // Nothing of an earlier boot is left, and what an installer prints is in none.
 func (w *World) Logs(ctx context.Context, name, service string, lines int) (text []string, err error) {

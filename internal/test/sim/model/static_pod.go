@@ -133,6 +133,7 @@ func (w *World) runPod(n *node, component string) {
 	pod := n.pods[component]
 	pod.Started, pod.Trouble = w.clock.Now(), ""
 	*n.components.at(component) = versionOf(pod.PodImage)
+	w.noteStart(n, component)
 }
 
 // servePod lets a pod that runs be ready, and a scripted flap strike later.
@@ -216,6 +217,7 @@ func (w *World) holdsPod(n *node, component string) bool {
 	}
 
 	pod.Trouble = fmt.Sprintf("CrashLoopBackOff: back-off 10s restarting failed container=%s pod=%s-%s", component, component, n.name)
+	w.noteContainer(n, component, "E", `run.go:72] "command failed" err="context deadline exceeded"`)
 	w.recordPod(n, component, componentFailed)
 
 	return true
@@ -274,8 +276,7 @@ func (w *World) podsBoot(n *node) {
 		switch {
 		case pod.Disabled:
 			w.recordOff(n, component)
-		case pod.held != nil:
-			w.holdsPod(n, component)
+		case w.holdsPod(n, component):
 		case component == APIServerName && n.etcd != nil && !n.etcd.running:
 			w.serveLater(n)
 		case !imageExists(pod.Image):

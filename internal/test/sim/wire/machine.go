@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -368,20 +369,27 @@ func (d *dataWriter) Write(bytes []byte) (int, error) {
 // are of.
 const logChunk = 1000
 
-// Logs implements machine.MachineServiceServer for the services of Talos. Those
-// of containers are not simulated, nor is following a log.
+// Logs implements machine.MachineServiceServer for the services of Talos and the
+// containers of static pods. Following a log is not simulated.
 func (m *machineService) Logs(request *machine.LogsRequest, stream grpc.ServerStreamingServer[common.Data]) error {
-	if request.GetNamespace() != constants.SystemContainerdNamespace && request.GetId() != model.KubeletName {
-		return status.Errorf(codes.Unknown, "container %q not found", request.GetId())
-	}
+	container := request.GetNamespace() != constants.SystemContainerdNamespace && request.GetId() != model.KubeletName
 
 	if request.GetFollow() {
 		return status.Error(codes.Unimplemented, "following a log is not simulated")
 	}
 
 	lines, err := m.world.Logs(stream.Context(), m.node, request.GetId(), int(request.GetTailLines()))
-	if err != nil {
+
+	switch {
+	case container && (errors.Is(err, model.ErrNoLog) || !strings.Contains(request.GetId(), "/")):
+		return status.Errorf(codes.Unknown, "container %q not found", request.GetId())
+	case err != nil:
 		return statusOf(err)
+	case container:
+		// As the container runtime keeps them.
+		for i := range lines {
+			lines[i] = time.Now().UTC().Format(time.RFC3339Nano) + " stderr F " + lines[i]
+		}
 	}
 
 	text := strings.Join(append(lines, ""), "\n")
