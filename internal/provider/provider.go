@@ -71,8 +71,8 @@ func (p *talosUpgrade) ConfigValidators(context.Context) []provider.ConfigValida
 	return []provider.ConfigValidator{credentialsValidator{}}
 }
 
-// Configure implements [provider.Provider]. Credentials that nothing could be done with
-// are said here, once, and of their attribute. What is missing or not known yet is
+// Configure implements [provider.Provider]. It reads the table of releases, if one is named, and reaches no
+// cluster. Credentials that nothing could be done with are said here, once, and of their attribute. What is missing or not known yet is
 // no error here: a configuration may use the provider for things that need no
 // cluster, so the first use that does need one reports it.
 func (p *talosUpgrade) Configure(ctx context.Context, req provider.ConfigureRequest, resp *provider.ConfigureResponse) {

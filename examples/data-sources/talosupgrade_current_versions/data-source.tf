@@ -11,3 +11,10 @@ output "kubelet_image" {
 output "not_ready" {
   value = [for name, node in data.talosupgrade_current_versions.this.nodes : name if node.ready != true]
 }
+
+check "one_version" {
+  assert {
+    condition     = data.talosupgrade_current_versions.this.talos.lowest == data.talosupgrade_current_versions.this.talos.highest
+    error_message = "The nodes run Talos ${data.talosupgrade_current_versions.this.talos.lowest} to ${data.talosupgrade_current_versions.this.talos.highest}."
+  }
+}
