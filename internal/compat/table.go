@@ -65,8 +65,8 @@ type Table struct {
 	Source string
 	// AsOf is the day up to which the table is complete, as YYYY-MM-DD.
 	AsOf string
-	// Unread says why a table that was to be added could not be read, as a clause; empty where
-	// none was named or it was read.
+	// Unread says why a table that was to be added could not be read, as an error does; empty
+	// where none was named or it was read.
 	Unread string
 
 	releases map[version.Product][]version.Version
@@ -84,7 +84,7 @@ var BuiltIn = sync.OnceValue(func() *Table {
 	return table
 })
 
-// With is the table with what the text adds to it: releases, stops, and a later day. Nothing that the
+// With is the table with what the text adds to it: releases, stops, and a later day, if it names one. Nothing that the
 // table says is lifted. Errors wrap [ErrTable] and name the line.
 func (t *Table) With(source, text string) (*Table, error) {
 	added, err := Read(source, text)
@@ -188,8 +188,8 @@ func Read(source, text string) (*Table, error) {
 		}
 	}
 
-	if table.AsOf == "" {
-		return nil, fmt.Errorf("%w: it has no line %s YYYY-MM-DD", ErrTable, wordAsOf)
+	if table.AsOf == "" && len(table.releases) == 0 && len(table.stops) == 0 {
+		return nil, fmt.Errorf("%w: it has no line that begins with %s, %s, %s or %s", ErrTable, wordAsOf, wordTalos, wordKubernetes, wordStop)
 	}
 
 	table.sort()

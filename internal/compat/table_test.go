@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/compat"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
@@ -16,6 +17,10 @@ func products() []version.Product { return []version.Product{version.Talos, vers
 
 func TestTable_ReleasesAreStableAndInOrder(t *testing.T) {
 	t.Parallel()
+
+	if _, err := time.Parse(time.DateOnly, compat.BuiltIn().AsOf); err != nil {
+		t.Error(err)
+	}
 
 	for _, product := range products() {
 		known := compat.BuiltIn().Releases(product)
@@ -144,7 +149,7 @@ func TestTable_NewestIsWhatWasNotWithdrawn(t *testing.T) {
 		"a longer number":   {"", "1.1.0", ""},
 		"a line of its own": {"talos 1.26.3 1.26.10\n", "1.26.0", "1.26.10"},
 	} {
-		table, err := compat.BuiltIn().With("here", "as-of 2020-01-01\n"+test.text)
+		table, err := compat.BuiltIn().With("here", test.text+"# no more\n"+"kubernetes 1.37.0\n")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -164,7 +169,7 @@ func TestTable_RefusesWhatIsNone(t *testing.T) {
 	t.Parallel()
 
 	for name, test := range map[string]struct{ text, says string }{
-		"nothing":           {"", "no line as-of"},
+		"nothing":           {"# nothing\n\n", "no line that begins with as-of, talos, kubernetes or stop"},
 		"a page":            {"<!DOCTYPE html>\n<html>", `line 1 begins with "<!DOCTYPE", which is none of as-of, talos, kubernetes and stop`},
 		"another word":      {"as-of 2026-12-01\n\ntalso 1.14.97\n", `line 3 begins with "talso"`},
 		"two days":          {"as-of 2026-12-01\nas-of 2026-12-02\n", "line 2 is a second as-of"},

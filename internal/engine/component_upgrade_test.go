@@ -441,7 +441,8 @@ func TestComponent_BrokenStaticPodIsNotFollowedByTheNext(t *testing.T) {
 }
 
 // TestComponent_CrashingStaticPodSaysWhy: the container's last lines are in the message, with the command that shows
-// more of them, and nobody waits longer than the page says. After an upgrade of Talos it is the same.
+// more of them, and nobody waits longer than the ten minutes that the page says. After an upgrade of Talos, which has
+// its own limit, the lines are there too.
 func TestComponent_CrashingStaticPodSaysWhy(t *testing.T) {
 	t.Parallel()
 
@@ -455,11 +456,12 @@ func TestComponent_CrashingStaticPodSaysWhy(t *testing.T) {
 				r.World().SetFaults([]model.Fault{{Node: "cp-1", Step: model.StepStaticPod, Effect: model.EffectCrashLoop, Component: component}})
 
 				w := r.Worker("run-1")
-				begun := time.Duration(-1)
+
+				var configured time.Duration
 
 				w.Client.Intercept(func(ctx context.Context, call ports.Call, next func(context.Context) error) error {
-					if call.Method == "Configure" && begun < 0 {
-						begun = r.World().Now()
+					if call.Method == "Configure" {
+						configured = r.World().Now()
 					}
 
 					return next(ctx)
@@ -473,12 +475,16 @@ func TestComponent_CrashingStaticPodSaysWhy(t *testing.T) {
 					}
 				}
 
-				if request.Target.Talos.IsZero() && !strings.Contains(failed.Remedy, fmt.Sprintf("logs -k kube-system/%[1]s-cp-1:%[1]s", component)) {
+				if !request.Target.Talos.IsZero() {
+					return
+				}
+
+				if !strings.Contains(failed.Remedy, fmt.Sprintf("logs -k kube-system/%[1]s-cp-1:%[1]s", component)) {
 					t.Errorf("the remedy names no command: %s", failed.Remedy)
 				}
 
-				if took := r.World().Now() - begun; begun >= 0 && took > 25*time.Minute {
-					t.Errorf("it took %s", took)
+				if took := r.World().Now() - configured; took < 9*time.Minute || took > 11*time.Minute {
+					t.Errorf("it took %s from the last change on", took)
 				}
 			})
 		})

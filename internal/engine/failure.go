@@ -702,9 +702,11 @@ func (c *componentUpgrade) excerpts(ctx context.Context) []Excerpt {
 	bounded, cancel := c.run.engine.cleanupContext(ctx)
 	defer cancel()
 
-	found := c.run.engine.tailPods(bounded, c.step)
+	// What was always shown must not wait for what the node may not tell.
+	lines := c.run.engine.tailLog(bounded, c.step.Address, serviceKubelet)
 
-	if lines := c.run.engine.tailLog(bounded, c.step.Address, serviceKubelet); len(lines) > 0 {
+	found := c.run.engine.tailPods(bounded, c.step)
+	if len(lines) > 0 {
 		found = append(found, Excerpt{Source: "the log of the kubelet on " + c.step.Node, Lines: lines})
 	}
 
@@ -730,7 +732,12 @@ func (e *Engine) tailPods(ctx context.Context, step plan.Step) []Excerpt {
 			continue
 		}
 
-		if lines := e.tailLog(ctx, step.Address, cluster.ContainerLog(pod.Component, pod.Node)); len(lines) > 0 {
+		lines, err := e.talos.Logs(ctx, step.Address, cluster.ContainerLog(pod.Component, pod.Node), maxExcerptLines)
+		if err != nil && !errors.Is(err, cluster.ErrNotFound) {
+			break
+		}
+
+		if len(lines) > 0 {
 			found = append(found, Excerpt{Source: fmt.Sprintf("the log of %s on %s", pod.Component, pod.Node), Lines: lines})
 		}
 	}

@@ -139,29 +139,30 @@ const maxReleasesAge = 90 * 24 * time.Hour
 func (p *planner) checkReleases() {
 	var chosen, unheard []string
 
+	table := p.policy.Releases
+
 	for _, hop := range p.made.Hops {
 		reached := hop.To.version(hop.Product)
 		name := hop.Product.Name() + " " + reached.String()
 
-		if p.names(hop.Product, reached) {
+		switch {
+		case reached.Equal(hop.From.version(hop.Product)):
+			// Nodes get another image, or manifests are synced.
+		case !p.names(hop.Product, reached):
+			chosen = append(chosen, name)
+		case hop.Product == version.Talos && !slices.ContainsFunc(table.Releases(version.Talos), reached.Equal):
 			// Nothing is kept against releases of Kubernetes.
-			if newest, _ := p.policy.Releases.Newest(version.Talos, reached.Minor()); hop.Product == version.Talos && newest.Less(reached) {
+			if newest, _ := table.Newest(version.Talos, reached.Minor()); newest.Less(reached) {
 				unheard = append(unheard, name)
 			}
-
-			continue
 		}
-
-		chosen = append(chosen, name)
 	}
-
-	table := p.policy.Releases
 
 	if len(chosen) > 0 && table.Unread != "" {
 		p.add(cluster.Finding{
 			Check: cluster.CheckVersions, Severity: cluster.Permanent, Attribute: attributeIntermediate,
-			Found: fmt.Sprintf("the newest patches to walk through are to be chosen with the releases that the provider's release_source.table names, "+
-				"and %s; without them they would be %s", table.Unread, readable.List(chosen)),
+			Found: fmt.Sprintf("release_source.table of the provider block could not be read (%s), and the patches to walk through are chosen with it; "+
+				"the built-in table would give %s", table.Unread, readable.List(chosen)),
 			Remedy: "Make that table readable, or name the patches in intermediate_versions.",
 		})
 	}

@@ -97,10 +97,20 @@ func TestDefect_VersionsOnTheWayAreHeldAgainstTheList(t *testing.T) {
 	}
 }
 
+// releases are as a table has them that does not grow with the built-in one.
+func releases() *compat.Table {
+	table, err := compat.Read("", "as-of 2026-10-21\ntalos 1.13.0 1.13.12\ntalos 1.14.0 1.14.6\nkubernetes 1.34.2\n")
+	if err != nil {
+		panic(err)
+	}
+
+	return table
+}
+
 // knows makes the releases of the scene those of a table that adds the text, as of the day, and the observation as
 // old as it says.
 func (s *scene) knows(asOf, text, seen string) *scene {
-	table, err := compat.BuiltIn().With("releases.txt", "as-of "+asOf+"\n"+text)
+	table, err := releases().With("releases.txt", "as-of "+asOf+"\n"+text)
 	if err != nil {
 		panic(err)
 	}
@@ -117,7 +127,7 @@ func (s *scene) knows(asOf, text, seen string) *scene {
 
 // unread makes the releases of the scene those that are built in, because others could not be read.
 func (s *scene) unread() *scene {
-	s.policy.Releases = compat.BuiltIn().Without("it could not be read (releases.txt: not found)")
+	s.policy.Releases = releases().Without("releases.txt: not found")
 
 	return s
 }
@@ -166,9 +176,10 @@ func TestReleases_AgeIsToldWhereThePlanDependsOnIt(t *testing.T) {
 
 	const unheard = "Talos 1.14.99 is newer: whether a defect is known is not checked"
 
-	asOf := compat.BuiltIn().AsOf
-	patch := newest(t, "1.13.x").String()
-	chosen := "the plan walks through the newest of them: " + patch
+	const (
+		asOf   = "2026-10-21"
+		chosen = "the plan walks through the newest of them: Talos 1.13.12"
+	)
 
 	for behaviour, test := range map[string]struct {
 		scene    *scene
@@ -185,10 +196,14 @@ func TestReleases_AgeIsToldWhereThePlanDependsOnIt(t *testing.T) {
 		"the target is newer than a later table": {
 			scene: newScene(3, 2).runs("1.14.0").aims("1.14.99").kubernetes("1.34.2").knows(later(t, asOf, 90), "talos 1.14.100\n", later(t, asOf, 100)),
 		},
+		"the target is known and was withdrawn": {
+			scene: newScene(3, 2).runs("1.14.0").aims("1.14.99").kubernetes("1.34.2").skips("known-defects").
+				knows(asOf, "talos 1.14.99\nstop 1.14.99 | withdrawn | was broken | Choose another. | x#1\n", later(t, asOf, 800)),
+		},
 		"Kubernetes is newer": {scene: newScene(3, 2).asserts("1.34.99").knows(asOf, "", later(t, asOf, 800))},
 		"a patch is chosen from what could not be read": {
 			scene: newScene(3, 2).runs("1.12.6").aims("1.14.1").through().unread(), severity: cluster.Permanent,
-			says: "release_source.table names, and it could not be read (releases.txt: not found); without them they would be " + patch,
+			says: "release_source.table of the provider block could not be read (releases.txt: not found), and the patches to walk through are chosen with it; the built-in table would give Talos 1.13.12",
 		},
 		"nothing is chosen from what could not be read": {scene: newScene(3, 2).runs("1.13.0").aims("1.13.4").unread()},
 	} {
@@ -205,5 +220,19 @@ func TestReleases_AgeIsToldWhereThePlanDependsOnIt(t *testing.T) {
 				t.Errorf("got %v, want one of severity %d that says %q", got, test.severity, test.says)
 			}
 		})
+	}
+}
+
+// TestReleases_SyncOfManifestsIsNoWay: the hop that only syncs goes by no table.
+func TestReleases_SyncOfManifestsIsNoWay(t *testing.T) {
+	t.Parallel()
+
+	made := newScene(3, 2).runs("1.13.4").due().unread().make()
+	if len(made.Hops) != 1 || len(made.Steps) != 1 || made.Steps[0].Component != cluster.Manifests {
+		t.Fatalf("hops %v, steps %v, want a sync alone", made.Hops, made.Steps)
+	}
+
+	if findings := made.Findings; slices.ContainsFunc(findings, func(f cluster.Finding) bool { return strings.Contains(f.String(), "release_source") }) {
+		t.Errorf("findings %v", findings)
 	}
 }

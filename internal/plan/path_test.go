@@ -462,3 +462,35 @@ func TestPath_VersionsToWalkThroughMustLieOnTheWay(t *testing.T) {
 		t.Errorf("the first turn leads to %s, want 1.12.1", step.To)
 	}
 }
+
+// TestRoute_TooOldIsSaidBeforeAnythingElse: also where Kubernetes alone is to move, and not of what stays.
+func TestRoute_TooOldIsSaidBeforeAnythingElse(t *testing.T) {
+	t.Parallel()
+
+	for behaviour, test := range map[string]struct {
+		talos, kubernetes string
+		refused           bool
+	}{
+		"Talos moves":      {"1.13.4", "", true},
+		"Kubernetes moves": {"", "1.31.2", true},
+		"nothing moves":    {"", "1.30.1", false},
+	} {
+		scene := newScene(3, 2).runs("1.7.6").kubernetes("1.30.1")
+		scene.target = cluster.Target{}
+
+		if test.talos != "" {
+			scene.aims(test.talos)
+		}
+
+		if test.kubernetes != "" {
+			scene.asserts(test.kubernetes)
+		}
+
+		old := slices.DeleteFunc(scene.said(t).Findings, func(f cluster.Finding) bool {
+			return !strings.Contains(f.Found, "support matrix") && !strings.Contains(f.Found, "too old")
+		})
+		if (len(old) == 1) != test.refused || test.refused && !strings.Contains(old[0].String(), "Talos 1.7.6 are too old to be upgraded") {
+			t.Errorf("%s: %v", behaviour, old)
+		}
+	}
+}

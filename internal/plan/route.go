@@ -23,6 +23,9 @@ func OldestManaged() version.Version {
 // OldestTested is the first version that the tests upgrade from. Below it the plan says so.
 func OldestTested() version.Version { return version.MustParse("1.11.0") }
 
+// NewestTested is the newest release line that the tests upgrade to.
+func NewestTested() version.Minor { return version.Minor{Major: 1, Minor: 14} }
+
 // route finds the hops from what the cluster runs to the target, and refuses
 // targets that no waiting makes possible.
 func (p *planner) route() {
@@ -173,9 +176,10 @@ func (p *planner) checkHighest(states []State, highest version.Version) (cluster
 // checkAge refuses versions that are too old to be upgraded at all.
 func (p *planner) checkAge() []cluster.Finding {
 	from := p.start.Talos
+	moves := !p.target.Talos.IsZero() && from.Less(p.target.Talos)
 
 	switch {
-	case p.target.Talos.IsZero() || !from.Less(p.target.Talos):
+	case from.IsZero(), !moves && !p.start.Kubernetes.Less(p.target.Kubernetes):
 		return nil
 	case from.Less(OldestManaged()):
 		return []cluster.Finding{{
@@ -183,7 +187,7 @@ func (p *planner) checkAge() []cluster.Finding {
 			Found:  fmt.Sprintf("nodes on Talos %s are too old to be upgraded with this provider", from),
 			Remedy: fmt.Sprintf("Bring them to Talos %s or newer with talosctl first.", OldestManaged()),
 		}}
-	case from.Less(OldestTested()):
+	case moves && from.Less(OldestTested()):
 		return []cluster.Finding{{
 			Check: cluster.CheckVersions, Severity: cluster.Advice, Attribute: attributeTalos,
 			Found:  fmt.Sprintf("nodes run Talos %s; this provider is tested from %s on", from, OldestTested()),

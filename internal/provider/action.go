@@ -141,7 +141,7 @@ func (a *clusterAction) Invoke(ctx context.Context, req action.InvokeRequest, re
 		return
 	}
 
-	if access, undecided := a.clusters.undecided(); undecided || !req.Config.Raw.IsFullyKnown() {
+	if access, undecided := a.clusters.undecided(ctx); undecided || !req.Config.Raw.IsFullyKnown() {
 		if !undecided {
 			access.Unknown = []string{"of the action itself"}
 		}

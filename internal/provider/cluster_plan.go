@@ -85,7 +85,7 @@ func (r *clusterResource) ModifyPlan(ctx context.Context, req resource.ModifyPla
 func (r *clusterResource) preview(ctx context.Context, planned clusterModel, prior *clusterModel) (bool, diag.Diagnostics) {
 	var diagnostics diag.Diagnostics
 
-	if access, undecided := r.clusters.undecided(); undecided {
+	if access, undecided := r.clusters.undecided(ctx); undecided {
 		diagnostics.Append(warning(problem("look at the cluster", access, errUnknown),
 			about("Looked at during apply", r.clusters.called(planned)), "What the upgrade does is not known before that."))
 

@@ -57,8 +57,12 @@ type sharedConnection struct {
 
 // undecided is the access as a roll depends on it, and whether what it depends
 // on is not fully known yet.
-func (c *clusters) undecided() (credentials, bool) {
+func (c *clusters) undecided(ctx context.Context) (credentials, bool) {
 	access := c.access
+	if c.releases.tableUnknown(ctx) {
+		access.Unknown = append(slices.Clone(access.Unknown), attrReleaseSource)
+	}
+
 	if c.releases.factoryURL.IsUnknown() {
 		access.Unknown = append(slices.Clone(access.Unknown), attrImageFactoryURL)
 	}

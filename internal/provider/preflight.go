@@ -182,7 +182,7 @@ type preflighted struct {
 func (c *clusters) preflight(ctx context.Context, options optionsModel) (preflighted, diag.Diagnostics) {
 	const doing = "make the checks of an upgrade"
 
-	if access, undecided := c.undecided(); undecided {
+	if access, undecided := c.undecided(ctx); undecided {
 		return preflighted{}, diag.Diagnostics{problem(doing, access, errUnknown)}
 	}
 

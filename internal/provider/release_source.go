@@ -88,25 +88,15 @@ func (d releaseDefaults) known() *compat.Table { return cmp.Or(d.table, compat.B
 // readTable reads the table of releases that the provider block names, if it does. Where it cannot be read, what
 // is built in is used alone, with a warning.
 func (d releaseDefaults) readTable(ctx context.Context, userAgent string) (*compat.Table, diag.Diagnostics) {
-	var (
-		model       providerReleaseSourceModel
-		diagnostics diag.Diagnostics
-	)
+	var model providerReleaseSourceModel
 
-	if d.source.IsNull() {
+	if d.source.IsNull() || d.tableUnknown(ctx) {
 		return nil, nil
 	}
 
-	if !d.source.IsUnknown() {
-		diagnostics.Append(d.source.As(ctx, &model, basetypes.ObjectAsOptions{})...)
-	}
-
-	switch {
-	case diagnostics.HasError(), model.Table.IsNull() && !d.source.IsUnknown():
+	diagnostics := d.source.As(ctx, &model, basetypes.ObjectAsOptions{})
+	if diagnostics.HasError() || model.Table.IsNull() {
 		return nil, diagnostics
-	case d.source.IsUnknown(), model.Table.IsUnknown(), model.TableSHA256.IsUnknown():
-		// Nothing that is planned now is applied without another look.
-		return compat.BuiltIn().Without("which that is will be known only after an apply"), diagnostics
 	}
 
 	at, err := model.tableLocation()
@@ -120,11 +110,23 @@ func (d releaseDefaults) readTable(ctx context.Context, userAgent string) (*comp
 		return table, diagnostics
 	}
 
-	diagnostics.AddWarning("Table of releases not read", "Asked "+sentence(err.Error())+"\n\nWhat is built into the provider is used alone, which is as of "+compat.BuiltIn().AsOf+
-		". An upgrade through several release lines is refused unless intermediate_versions names the versions to walk through, which would be chosen with that table.\n\n"+
+	diagnostics.AddWarning("Table of releases not read", "Unable to read "+sentence(err.Error())+"\n\nWhat is built into the provider is used alone, which is as of "+compat.BuiltIn().AsOf+
+		": versions that only that table withdraws are not refused. An upgrade through several release lines is refused unless intermediate_versions names the versions to walk through, which would be chosen with that table.\n\n"+
 		"Check "+attrReleaseSource+"."+attrTable+" of the provider block.")
 
-	return compat.BuiltIn().Without(fmt.Sprintf("it could not be read (%v)", err)), diagnostics
+	return compat.BuiltIn().Without(err.Error()), diagnostics
+}
+
+// tableUnknown tells whether it will be known only after an apply which table the provider block names, and so what
+// is planned with it.
+func (d releaseDefaults) tableUnknown(ctx context.Context) bool {
+	var model providerReleaseSourceModel
+
+	if d.source.IsNull() || d.source.IsUnknown() || d.source.As(ctx, &model, basetypes.ObjectAsOptions{}).HasError() {
+		return d.source.IsUnknown()
+	}
+
+	return model.Table.IsUnknown() || model.TableSHA256.IsUnknown()
 }
 
 // tableLocation is where the table is. A path may begin with the home directory.
@@ -193,6 +195,10 @@ func (d releaseDefaults) open(ctx context.Context, product version.Product, ques
 
 	options := release.Options{
 		PreReleases: question.preReleases, UserAgent: question.userAgent, FactoryURL: d.factoryURL.ValueString(), Table: d.known(),
+	}
+
+	if d.tableUnknown(ctx) && !d.source.IsUnknown() {
+		return nil, undecidedReleases(product, attrReleaseSource+"."+attrTable)
 	}
 
 	if question.own != nil && !question.own.product(product).unset() {

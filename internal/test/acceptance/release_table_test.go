@@ -71,7 +71,7 @@ func TestAccReleaseTable(t *testing.T) {
 	w.run("plan", "-json", "-input=false", "-out=planned").mustSucceed(0).mustWarn("Hop 2 of 2: Talos " + through)
 
 	away.Store(true)
-	w.run("apply", "-json", "-input=false", "planned").mustFail("status 503", "without them they would be Talos "+between(t))
+	w.run("apply", "-json", "-input=false", "planned").mustFail("status 503", "the built-in table would give Talos "+between(t))
 	s.unchanged()
 
 	away.Store(false)

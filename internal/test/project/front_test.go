@@ -82,6 +82,8 @@ func versions() string {
 			seen = "accepted, never tested"
 		case line.Talos.Compare(newest) > 0:
 			seen = "accepted, never tested: not released yet"
+		case line.Talos.Compare(plan.NewestTested()) > 0:
+			seen = "accepted, never tested"
 		}
 
 		rows = append(rows, fmt.Sprintf("| %s | %s to %s | %s |", line.Talos, line.KubernetesMin, line.KubernetesMax, seen))

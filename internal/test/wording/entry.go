@@ -94,6 +94,7 @@ var unstable = [...]struct {
 	instead string
 }{
 	{regexp.MustCompile(`\b\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?( ?UTC|Z|[+-]\d\d:\d\d)?`), "<time>"},
+	{regexp.MustCompile(`which is as of \d{4}-\d\d-\d\d`), "which is as of <day>"},
 	{regexp.MustCompile(`\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b`), "<uuid>"},
 	{regexp.MustCompile(`\b127\.0\.0\.1:\d+`), "<address>"},
 	{regexp.MustCompile(`(/[A-Za-z0-9_.-]+)+/Test[A-Za-z0-9_.-]+/\d{3}\b`), "<directory>"},

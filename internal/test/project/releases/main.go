@@ -57,11 +57,20 @@ func run(ctx context.Context, file, from string, now time.Time) error {
 	talos, day := []version.Version(nil), ""
 
 	if from != noTalos {
-		// The day is that of both halves.
-		day = now.UTC().Format(time.DateOnly)
-
 		if talos, err = listTalos(ctx, from); err != nil {
 			return err
+		}
+
+		// The day is that of both halves. A source that lacks what is known already may lack more.
+		lacks, err := unlisted(string(text), talos)
+		if err != nil {
+			return fmt.Errorf("%s: %w", file, err)
+		}
+
+		if len(lacks) > 0 {
+			log.Printf("releases: the day stays, because %s does not list Talos %s", from, lacks[0])
+		} else {
+			day = now.UTC().Format(time.DateOnly)
 		}
 	}
 
@@ -71,6 +80,21 @@ func run(ctx context.Context, file, from string, now time.Time) error {
 	}
 
 	return os.WriteFile(file, []byte(extended), 0o600)
+}
+
+// unlisted are the releases of the newest minor of Talos in the table that are not among those listed.
+func unlisted(text string, listed []version.Version) ([]version.Version, error) {
+	table, err := compat.Read("", text)
+	if err != nil {
+		return nil, err
+	}
+
+	known := table.Releases(version.Talos)
+	newest := version.Highest(known...).Minor()
+
+	return slices.DeleteFunc(known, func(one version.Version) bool {
+		return one.Minor() != newest || table.IsWithdrawn(one) || slices.ContainsFunc(listed, one.Equal)
+	}), nil
 }
 
 func listTalos(ctx context.Context, from string) ([]version.Version, error) {

@@ -96,11 +96,12 @@ func TestRun_AsksBoth(t *testing.T) {
 	t.Setenv("GOPROXY", "file://"+proxy)
 	t.Setenv("GONOPROXY", "none")
 
+	tags := `"v1.14.0", "v1.14.1", "v1.15.0-alpha.1", "latest"`
 	registry := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 
 		if strings.HasSuffix(req.URL.Path, "/tags/list") {
-			_, _ = fmt.Fprint(w, `{"name": "talos/installer", "tags": ["v1.14.1", "v1.15.0-alpha.1", "latest"]}`)
+			_, _ = fmt.Fprintf(w, `{"name": "talos/installer", "tags": [%s]}`, tags)
 		}
 	}))
 	t.Cleanup(registry.Close)
@@ -129,6 +130,19 @@ func TestRun_AsksBoth(t *testing.T) {
 	if string(got) != want {
 		t.Errorf("got\n%s", got)
 	}
+
+	// A source that lacks what is known already may lack what came since.
+	tags = `"v1.13.3"`
+
+	if err := run(t.Context(), file, source, today.AddDate(0, 1, 0)); err != nil {
+		t.Fatal(err)
+	}
+
+	if got, err = os.ReadFile(file); err != nil || !strings.Contains(string(got), "as-of 2026-11-30\n") || !strings.Contains(string(got), "talos 1.13.0 1.13.2 1.13.3\n") {
+		t.Errorf("of an old source: %v\n%s", err, got)
+	}
+
+	want = string(got)
 
 	registry.Close()
 
