@@ -9,6 +9,6 @@ provider "talosupgrade" {
 }
 
 resource "talosupgrade_cluster" "prod" {
-  talos_version      = "1.14.6"
-  kubernetes_version = "1.36.6"
+  talos_version      = "1.13.12"
+  kubernetes_version = "1.35.2"
 }

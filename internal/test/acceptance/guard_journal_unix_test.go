@@ -66,8 +66,6 @@ func TestAccLockAndJournalAreDeletedAfterAKill(t *testing.T) {
 			s.free()
 			s.forgetJournal()
 
-			w.plan().mustSucceed(2).mustWarn("worker-0 (unfinished)")
-
 			if test.reboots {
 				s.forget()
 
@@ -78,6 +76,8 @@ func TestAccLockAndJournalAreDeletedAfterAKill(t *testing.T) {
 				s.awaitReady("worker-0")
 			}
 
+			s.settle()
+			w.plan().mustSucceed(2).mustWarn("worker-0 (unfinished)")
 			w.apply().mustSucceed(0)
 			s.wantUpgraded(talosTarget, nil)
 			s.times(once(3, 2))

@@ -97,8 +97,8 @@ func TestAccFailedUpdateKeepsWhatWasWanted(t *testing.T) {
 	w.run("apply", "-json", "-auto-approve", "-input=false", "-refresh=false").mustFail(faulty, "PodDisruptionBudget")
 	w.mustKeep("v"+talosModern, kubernetes, map[string]string{"worker-0": talosTarget, faulty: talosModern, "cp-0": talosModern})
 
-	s.faults(`faults: [{node: cp-0, step: static-pod, effect: crash-loop, component: kube-scheduler}]`)
-	w.apply().mustFail("kube-scheduler", "cp-0")
+	s.faults(`faults: [{node: cp-0, step: apply, effect: fail}]`)
+	w.apply().mustFail("kube-apiserver", "cp-0")
 
 	all := map[string]string{"worker-0": talosTarget, faulty: talosTarget, "cp-0": talosTarget}
 
