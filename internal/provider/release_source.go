@@ -117,8 +117,8 @@ func (d releaseDefaults) readTable(ctx context.Context, userAgent string) (*comp
 	return compat.BuiltIn().Without(err.Error()), diagnostics
 }
 
-// tableUnknown tells whether it will be known only after an apply which table the provider block names, and so what
-// is planned with it.
+// tableUnknown tells whether the table that the provider block names is known only after an apply. What would be
+// planned without it is not known before either.
 func (d releaseDefaults) tableUnknown(ctx context.Context) bool {
 	var model providerReleaseSourceModel
 
