@@ -168,11 +168,11 @@ func TestPath_ImpossibleSaysWhatBlocks(t *testing.T) {
 			from: "1.0.1", to: "1.1.0", axis: version.Talos, reason: compat.ErrUnknownMinor, says: []string{"talos 1.1"},
 		},
 		"a line on the way has no release": {
-			from: "1.14.0 1.34.2", to: "1.18446744073709551615.0", walk: plan.Walk{AllowUnknown: true}, axis: version.Talos, reason: plan.ErrNoRelease,
+			from: "1.14.0 1.34.2", to: "1.18446744073709551615.0", walk: walkThrough(), axis: version.Talos, reason: plan.ErrNoRelease,
 			says: []string{"the release lines 1.15, 1.16, 1.17, 1.18, 1.19, 1.20, 1.21, 1.22, 1.23, 1.24 and more, of which no release is known", "choose a version nearer"},
 		},
 		"one line on the way has no release": {
-			from: "1.14.0 1.37.2", to: "1.16.0", walk: plan.Walk{AllowUnknown: true}, axis: version.Talos, reason: plan.ErrNoRelease,
+			from: "1.14.0 1.37.2", to: "1.16.0", walk: walkThrough(), axis: version.Talos, reason: plan.ErrNoRelease,
 			says: []string{"the release line 1.15, of which no release is known", "Name the release of Talos 1.15"},
 		},
 		"two lines on the way have no release": {
@@ -243,9 +243,9 @@ func TestPath_ImpossibleSaysWhatBlocks(t *testing.T) {
 	}
 }
 
-// walkThrough names versions to walk through and accepts unknown ones.
+// walkThrough names versions to walk through and accepts unknown ones. What it knows besides ends with 1.14.
 func walkThrough(texts ...string) plan.Walk {
-	walk := plan.Walk{AllowUnknown: true}
+	walk := plan.Walk{AllowUnknown: true, Releases: releases()}
 	for _, text := range texts {
 		walk.Intermediate = append(walk.Intermediate, version.MustParse(text))
 	}
