@@ -85,7 +85,7 @@ func Checks() []Check {
 		{Name: CheckInstallerImage, About: "the registries have the installer images"},
 		{Name: CheckSchematic, About: "no node loses its extensions"},
 		{Name: CheckSecureBoot, About: "the images boot the way the nodes do"},
-		{Name: CheckConfiguration, About: "the next Talos takes what the machine configurations of control planes say"},
+		{Name: CheckConfiguration, About: "the next Talos takes what the machine configurations say"},
 		{Name: CheckDrain, About: "the pods of every node can be evicted and have somewhere to go"},
 		{Name: CheckRemovals, About: "nothing is in use that the next release of Kubernetes removes"},
 		{Name: CheckManifests, About: "the bootstrap manifests can be synced"},

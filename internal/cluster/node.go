@@ -138,6 +138,11 @@ type MachineConfig struct {
 	// APIServerArguments are the names of the arguments that v1alpha1 gives the API server
 	// (cluster.apiServer.extraArgs), sorted. Their values are not kept.
 	APIServerArguments []string
+	// IPVS tells that the configuration has kube-proxy run in IPVS mode. Configurations of workers
+	// say nothing of kube-proxy.
+	IPVS bool
+	// KernelModules are the names of the kernel modules that the configuration has loaded.
+	KernelModules []string
 	// UKIArguments tells that GRUB takes the kernel arguments from the UKI of the
 	// image that is installed, instead of writing its own.
 	UKIArguments bool

@@ -378,6 +378,14 @@ func planExaminations() []examination {
 			},
 		},
 		{
+			check: cluster.CheckConfiguration, condition: "a kernel module that the next Talos does not load", want: failed, setup: setup{Options: model.Options{Talos: "1.14.1"}},
+			says: []string{"IPVS mode", "ip_vs"},
+			prepare: func(e *examined) {
+				e.request.Target.Talos = version.MustParse("1.15.0")
+				e.liar.machine = func(m *cluster.Machine) { m.Config.IPVS = true }
+			},
+		},
+		{
 			check: cluster.CheckConfiguration, condition: "the configuration cannot be read", want: untold,
 			prepare: func(e *examined) {
 				e.request.Target.Talos = version.MustParse("1.14.1")

@@ -82,6 +82,8 @@ func (p *planner) checkReadable() {
 		cause = cluster.CheckRoles
 	}
 
+	ipvs, known := p.usesIPVS()
+
 	for i := range p.nodes {
 		node := &p.nodes[i]
 		if node.moves+node.restarts == 0 || node.Machine == nil || node.Machine.Config != nil {
@@ -90,7 +92,7 @@ func (p *planner) checkReadable() {
 
 		unread = append(unread, node.Name)
 
-		if _, refuses := p.refusing(node); refuses {
+		if _, refuses := p.refusing(node); refuses || (ipvs || !known) && p.enters(node, unloadedSince()) {
 			unjudged = append(unjudged, node.Name)
 		}
 
@@ -139,9 +141,7 @@ func refusals() []refusal {
 // refusing is what the upgrade of a control plane runs into if its configuration has it.
 func (p *planner) refusing(node *plannedNode) (refusal, bool) {
 	for _, one := range refusals() {
-		refuses := func(talos version.Version) bool { return talos.AtLeast(one.since.Major, one.since.Minor) }
-
-		if node.Role == cluster.ControlPlane && node.moves > 0 && !refuses(node.Machine.Talos) && refuses(p.target.Talos) {
+		if node.Role == cluster.ControlPlane && p.enters(node, one.since) {
 			return one, true
 		}
 	}
@@ -149,9 +149,63 @@ func (p *planner) refusing(node *plannedNode) (refusal, bool) {
 	return refusal{}, false
 }
 
-// checkConfigurations wants no control plane to lose its API server by what its machine
-// configuration says.
+// enters tells whether the plan takes the node from releases before a release line to it or beyond.
+func (p *planner) enters(node *plannedNode, line version.Minor) bool {
+	return node.moves > 0 && !node.Machine.Talos.AtLeast(line.Major, line.Minor) && p.target.Talos.AtLeast(line.Major, line.Minor)
+}
+
+// ipvsModule is the kernel module without which kube-proxy has no IPVS.
+const ipvsModule = "ip_vs"
+
+// unloadedSince is the release line of Talos from which on IPVS is modules of the kernel that
+// nothing loads unless a machine configuration names them (release notes of Talos 1.15,
+// hack/release.toml of its main branch at ad88231, 2026-11-28).
+func unloadedSince() version.Minor { return version.Minor{Major: 1, Minor: 15} }
+
+// usesIPVS tells whether kube-proxy runs in IPVS mode by what the configurations of control planes
+// say, and whether any of those is known.
+func (p *planner) usesIPVS() (uses, known bool) {
+	for i := range p.nodes {
+		machine := p.nodes[i].Machine
+		if p.nodes[i].Role != cluster.ControlPlane || machine == nil || machine.Config == nil {
+			continue
+		}
+
+		known = true
+		uses = uses || machine.Config.IPVS && !machine.Config.Disabled[cluster.Proxy]
+	}
+
+	return uses, known
+}
+
+// checkConfigurations wants no control plane to lose its API server, and no node its Services, by
+// what machine configurations say.
 func (p *planner) checkConfigurations() {
+	p.checkAPIServerArguments()
+
+	uses, _ := p.usesIPVS()
+
+	var without []string
+
+	for i := range p.nodes {
+		node := &p.nodes[i]
+		if node.Machine != nil && node.Machine.Config != nil && p.enters(node, unloadedSince()) && !slices.Contains(node.Machine.Config.KernelModules, ipvsModule) {
+			without = append(without, node.Name)
+		}
+	}
+
+	if uses && len(without) > 0 {
+		p.add(cluster.Finding{
+			Check: cluster.CheckConfiguration, Severity: cluster.Observed,
+			Found: fmt.Sprintf("kube-proxy runs in IPVS mode, and Talos %s loads the kernel module %s only where a machine configuration names it, which it does not on %s: no Service can be reached from there after the upgrade",
+				unloadedSince(), ipvsModule, readable.List(without)),
+			Remedy: fmt.Sprintf("Name %s and the module of its scheduler, such as ip_vs_rr, in the machine configuration of every node (machine.kernel.modules), or choose another mode of kube-proxy.", ipvsModule),
+		})
+	}
+}
+
+// checkAPIServerArguments wants no control plane to have arguments that its next Talos refuses.
+func (p *planner) checkAPIServerArguments() {
 	for i := range p.nodes {
 		node := &p.nodes[i]
 		if node.Machine == nil || node.Machine.Config == nil {

@@ -1351,6 +1351,72 @@ func TestCheck_ConfigurationThatTheNextTalosRefuses(t *testing.T) {
 	}
 }
 
+// TestCheck_IPVSThatTheNextTalosDoesNotLoad: the mode stands in configurations of control planes,
+// the modules in those of all nodes.
+func TestCheck_IPVSThatTheNextTalosDoesNotLoad(t *testing.T) {
+	t.Parallel()
+
+	to115 := func() *scene { return newScene(3, 2).runs("1.14.1").aims("1.15.0") }
+	ipvs := func(modules ...string) *scene {
+		s := to115()
+
+		for i := range s.snapshot.Nodes {
+			config := s.snapshot.Nodes[i].Machine.Config
+			config.IPVS = s.snapshot.Nodes[i].Role == cluster.ControlPlane
+			config.KernelModules = modules
+		}
+
+		return s
+	}
+	change := func(s *scene, name string, how func(*cluster.MachineConfig)) *scene {
+		how(s.node(name).Machine.Config)
+
+		return s
+	}
+	named := func(c *cluster.MachineConfig) { c.KernelModules = []string{"br_netfilter", "ip_vs", "ip_vs_rr"} }
+
+	runFindings(t, map[string]findingCase{
+		"named nowhere": {
+			scene: ipvs("br_netfilter"), check: "configuration", severity: cluster.Observed,
+			says: []string{"IPVS mode", "Talos 1.15", "cp-1, cp-2, cp-3", "worker-2", "machine.kernel.modules", "ip_vs_rr"},
+		},
+		"named on all but one": {
+			scene: change(ipvs("ip_vs"), "worker-2", func(c *cluster.MachineConfig) { c.KernelModules = nil }), check: "configuration", severity: cluster.Observed,
+			says: []string{"does not on worker-2:"},
+		},
+	})
+
+	for name, s := range map[string]*scene{
+		"named":             change(ipvs("ip_vs", "ip_vs_rr"), "cp-1", named),
+		"another mode":      to115(),
+		"no kube-proxy":     off(ipvs()),
+		"within a line":     ipvs().aims("1.14.2"),
+		"not read, no IPVS": to115().unreadable("worker-1"),
+	} {
+		if finding, found := find(s.said(t).Findings, "configuration"); found {
+			t.Errorf("%s: %+v", name, finding)
+		}
+	}
+
+	for name, s := range map[string]*scene{
+		"a worker is not read":         ipvs("ip_vs").unreadable("worker-1"),
+		"no control plane can be read": to115().unreadable("cp-1").unreadable("cp-2").unreadable("cp-3"),
+	} {
+		if finding, found := find(s.said(t).Findings, "configuration"); !found || !finding.Unknown {
+			t.Errorf("%s: %+v", name, finding)
+		}
+	}
+}
+
+// off switches kube-proxy off in all configurations.
+func off(s *scene) *scene {
+	for i := range s.snapshot.Nodes {
+		s.snapshot.Nodes[i].Machine.Config.Disabled = map[cluster.Component]bool{cluster.Proxy: true}
+	}
+
+	return s
+}
+
 // TestCheck_NodesThatCannotBeUpgradedSayWhy: no waiting helps, and nothing else is wrong
 // with them.
 func TestCheck_NodesThatCannotBeUpgradedSayWhy(t *testing.T) {

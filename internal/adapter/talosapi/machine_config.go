@@ -48,14 +48,21 @@ type machineConfigDocument struct {
 	Kind       string `yaml:"kind"`
 
 	// Documents of Talos 1.14 and later.
+	Name      string         `yaml:"name"`
 	Image     string         `yaml:"image"`
 	Enabled   *bool          `yaml:"enabled"`
 	Installer imageReference `yaml:"installer"`
+	proxyMode `yaml:",inline"`
 
 	// The v1alpha1 document, which has no kind.
 	Machine struct {
 		Install *installSection `yaml:"install"`
 		Kubelet imageReference  `yaml:"kubelet"`
+		Kernel  struct {
+			Modules []struct {
+				Name string `yaml:"name"`
+			} `yaml:"modules"`
+		} `yaml:"kernel"`
 
 		ControlPlane struct {
 			ControllerManager componentSwitch `yaml:"controllerManager"`
@@ -75,10 +82,27 @@ type machineConfigDocument struct {
 		} `yaml:"etcd"`
 		Proxy struct {
 			imageReference `yaml:",inline"`
+			proxyMode      `yaml:",inline"`
 
 			Disabled bool `yaml:"disabled"`
 		} `yaml:"proxy"`
 	} `yaml:"cluster"`
+}
+
+// proxyMode is how a configuration says in which mode kube-proxy runs; an argument goes before
+// the field.
+type proxyMode struct {
+	Mode      string         `yaml:"mode"`
+	ExtraArgs map[string]any `yaml:"extraArgs"`
+}
+
+func (m proxyMode) ipvs() bool {
+	mode := any(m.Mode)
+	if argument, given := m.ExtraArgs["proxy-mode"]; given {
+		mode = argument
+	}
+
+	return mode == "ipvs"
 }
 
 // componentSwitch is how v1alpha1 switches a component off.
@@ -227,6 +251,12 @@ func (d machineConfigDocument) addGeneral(config *cluster.MachineConfig) {
 
 	config.APIServerArguments = slices.Sorted(maps.Keys(d.Cluster.APIServer.ExtraArgs))
 
+	config.IPVS = d.Cluster.Proxy.ipvs()
+
+	for _, module := range d.Machine.Kernel.Modules {
+		config.KernelModules = append(config.KernelModules, module.Name)
+	}
+
 	setImage(config, cluster.Kubelet, d.Machine.Kubelet.Image)
 	setImage(config, cluster.APIServer, d.Cluster.APIServer.Image)
 	setImage(config, cluster.ControllerManager, d.Cluster.ControllerManager.Image)
@@ -238,11 +268,17 @@ func (d machineConfigDocument) addGeneral(config *cluster.MachineConfig) {
 	disable(config, cluster.Scheduler, d.Machine.ControlPlane.Scheduler.Disabled)
 }
 
-// addNamed reads the documents that took over from v1alpha1 in Talos 1.14.
+// addNamed reads the documents that took over from v1alpha1 in Talos 1.14, and kernel modules that
+// have a document of their own.
 func (d machineConfigDocument) addNamed(config *cluster.MachineConfig) {
-	if d.Kind == installKind {
+	switch d.Kind {
+	case installKind:
 		config.Installs, config.InstallImage, config.UKIArguments = true, d.Installer.Image, true
 		document(config, cluster.Installer, d.Kind)
+
+		return
+	case moduleKind:
+		config.KernelModules = append(config.KernelModules, d.Name)
 
 		return
 	}
@@ -250,6 +286,10 @@ func (d machineConfigDocument) addNamed(config *cluster.MachineConfig) {
 	component, ok := documentNames()[d.Kind]
 	if !ok {
 		return
+	}
+
+	if component == cluster.Proxy {
+		config.IPVS = d.ipvs()
 	}
 
 	document(config, component, d.Kind)
@@ -295,6 +335,8 @@ const (
 	// installKind is the document that Talos 1.14 and later have for what a
 	// machine is installed from.
 	installKind = "UnattendedInstallConfig"
+	// moduleKind is the document that names a kernel module to load.
+	moduleKind = "KernelModuleConfig"
 )
 
 // imagePlace is where a machine configuration names the image of a component.

@@ -86,6 +86,26 @@ mode: nftables
 				Documents:    map[cluster.Component]string{cluster.Kubelet: "KubeletConfig", cluster.Proxy: "KubeProxyConfig"},
 			},
 		},
+		"IPVS and its modules": {
+			content: "machine: {kernel: {modules: [{name: br_netfilter}, {name: ip_vs}]}}\ncluster: {proxy: {mode: ipvs}}\n---\nkind: KernelModuleConfig\nname: ip_vs_rr\n",
+			want:    cluster.MachineConfig{UKIArguments: true, IPVS: true, KernelModules: []string{"br_netfilter", "ip_vs", "ip_vs_rr"}},
+		},
+		"IPVS as an argument": {
+			content: "cluster: {proxy: {mode: iptables, extraArgs: {proxy-mode: ipvs}}}\n",
+			want:    cluster.MachineConfig{UKIArguments: true, IPVS: true},
+		},
+		"another mode as an argument": {
+			content: "cluster: {proxy: {mode: ipvs, extraArgs: {proxy-mode: nftables}}}\n",
+			want:    cluster.MachineConfig{UKIArguments: true},
+		},
+		"a document about kube-proxy decides": {
+			content: "kind: KubeProxyConfig\nextraArgs: {proxy-mode: ipvs}\n---\ncluster: {proxy: {mode: iptables}}\n",
+			want:    cluster.MachineConfig{UKIArguments: true, IPVS: true, Documents: map[cluster.Component]string{cluster.Proxy: "KubeProxyConfig"}},
+		},
+		"a document about kube-proxy decides against IPVS": {
+			content: "cluster: {proxy: {mode: ipvs}}\n---\nkind: KubeProxyConfig\n",
+			want:    cluster.MachineConfig{UKIArguments: true, Documents: map[cluster.Component]string{cluster.Proxy: "KubeProxyConfig"}},
+		},
 		"a place for an installer without an image": {
 			content: "machine: {install: {disk: /dev/sda}}\n",
 			want:    cluster.MachineConfig{Installs: true},
@@ -204,7 +224,7 @@ installer: {image: "factory.talos.dev/metal-installer/abc:v1.14.0"}
 
 		if got.InstallImage != test.want.InstallImage || got.Installs != test.want.Installs || got.UKIArguments != test.want.UKIArguments || got.EtcdQuota != test.want.EtcdQuota ||
 			!maps.Equal(got.Disabled, test.want.Disabled) || !maps.Equal(got.Images, test.want.Images) ||
-			!maps.Equal(got.Documents, test.want.Documents) || !slices.Equal(got.APIServerArguments, test.want.APIServerArguments) {
+			got.IPVS != test.want.IPVS || !slices.Equal(got.KernelModules, test.want.KernelModules) || !maps.Equal(got.Documents, test.want.Documents) || !slices.Equal(got.APIServerArguments, test.want.APIServerArguments) {
 			t.Errorf("%s: %+v, want %+v", name, *got, test.want)
 		}
 	}

@@ -156,6 +156,20 @@ func TestAccConfigurationThatTheNextTalosRefuses(t *testing.T) {
 	s.wantRunning(talosModern, "cp-2")
 }
 
+// TestAccIPVSThatTheNextTalosDoesNotLoad: no kernel module is named, and the plan says so.
+func TestAccIPVSThatTheNextTalosDoesNotLoad(t *testing.T) {
+	full(t)
+
+	s := start(t, sim.Options{ControlPlanes: 1, Workers: 1, Talos: "1.14.1", Kubernetes: "1.35.2"})
+	s.overwrite("cp-0", strings.Replace(s.configs()["cp-0"], "  proxy:\n", "  proxy:\n    mode: ipvs\n", 1))
+
+	w := newWorkspace(t)
+	w.write(use(s), `talos_version = "1.15.0"`)
+	w.plan().mustSucceed(2).mustWarn("IPVS mode")
+	w.apply().mustFail("Nothing was touched.", "machine.kernel.modules", "worker-0, cp-0", "check configuration")
+	s.unchanged()
+}
+
 // TestAccSecureBootIsKept: an image that does not boot the way the node does is
 // refused, whoever names it.
 func TestAccSecureBootIsKept(t *testing.T) {
