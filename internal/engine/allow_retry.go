@@ -7,12 +7,13 @@ import (
 	"fmt"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/say"
 )
 
 // AllowRetry lets the next upgrade try the image again on a node that fell back to its
 // old system or was rolled back to it. It changes that one entry of the journal, under
 // the lease, and nothing where somebody has allowed it already. The next attempt ends
-// the effect. The entry says which image it is; the error is a [*Failure].
+// the effect. The entry says which image it is; the error is a [*say.Failure].
 func (e *Engine) AllowRetry(ctx context.Context, request NodeRequest) (cluster.Entry, error) {
 	e.shutdown.begin(ctx)
 
@@ -28,7 +29,7 @@ func (e *Engine) AllowRetry(ctx context.Context, request NodeRequest) (cluster.E
 
 	held, err := e.acquire(ctx)
 	if err != nil {
-		return cluster.Entry{}, acquireFailure(ctx, err)
+		return cluster.Entry{}, say.NotAcquired(ctx, err)
 	}
 
 	r := e.newRun(held, Request{Policy: request.Policy, ClusterID: request.ClusterID}, request.Policy)
@@ -53,9 +54,9 @@ func returnedEntry(observed cluster.Observation, name string) (key string, entry
 	case !there || node.Gone:
 		return "", entry, unknownNode(summary, observed, name)
 	case observed.Journal == nil:
-		return "", entry, &Failure{
+		return "", entry, &say.Failure{
 			Summary: summary, Node: name, Seen: fmt.Sprintf("The journal cannot be read: %v.", observed.JournalError), State: "Nothing was touched.",
-			Remedy: writableRemedy, Err: ErrBlocked,
+			Remedy: say.WritableRemedy, Err: say.ErrBlocked,
 		}
 	}
 
@@ -66,8 +67,8 @@ func returnedEntry(observed cluster.Observation, name string) (key string, entry
 
 // refusesRetry is why nothing keeps an image from a node that somebody could allow.
 func refusesRetry(name string, entry cluster.Entry, found bool) error {
-	failure := &Failure{
-		Summary: "Unable to allow another try on node " + name, Node: name, State: "Nothing was touched.", Err: ErrBlocked,
+	failure := &say.Failure{
+		Summary: "Unable to allow another try on node " + name, Node: name, State: "Nothing was touched.", Err: say.ErrBlocked,
 		Seen:   "The journal does not say that the node fell back, or was rolled back, to an old system: no image is kept from it.",
 		Remedy: "Run terraform plan: it says what stands in the way of the node.",
 	}
@@ -117,16 +118,16 @@ func (r *run) allowRetry(ctx context.Context, node, key string) (entry cluster.E
 }
 
 // retryFailure is the failure of an entry that was not marked.
-func retryFailure(ctx context.Context, node string, err error) *Failure {
+func retryFailure(ctx context.Context, node string, err error) *say.Failure {
 	if ctx.Err() != nil {
-		return undisturbed(&Failure{
+		return say.Undisturbed(&say.Failure{
 			Summary: "The action was cancelled", Seen: "It was interrupted before the journal was written.", State: "No node was disturbed.",
 			Remedy: "Run it again.", Err: err,
 		})
 	}
 
-	return undisturbed(&Failure{
-		Summary: "Unable to allow another try on node " + node, Node: node, Seen: sentence(err.Error()), State: "No node was disturbed.",
-		Remedy: writableRemedy, Err: err,
+	return say.Undisturbed(&say.Failure{
+		Summary: "Unable to allow another try on node " + node, Node: node, Seen: say.Sentence(err.Error()), State: "No node was disturbed.",
+		Remedy: say.WritableRemedy, Err: err,
 	})
 }

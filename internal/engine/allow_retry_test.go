@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/say"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/history"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/model"
 )
@@ -30,7 +30,7 @@ func TestAllowRetry_RefusedWhereNothingIsKept(t *testing.T) {
 
 			w := r.Worker("run-retry")
 
-			failed := failure(t, w.Retry(context.Background(), node), engine.ErrBlocked, about)
+			failed := failure(t, w.Retry(context.Background(), node), say.ErrBlocked, about)
 			if !strings.Contains(failed.Seen, says) {
 				t.Errorf("seen is %q", failed.Seen)
 			}
@@ -43,7 +43,7 @@ func TestAllowRetry_RefusedWhereNothingIsKept(t *testing.T) {
 		r.killedAfter("run-next", "Install", "worker-0", to("1.13.6"))
 		time.Sleep(time.Minute)
 
-		failed := failure(t, r.Worker("run-retry").Retry(context.Background(), "worker-0"), engine.ErrBlocked, "worker-0")
+		failed := failure(t, r.Worker("run-retry").Retry(context.Background(), "worker-0"), say.ErrBlocked, "worker-0")
 		if !strings.Contains(failed.Seen, "in the middle of its upgrade to Talos 1.13.6") {
 			t.Errorf("seen is %q", failed.Seen)
 		}
@@ -62,7 +62,7 @@ func TestAllowRetry_LastsUntilTheNextFallback(t *testing.T) {
 
 		r.World().SetFaults([]model.Fault{neverReady("worker-0")})
 
-		_ = failure(t, apply("run-1"), engine.ErrRolledBack, "worker-0")
+		_ = failure(t, apply("run-1"), say.ErrRolledBack, "worker-0")
 		before := r.entryOf("worker-0")
 
 		for range 2 {
@@ -92,8 +92,8 @@ func TestAllowRetry_LastsUntilTheNextFallback(t *testing.T) {
 
 		r.World().SetFaults([]model.Fault{neverReady("worker-0")})
 
-		_ = failure(t, apply("run-2"), engine.ErrRolledBack, "worker-0")
-		_ = failure(t, apply("run-3"), engine.ErrBlocked, "worker-0")
+		_ = failure(t, apply("run-2"), say.ErrRolledBack, "worker-0")
+		_ = failure(t, apply("run-3"), say.ErrBlocked, "worker-0")
 
 		if err := r.Worker("run-retry").Retry(context.Background(), "worker-0"); err != nil {
 			t.Fatal(err)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/say"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/apiserver"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/history"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/model"
@@ -33,7 +34,7 @@ func TestCatalogue01_UnreachableNodeRefusesTheRun(t *testing.T) {
 
 	row{
 		fault: once(model.StepObserve, model.EffectUnreachable, 0),
-		want:  engine.ErrBlocked, says: []string{"did not answer", "Nothing was touched"}, untouched: true, most: soon,
+		want:  say.ErrBlocked, says: []string{"did not answer", "Nothing was touched"}, untouched: true, most: soon,
 	}.tried(t)
 }
 
@@ -49,7 +50,7 @@ func TestCatalogue02_BlackHoledNodeRefusesTheRun(t *testing.T) {
 				return saying(cluster.ErrUnreachable, "dial tcp: i/o timeout")
 			}
 		},
-		want: engine.ErrBlocked, says: []string{"i/o timeout"}, untouched: true, most: soon,
+		want: say.ErrBlocked, says: []string{"i/o timeout"}, untouched: true, most: soon,
 	}.tried(t)
 }
 
@@ -170,7 +171,7 @@ func TestCatalogue08_InstallThatWroteNothingDisturbsNoMore(t *testing.T) {
 			fault: once(model.StepInstall, model.EffectNotStarted, 0), want: cluster.ErrRefused, says: []string{"failed to create container", "is not cordoned by this run"},
 		},
 		"the installer's code says so": {
-			from: "1.14.0", to: "1.14.1", fault: once(model.StepInstall, model.EffectRefuse, 0), want: engine.ErrInstaller,
+			from: "1.14.0", to: "1.14.1", fault: once(model.StepInstall, model.EffectRefuse, 0), want: say.ErrInstaller,
 			says: []string{"exited with code 4", "pre-flight checks failed", "is not cordoned by this run", "Fix what the installer reports, or choose another talos_version or installer_image, then run terraform apply again."},
 		},
 	} {
@@ -186,7 +187,7 @@ func TestCatalogue09_RefusalOfTheInstallerIsTold(t *testing.T) {
 	fault := once(model.StepInstall, model.EffectFail, 0)
 	fault.Message = text
 
-	row{fault: fault, want: engine.ErrInstaller, says: []string{text, "exited with code"}, armed: true, again: true}.tried(t)
+	row{fault: fault, want: say.ErrInstaller, says: []string{text, "exited with code"}, armed: true, again: true}.tried(t)
 }
 
 // What a crashed installer has written nobody knows, so that its node counts as
@@ -195,7 +196,7 @@ func TestCatalogue10_CrashedInstallerMayHaveArmed(t *testing.T) {
 	t.Parallel()
 
 	row{
-		fault: once(model.StepInstall, model.EffectFailArmed, 0), want: engine.ErrInstaller,
+		fault: once(model.StepInstall, model.EffectFailArmed, 0), want: say.ErrInstaller,
 		says: []string{"exited with code", "stays cordoned"}, armed: true, again: true,
 	}.tried(t)
 	row{twist: answers("Install", 1, saying(nil, "upgrade failed: task exited with error")), again: true}.tried(t)
@@ -225,7 +226,7 @@ func TestCatalogue18_NodeThatNeverReturnsIsNamed(t *testing.T) {
 
 	for _, legacy := range []bool{false, true} {
 		row{
-			legacy: legacy, fault: once(model.StepBoot, model.EffectNeverReturns, 0), want: engine.ErrNeverReturned, armed: true,
+			legacy: legacy, fault: once(model.StepBoot, model.EffectNeverReturns, 0), want: say.ErrNeverReturned, armed: true,
 			says: []string{"did not come back online", "Look at its console"}, most: time.Hour + 30*time.Minute,
 		}.tried(t)
 	}
@@ -241,7 +242,7 @@ func TestCatalogue18_NodeThatIsStillAwayIsNamedAgain(t *testing.T) {
 
 		inCluster(t, setup{Options: model.Options{Seed: 3, Faults: []model.Fault{fault}}}, func(r *rig) {
 			for _, run := range []string{"run-1", "run-2"} {
-				failed := failure(t, r.Worker(run).Apply(context.Background(), to(toLifecycle)), engine.ErrNeverReturned, node)
+				failed := failure(t, r.Worker(run).Apply(context.Background(), to(toLifecycle)), say.ErrNeverReturned, node)
 				if !strings.Contains(failed.Seen, "did not come back online") || !strings.Contains(failed.Remedy, "Look at its console") {
 					t.Errorf("%s saw: %s\nand wants: %s", run, failed.Seen, failed.Remedy)
 				}
@@ -266,10 +267,10 @@ func TestCatalogue19_FallbackIsNamedAndNotRepeated(t *testing.T) {
 		fault.Node = node
 
 		inCluster(t, setup{Options: model.Options{Seed: 3, Faults: []model.Fault{fault}}}, func(r *rig) {
-			row{want: engine.ErrFallback, says: []string{"fell back to Talos " + fromLifecycle, "boot ID", "retry"}}.failed(
+			row{want: say.ErrFallback, says: []string{"fell back to Talos " + fromLifecycle, "boot ID", "retry"}}.failed(
 				r, node, r.Worker("run-1").Apply(context.Background(), to(toLifecycle)), 0)
 
-			_ = failure(t, r.Worker("run-2").Apply(context.Background(), to(toLifecycle)), engine.ErrBlocked, node)
+			_ = failure(t, r.Worker("run-2").Apply(context.Background(), to(toLifecycle)), say.ErrBlocked, node)
 			r.Sound()
 
 			told := to(toLifecycle)
@@ -284,7 +285,7 @@ func TestCatalogue20_FailedSequenceIsNamed(t *testing.T) {
 	t.Parallel()
 
 	row{
-		legacy: true, fault: once(model.StepInstall, model.EffectFail, 0), want: engine.ErrInstaller,
+		legacy: true, fault: once(model.StepInstall, model.EffectFail, 0), want: say.ErrInstaller,
 		says: []string{"sequence failed", "upgrade sequence"}, again: true,
 	}.tried(t)
 }
@@ -383,7 +384,7 @@ func TestCatalogue12_EtcdIsCheckedBeforeTheNodesDo(t *testing.T) {
 			w := r.Worker("run-1")
 
 			err := w.Apply(context.Background(), to(toLifecycle))
-			if !errors.Is(err, engine.ErrBlocked) || !strings.Contains(err.Error(), cluster.CheckTwoMembers) {
+			if !errors.Is(err, say.ErrBlocked) || !strings.Contains(err.Error(), cluster.CheckTwoMembers) {
 				t.Errorf("%s: got %v, want it refused", talos, err)
 			}
 
@@ -395,7 +396,7 @@ func TestCatalogue12_EtcdIsCheckedBeforeTheNodesDo(t *testing.T) {
 
 	for _, legacy := range []bool{false, true} {
 		row{
-			node: "cp-1", legacy: legacy, want: engine.ErrBlocked, says: []string{"has never started", "talosctl etcd members"}, untouched: true, most: soon,
+			node: "cp-1", legacy: legacy, want: say.ErrBlocked, says: []string{"has never started", "talosctl etcd members"}, untouched: true, most: soon,
 			twist: func(_ *rig, seen *twisted) {
 				seen.etcd = func(view *cluster.EtcdView) error {
 					for index := range view.Members {
@@ -415,7 +416,7 @@ func TestCatalogue14_EtcdWithoutLeaderIsNotTouched(t *testing.T) {
 	t.Parallel()
 
 	row{
-		node: "cp-1", fault: model.Fault{Step: model.StepEtcd, Effect: model.EffectNoLeader}, want: engine.ErrBlocked,
+		node: "cp-1", fault: model.Fault{Step: model.StepEtcd, Effect: model.EffectNoLeader}, want: say.ErrBlocked,
 		says: []string{"leader", "talosctl"}, untouched: true, most: soon,
 	}.tried(t)
 }
@@ -424,7 +425,7 @@ func TestCatalogue15_AlarmIsNotRolledOver(t *testing.T) {
 	t.Parallel()
 
 	row{
-		node: "cp-1", fault: model.Fault{Step: model.StepEtcd, Effect: model.EffectAlarmNoSpace}, want: engine.ErrBlocked,
+		node: "cp-1", fault: model.Fault{Step: model.StepEtcd, Effect: model.EffectAlarmNoSpace}, want: say.ErrBlocked,
 		says: []string{"NOSPACE", "talosctl etcd alarm disarm"}, untouched: true, most: soon,
 	}.tried(t)
 }
@@ -433,7 +434,7 @@ func TestCatalogue16_LearnerIsNotRolledOver(t *testing.T) {
 	t.Parallel()
 
 	row{
-		node: "cp-1", fault: model.Fault{Step: model.StepEtcd, Effect: model.EffectLearner}, want: engine.ErrBlocked,
+		node: "cp-1", fault: model.Fault{Step: model.StepEtcd, Effect: model.EffectLearner}, want: say.ErrBlocked,
 		says: []string{"learner", "talosctl etcd members"}, untouched: true, most: soon,
 	}.tried(t)
 }
@@ -482,7 +483,7 @@ func TestCatalogue29_MissingRoleIsNamedBeforeAnyCall(t *testing.T) {
 		inCluster(t, setup{}, func(r *rig) {
 			client := r.Client("run-1").WithRoles(role)
 
-			failed := failure(t, r.WorkerOver(client, client, client).Apply(context.Background(), to(toLifecycle)), engine.ErrBlocked, "")
+			failed := failure(t, r.WorkerOver(client, client, client).Apply(context.Background(), to(toLifecycle)), say.ErrBlocked, "")
 			if !strings.Contains(failed.Error(), role) || !strings.Contains(failed.Error(), "os:admin") {
 				t.Errorf("%s: %v, want it to name the role that is there and the one that is missing", role, failed)
 			}
@@ -511,7 +512,7 @@ func TestCatalogue34_OtherWriterIsNamed(t *testing.T) {
 	t.Parallel()
 
 	row{
-		node: "cp-1", kubernetes: true, fault: once(model.StepApply, model.EffectOverwritten, 0), want: engine.ErrForeignWriter,
+		node: "cp-1", kubernetes: true, fault: once(model.StepApply, model.EffectOverwritten, 0), want: say.ErrForeignWriter,
 		says: []string{"data.talosupgrade_current_versions"},
 	}.tried(t)
 }
@@ -542,7 +543,7 @@ func TestCatalogue37_KubeletThatIsNotReadyIsNamed(t *testing.T) {
 	row{kubernetes: true, node: "worker-1", fault: once(model.StepKubeletRestart, model.EffectStaysDown, 0), want: context.DeadlineExceeded, says: []string{"kubelet"}}.tried(t)
 	row{kubernetes: true, node: "worker-1", fault: once(model.StepKubeletRestart, model.EffectNotReady, 0), want: context.DeadlineExceeded, says: []string{"KubeletNotReady"}}.tried(t)
 	row{
-		fault: once(model.StepBoot, model.EffectNotReady, 0), want: engine.ErrUnhealthy, armed: true,
+		fault: once(model.StepBoot, model.EffectNotReady, 0), want: say.ErrUnhealthy, armed: true,
 		says: []string{"not ready"}, most: time.Hour + 30*time.Minute,
 	}.tried(t)
 }
@@ -555,7 +556,7 @@ func TestCatalogue38_BlockedDrainIsNamed(t *testing.T) {
 	inCluster(t, setup{Options: model.Options{Seed: 3, Faults: []model.Fault{fault}}}, func(r *rig) {
 		begun := time.Now()
 		w := r.Worker("run-1")
-		row{want: engine.ErrDrain, says: []string{"PodDisruptionBudget", "drain.on_timeout"}}.failed(r, "worker-1", w.Apply(context.Background(), undrained(to(toLifecycle))), time.Since(begun))
+		row{want: say.ErrDrain, says: []string{"PodDisruptionBudget", "drain.on_timeout"}}.failed(r, "worker-1", w.Apply(context.Background(), undrained(to(toLifecycle))), time.Since(begun))
 		r.Sound()
 
 		// Each try costs a budget nothing, and the API server something.
@@ -578,7 +579,7 @@ func TestCatalogue39_MachineWithoutNodeObjectIsNamed(t *testing.T) {
 	t.Parallel()
 
 	row{
-		node: "worker-1", want: engine.ErrBlocked, says: []string{"no Node object", "Let it join"}, untouched: true, most: soon,
+		node: "worker-1", want: say.ErrBlocked, says: []string{"no Node object", "Let it join"}, untouched: true, most: soon,
 		twist: func(_ *rig, seen *twisted) {
 			seen.machine = func(machine *cluster.Machine) error {
 				machine.NodeName = ""
@@ -644,7 +645,7 @@ func TestCatalogue44_LateDiscoveryLeadsNobodyAstray(t *testing.T) {
 				return
 			}
 
-			failed := failure(t, r.WorkerOver(client, seen, seen).Apply(context.Background(), to(toLifecycle)), engine.ErrBlocked, node)
+			failed := failure(t, r.WorkerOver(client, seen, seen).Apply(context.Background(), to(toLifecycle)), say.ErrBlocked, node)
 			if !strings.Contains(failed.Error(), "10.5.0.99") || !strings.Contains(failed.Error(), "until discovery forgets it") {
 				t.Errorf("%v, want the address and what to do", failed)
 			}
@@ -714,7 +715,7 @@ func TestCatalogue28_UnsynchronisedClockIsWaitedFor(t *testing.T) {
 	t.Parallel()
 
 	row{
-		fault: model.Fault{Step: model.StepClock, Effect: model.EffectUnsynced}, want: engine.ErrBlocked,
+		fault: model.Fault{Step: model.StepClock, Effect: model.EffectUnsynced}, want: say.ErrBlocked,
 		says: []string{"clock is not synchronised", "talosctl time"}, untouched: true, most: 30 * time.Minute,
 	}.tried(t)
 	row{twist: booting(3*time.Minute, unmet(cluster.StageBooting, "time: time is not synced"))}.tried(t)
@@ -742,7 +743,7 @@ func TestCatalogue40_FullDiskIsNamed(t *testing.T) {
 	t.Parallel()
 
 	row{
-		fault: model.Fault{Step: model.StepDisk, Effect: model.EffectFull}, want: engine.ErrBlocked,
+		fault: model.Fault{Step: model.StepDisk, Effect: model.EffectFull}, want: say.ErrBlocked,
 		says: []string{"free for images", "Free space there"}, untouched: true, most: soon,
 	}.tried(t)
 	row{
@@ -772,7 +773,7 @@ func TestCatalogue42_NodeStuckInBootingIsNamed(t *testing.T) {
 
 	row{
 		twist: booting(0, unmet(cluster.StageBooting, "network: waiting on: connectivity")), armed: true,
-		want: engine.ErrUnhealthy, says: []string{"network: waiting on: connectivity", "booting"}, most: time.Hour + 30*time.Minute,
+		want: say.ErrUnhealthy, says: []string{"network: waiting on: connectivity", "booting"}, most: time.Hour + 30*time.Minute,
 	}.tried(t)
 	row{twist: booting(10*time.Minute, unmet(cluster.StageBooting, "network: waiting on: connectivity"))}.tried(t)
 }

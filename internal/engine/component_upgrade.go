@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/say"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/health"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
 )
@@ -27,10 +28,6 @@ const (
 	// restarts, which takes seconds: there are many of them, one after the other.
 	pollComponents = 500 * time.Millisecond
 )
-
-// errOverwritten is a machine configuration that does not keep what was
-// written.
-var errOverwritten = errors.New("its machine configuration does not keep the new image: something else writes it")
 
 // componentUpgrade is the upgrade of one component on one node: the machine
 // configuration is made to name its image, and the component to run from it.
@@ -80,7 +77,7 @@ func (r *run) upgradeComponent(ctx context.Context, step plan.Step) (time.Time, 
 	case errors.Is(err, errStopped):
 		return c.ready, err
 	case err != nil:
-		return c.ready, c.failure(ctx, &pullError{image: step.Image, err: err})
+		return c.ready, c.failure(ctx, &say.PullError{Image: step.Image, Err: err})
 	}
 
 	if err := c.upgradeWhenAllowed(ctx); err != nil {
@@ -223,7 +220,7 @@ func (c *componentUpgrade) awaitArrival(ctx context.Context) error {
 			return status.Image == c.step.Image, "it is configured to run " + status.Image, nil
 		})
 	if err != nil && answered && ctx.Err() == nil && bounded.Err() != nil {
-		return fmt.Errorf("%w (%w)", errOverwritten, err)
+		return fmt.Errorf("%w (%w)", say.ErrOverwritten, err)
 	}
 
 	return err

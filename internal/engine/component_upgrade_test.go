@@ -14,6 +14,7 @@ import (
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/say"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/checker"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/history"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/model"
@@ -433,7 +434,7 @@ func TestComponent_BrokenStaticPodIsNotFollowedByTheNext(t *testing.T) {
 
 		changed := len(r.configured())
 
-		second := failure(t, r.Worker("run-2").Apply(context.Background(), kube(toKubernetes)), engine.ErrGuard, "cp-0")
+		second := failure(t, r.Worker("run-2").Apply(context.Background(), kube(toKubernetes)), say.ErrGuard, "cp-0")
 		if !strings.Contains(second.Error(), "kube-scheduler is not Ready") || len(r.configured()) != changed {
 			t.Errorf("%v; configured %v", second, r.configured()[changed:])
 		}
@@ -634,7 +635,7 @@ func componentFaults() []componentFault {
 		{
 			name:  "somebody else writes the old configuration back",
 			fault: model.Fault{Node: "cp-0", Step: model.StepApply, Effect: model.EffectOverwritten, Times: 1},
-			want:  engine.ErrForeignWriter, node: "cp-0", says: "data.talosupgrade_current_versions",
+			want:  say.ErrForeignWriter, node: "cp-0", says: "data.talosupgrade_current_versions",
 		},
 		{
 			name:  "an image does not exist",
@@ -959,7 +960,7 @@ func TestComponent_NothingIsConfiguredUnderTheLeaseOfOthers(t *testing.T) {
 		})
 
 		err := w.Apply(context.Background(), kube(toKubernetes))
-		if !errors.Is(err, engine.ErrLeaseLost) {
+		if !errors.Is(err, say.ErrLeaseLost) {
 			t.Errorf("the run ended with %v", err)
 		}
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/say"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/apiserver"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/checker"
@@ -546,7 +547,7 @@ func TestRoom_LastNodeForPodsIsNotTakenBesideACordonedOne(t *testing.T) {
 		leave()
 
 		refused := r.Worker("run-1")
-		failed := failure(t, refused.Apply(context.Background(), sharing(t, toLifecycle, "2")), engine.ErrBlocked, "worker-0")
+		failed := failure(t, refused.Apply(context.Background(), sharing(t, toLifecycle, "2")), say.ErrBlocked, "worker-0")
 
 		if text := failed.Error(); !strings.Contains(text, "it is the only node that takes pods") || strings.Contains(text, "raise max_unavailable") {
 			t.Errorf("it leads the wrong way: %v", failed)
@@ -589,7 +590,7 @@ func TestGuard_TwoMembersAreUpgradedOnlyWhereAskedFor(t *testing.T) {
 	t.Run("refused", func(t *testing.T) {
 		inCluster(t, setup{Options: two}, func(r *rig) {
 			err := r.Worker("run-1").Apply(context.Background(), to(toLifecycle))
-			if !errors.Is(err, engine.ErrBlocked) || !strings.Contains(err.Error(), cluster.CheckTwoMembers) {
+			if !errors.Is(err, say.ErrBlocked) || !strings.Contains(err.Error(), cluster.CheckTwoMembers) {
 				t.Errorf("got %v, want it refused", err)
 			}
 		})
@@ -622,7 +623,7 @@ func TestGuard_TwoMembersAreUpgradedOnlyWhereAskedFor(t *testing.T) {
 			w := r.Worker("run-1")
 
 			err := w.Apply(context.Background(), request)
-			if !errors.Is(err, engine.ErrBlocked) || !strings.Contains(err.Error(), cluster.CheckTwoMembers) {
+			if !errors.Is(err, say.ErrBlocked) || !strings.Contains(err.Error(), cluster.CheckTwoMembers) {
 				t.Errorf("got %v, want it refused", err)
 			}
 

@@ -11,6 +11,7 @@ import (
 	"sync"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/say"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
 )
 
@@ -204,9 +205,9 @@ func (r *run) beginDisturbing(node string) error {
 	case r.starter.over:
 		return errStopped
 	case r.deadlinePassed():
-		return fmt.Errorf("%w: %w", errStopped, ErrDeadline)
+		return fmt.Errorf("%w: %w", errStopped, say.ErrDeadline)
 	case r.windowClosed() != nil:
-		return fmt.Errorf("%w: %w", errStopped, ErrWindow)
+		return fmt.Errorf("%w: %w", errStopped, say.ErrWindow)
 	case len(r.starter.doubtful) > 0:
 		return fmt.Errorf("%w before it is clear what became of %v", errStopped, slices.Sorted(maps.Keys(r.starter.doubtful)))
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/say"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/checker"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/model"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/ports"
@@ -219,7 +220,7 @@ func TestCoordinator_TurnThatHasNotTouchedItsNodeStandsDown(t *testing.T) {
 			w.Client.Intercept(pullsSlowly("worker-1", pull))
 
 			begun := time.Now()
-			failed := failure(t, w.Apply(context.Background(), sharing(t, toLifecycle, "2")), engine.ErrInstaller, "worker-0")
+			failed := failure(t, w.Apply(context.Background(), sharing(t, toLifecycle, "2")), say.ErrInstaller, "worker-0")
 
 			if took := time.Since(begun); took > pull {
 				t.Errorf("it took %s to stop", took)
@@ -247,7 +248,7 @@ func TestCoordinator_TurnThatHasNotTouchedItsNodeStandsDown(t *testing.T) {
 			request := sharing(t, toLifecycle, "2")
 			request.Deadline = 15 * time.Minute
 
-			failed := failure(t, w.Apply(context.Background(), request), engine.ErrDeadline, "")
+			failed := failure(t, w.Apply(context.Background(), request), say.ErrDeadline, "")
 			if !strings.Contains(failed.State, "every node is in service") {
 				t.Errorf("%v", failed)
 			}
@@ -272,12 +273,12 @@ func TestCoordinator_NothingStartsBesideATurnThatIsSeenToFail(t *testing.T) {
 		kind     error
 		faults   []model.Fault
 	}{
-		"fell back": {fromLifecycle, toLifecycle, engine.ErrFallback, []model.Fault{
+		"fell back": {fromLifecycle, toLifecycle, say.ErrFallback, []model.Fault{
 			{Node: "worker-0", Step: model.StepBoot, Effect: model.EffectFallback, Times: 1},
 			{Node: "worker-0", Step: model.StepBoot, Effect: model.EffectNotReady, Times: 1, For: 15 * time.Minute},
 			{Node: "worker-1", Step: model.StepBoot, Effect: model.EffectNeverReturns, Times: 1, For: 4 * time.Minute},
 		}},
-		"installer of the legacy API": {fromLegacy, toLegacy, engine.ErrInstaller, []model.Fault{
+		"installer of the legacy API": {fromLegacy, toLegacy, say.ErrInstaller, []model.Fault{
 			{Node: "worker-0", Step: model.StepInstall, Effect: model.EffectFail, Times: 1},
 			{Node: "worker-0", Step: model.StepBoot, Effect: model.EffectNeverReturns, Times: 1, For: 8 * time.Minute},
 		}},

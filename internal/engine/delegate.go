@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/say"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/protocol"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
@@ -42,7 +43,7 @@ const (
 
 // Delegate has the operator bring the cluster to the target, one stage of the way
 // after the other, and blocks until every node is seen to be there, or returns a
-// [*Failure]. The snapshot is the last observation in either case. It changes
+// [*say.Failure]. The snapshot is the last observation in either case. It changes
 // nothing but what the operator is asked for.
 func (e *Engine) Delegate(ctx context.Context, request Request) (cluster.Observation, error) {
 	e.shutdown.begin(ctx)
@@ -64,7 +65,7 @@ func (e *Engine) Delegate(ctx context.Context, request Request) (cluster.Observa
 	}
 
 	if ctx.Err() != nil {
-		return observed, acquireFailure(ctx, cluster.Ended(ctx))
+		return observed, say.NotAcquired(ctx, cluster.Ended(ctx))
 	}
 
 	e.outline(observed, made, found, request)
@@ -79,12 +80,12 @@ func (e *Engine) Delegate(ctx context.Context, request Request) (cluster.Observa
 	}
 
 	held, err := e.acquire(ctx)
-	if idle && errors.Is(err, ErrLocked) {
+	if idle && errors.Is(err, say.ErrLocked) {
 		return observed, nil
 	}
 
 	if err != nil {
-		return observed, acquireFailure(ctx, err)
+		return observed, say.NotAcquired(ctx, err)
 	}
 
 	d := &delegation{run: e.newRun(held, request, request.Policy), snapshot: observed}
@@ -146,12 +147,12 @@ func (d *delegation) runLeased(ctx context.Context) error {
 		return nil
 	}
 
-	var failure *Failure
+	var failure *say.Failure
 	if errors.As(err, &failure) && failure.State == "" {
 		failure.State = d.stateText()
 	}
 
-	if last, observeErr := d.run.lastLook(leased); observeErr == nil && !errors.Is(err, ErrLeaseLost) {
+	if last, observeErr := d.run.lastLook(leased); observeErr == nil && !errors.Is(err, say.ErrLeaseLost) {
 		d.snapshot = last
 	}
 
@@ -218,12 +219,12 @@ func (d *delegation) runStages(ctx context.Context) error {
 }
 
 // exhausted is the failure of a run that asked for stage after stage.
-func (d *delegation) exhausted() *Failure {
-	return &Failure{
+func (d *delegation) exhausted() *say.Failure {
+	return &say.Failure{
 		Summary: "Unable to bring the cluster to the target through its operator",
 		Seen:    fmt.Sprintf("%s was asked for %d stages of the way in this run, and the cluster is not there.", d.run.engine.operator, maxStages),
 		State:   d.stateText(),
-		Remedy:  "Find out who else changes its versions, then run terraform apply again.", Err: ErrOperator,
+		Remedy:  "Find out who else changes its versions, then run terraform apply again.", Err: say.ErrOperator,
 	}
 }
 
@@ -271,14 +272,14 @@ func (d *delegation) ready(ctx context.Context, schedule *rollout, made plan.Pla
 
 	switch {
 	case ctx.Err() != nil:
-		return d.run.stopped(ctx, "before the operator was asked"+lastSeen(err))
-	case errors.Is(err, ErrWindow):
+		return d.run.stopped(ctx, "before the operator was asked"+say.LastSeen(err))
+	case errors.Is(err, say.ErrWindow):
 		return d.run.outside(err, next)
-	case errors.Is(err, ErrDeadline):
+	case errors.Is(err, say.ErrDeadline):
 		return d.run.overtime(next)
 	case err != nil:
-		return &Failure{
-			Summary: "Unable to go on with the upgrade: a gate does not hold", Seen: sentence(err.Error()), State: d.stateText(), Remedy: gateRemedy(err), Err: err,
+		return &say.Failure{
+			Summary: "Unable to go on with the upgrade: a gate does not hold", Seen: say.Sentence(err.Error()), State: d.stateText(), Remedy: say.GateRemedy(err), Err: err,
 		}
 	case d.snapshotDone:
 		return nil
@@ -292,7 +293,7 @@ func (d *delegation) ready(ctx context.Context, schedule *rollout, made plan.Pla
 // suspendedFailure adds how the operator is left to the failure of a run that ends while
 // the upgrades are suspended.
 func (d *delegation) suspendedFailure(err error) error {
-	var failure *Failure
+	var failure *say.Failure
 	if errors.As(err, &failure) && failure.State == "" {
 		failure.State = d.stateText()
 	}
@@ -307,9 +308,9 @@ func (d *delegation) checksFailed(blocking []cluster.Finding) error {
 		return refused(d.snapshot, d.run.request.Target, blocking)
 	}
 
-	return &Failure{
-		Summary: "Unable to go on with the upgrade", Findings: blocking, State: d.stateText(), Remedy: blockedRemedy,
-		Err: errors.Join(append([]error{ErrGuard}, causes(blocking)...)...),
+	return &say.Failure{
+		Summary: "Unable to go on with the upgrade", Findings: blocking, State: d.stateText(), Remedy: say.BlockedRemedy,
+		Err: errors.Join(append([]error{say.ErrGuard}, say.Causes(blocking)...)...),
 	}
 }
 
@@ -528,7 +529,7 @@ type occupiedError struct{ findings []cluster.Finding }
 
 func (o *occupiedError) Error() string { return o.findings[0].String() }
 
-func (o *occupiedError) Unwrap() error { return ErrOperator }
+func (o *occupiedError) Unwrap() error { return say.ErrOperator }
 
 // refusals is why the operator may not be asked: it is held or goes away, or
 // somebody else asked it for something.
@@ -743,17 +744,17 @@ func (l *operatorStage) hopeless() error {
 
 	switch {
 	case l.seenChanged && said.Status == protocol.StatusFailed:
-		return fmt.Errorf("%w says that it failed%s", ErrOperator, quoted(said.Message))
+		return fmt.Errorf("%w says that it failed%s", say.ErrOperator, quoted(said.Message))
 	case !l.acknowledged && now.Sub(l.askedAt) >= answerTimeout:
-		return fmt.Errorf("%w did not react within %s (%s); is it running, and does it watch this object?", ErrOperator, answerTimeout, l.waitingFor())
+		return fmt.Errorf("%w did not react within %s (%s); is it running, and does it watch this object?", say.ErrOperator, answerTimeout, l.waitingFor())
 	case said.Status == protocol.StatusBlocked && now.Sub(l.changed) >= answerTimeout:
-		return fmt.Errorf("%w says that it is blocked%s", ErrOperator, quoted(said.Message))
+		return fmt.Errorf("%w says that it is blocked%s", say.ErrOperator, quoted(said.Message))
 	case !l.doneSince.IsZero() && now.Sub(l.doneSince) >= claimTimeout && now.Sub(l.changed) >= claimTimeout:
-		return fmt.Errorf("%w says that it is done%s, and the cluster is not: %s", ErrOperator, quoted(said.Message), l.problem)
+		return fmt.Errorf("%w says that it is done%s, and the cluster is not: %s", say.ErrOperator, quoted(said.Message), l.problem)
 	case now.Sub(l.changed) >= l.delegation.run.request.Policy.NodeTimeout:
-		return fmt.Errorf("%w made no progress within node_timeout (%s); it last said %s", ErrOperator, l.delegation.run.request.Policy.NodeTimeout, l.waitingFor())
+		return fmt.Errorf("%w made no progress within node_timeout (%s); it last said %s", say.ErrOperator, l.delegation.run.request.Policy.NodeTimeout, l.waitingFor())
 	case l.delegation.run.deadlinePassed():
-		return fmt.Errorf("%w: %s", ErrDeadline, l.waitingFor())
+		return fmt.Errorf("%w: %s", say.ErrDeadline, l.waitingFor())
 	default:
 		return nil
 	}
@@ -818,7 +819,7 @@ func (l *operatorStage) withdrawRequest(ctx context.Context) error {
 // nothing any more, where that is possible.
 func (l *operatorStage) failed(ctx context.Context, err error) error {
 	cause := cluster.Ended(ctx)
-	if lost := errors.Join(err, cause); errors.Is(lost, ErrLeaseLost) && !errors.Is(lost, errLeaseFreed) {
+	if lost := errors.Join(err, cause); errors.Is(lost, say.ErrLeaseLost) && !errors.Is(lost, say.ErrLeaseFreed) {
 		// What the operator is asked for is the other run's to say.
 		failure := l.delegation.run.stopped(ctx, "while the operator was at work")
 		failure.State = strings.TrimSpace(fmt.Sprintf("%s may still request %s; whoever holds the lease now decides about that. %s", l.delegation.run.engine.operator, goalOf(l.step), l.report.Of(l.product).Undo))
@@ -826,23 +827,23 @@ func (l *operatorStage) failed(ctx context.Context, err error) error {
 		return failure
 	}
 
-	failure := &Failure{
+	failure := &say.Failure{
 		Summary: fmt.Sprintf("Unable to bring the cluster to %s through %s", goalOf(l.step), l.delegation.run.engine.operator),
-		Seen:    sentence(err.Error()), State: l.withdrawAndDescribe(ctx), Remedy: l.remedy(err), Err: err,
+		Seen:    say.Sentence(err.Error()), State: l.withdrawAndDescribe(ctx), Remedy: l.remedy(err), Err: err,
 	}
 
 	var occupied *occupiedError
 
 	switch {
-	case errors.Is(cause, ErrLeaseLost):
+	case errors.Is(cause, say.ErrLeaseLost):
 		failure.Summary, failure.Err = "Unable to go on with the upgrade", cause
-		failure.Seen, failure.Remedy = sentence(cause.Error()), lostRemedy(cause)
+		failure.Seen, failure.Remedy = say.Sentence(cause.Error()), say.LostRemedy(cause)
 	case ctx.Err() != nil:
 		failure.Summary, failure.Err = "The upgrade was cancelled", cause
-		failure.Seen, failure.Remedy = "It was interrupted while "+l.delegation.run.engine.operator.String()+" was followed.", resumeRemedy
+		failure.Seen, failure.Remedy = "It was interrupted while "+l.delegation.run.engine.operator.String()+" was followed.", say.ResumeRemedy
 	case errors.As(err, &occupied):
 		failure.Seen, failure.Findings = "", occupied.findings
-	case errors.Is(err, ErrDeadline):
+	case errors.Is(err, say.ErrDeadline):
 		failure.Summary = "Unable to finish the upgrade in the time that timeouts allow"
 	}
 
@@ -869,7 +870,7 @@ func (l *operatorStage) withdrawAndDescribe(ctx context.Context) string {
 	case errors.Is(err, cluster.ErrUnsupported):
 		return fmt.Sprintf("The request cannot be taken back: the operator keeps trying as long as %s says %s.", l.delegation.run.engine.operator, goalOf(l.step))
 	case err != nil:
-		return strings.TrimSpace(sentence(fmt.Sprintf("%s may still request %s, and its operator keeps trying until that is removed: %v", l.delegation.run.engine.operator, goalOf(l.step), err)) +
+		return strings.TrimSpace(say.Sentence(fmt.Sprintf("%s may still request %s, and its operator keeps trying until that is removed: %v", l.delegation.run.engine.operator, goalOf(l.step), err)) +
 			" " + l.report.Of(l.product).Undo)
 	default:
 		return "The request was taken back, so that the operator does not start again; what it is doing now may continue."
@@ -879,7 +880,7 @@ func (l *operatorStage) withdrawAndDescribe(ctx context.Context) string {
 // remedy is what a person can do about a stage that failed.
 func (l *operatorStage) remedy(err error) string {
 	switch {
-	case errors.Is(err, ErrDeadline):
+	case errors.Is(err, say.ErrDeadline):
 		return "Run terraform apply again to continue, or raise timeouts.create and timeouts.update."
 	case errors.Is(err, cluster.ErrDenied), errors.Is(err, cluster.ErrCredentials), errors.Is(err, cluster.ErrNotFound):
 		return unreadRemedy(err) + " Then run terraform apply again."

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/say"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/harness"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/model"
 	played "github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/operator"
@@ -145,7 +145,7 @@ func TestDelegate_OperatorThatDoesNotGetThereIsAskedNoMore(t *testing.T) {
 
 				begun := time.Now()
 				err := o.delegate(context.Background(), w, to(toLifecycle))
-				o.wantFailure(err, engine.ErrOperator, append(test.says, "taken back", "tenant-a/prod")...)
+				o.wantFailure(err, say.ErrOperator, append(test.says, "taken back", "tenant-a/prod")...)
 
 				if took := time.Since(begun); took > test.within {
 					t.Errorf("it took %s", took)
@@ -179,7 +179,7 @@ func TestDelegate_OperatorThatSaysForTheFirstTimeThatItIsIdleHasNotReacted(t *te
 		err := o.delegate(context.Background(), w, to(toLifecycle))
 		(<-started)()
 
-		o.wantFailure(err, engine.ErrOperator, "did not react within 5m0s (idle", "taken back", "tenant-a/prod")
+		o.wantFailure(err, say.ErrOperator, "did not react within 5m0s (idle", "taken back", "tenant-a/prod")
 		o.wantFree()
 	})
 }
@@ -192,7 +192,7 @@ func TestDelegate_FailedUpgradeIsAskedForAnew(t *testing.T) {
 
 	besideOperator(t, asking(setup{}), &habits, func(o *owned) {
 		err := o.delegate(context.Background(), o.beside("1"), to(toLifecycle))
-		o.wantFailure(err, engine.ErrOperator, "worker-1")
+		o.wantFailure(err, say.ErrOperator, "worker-1")
 
 		if err := o.delegate(context.Background(), o.beside("2"), to(toLifecycle)); err != nil {
 			t.Fatalf("%v\n%s", err, o.Judge.Text())
@@ -260,9 +260,9 @@ func TestDelegate_OperatorThatMayNotBeAskedIsLeftAlone(t *testing.T) {
 		reason error
 		says   string
 	}{
-		"held by somebody":     {map[string]string{keyHold: "maintenance"}, engine.ErrBlocked, "maintenance"},
-		"asked for another":    {map[string]string{keyTarget: "1.13.3"}, engine.ErrOperator, "to bring Talos to 1.13.3"},
-		"asked for Kubernetes": {map[string]string{keyKubeTarget: "1.35.2"}, engine.ErrOperator, "to bring Kubernetes to 1.35.2"},
+		"held by somebody":     {map[string]string{keyHold: "maintenance"}, say.ErrBlocked, "maintenance"},
+		"asked for another":    {map[string]string{keyTarget: "1.13.3"}, say.ErrOperator, "to bring Talos to 1.13.3"},
+		"asked for Kubernetes": {map[string]string{keyKubeTarget: "1.35.2"}, say.ErrOperator, "to bring Kubernetes to 1.35.2"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			besideOperator(t, asking(setup{}), nil, func(o *owned) {
@@ -286,7 +286,7 @@ func TestDelegate_OperatorThatMayNotBeAskedIsLeftAlone(t *testing.T) {
 				t.Fatal(err)
 			}
 
-			o.wantFailure(o.delegate(context.Background(), o.beside("1"), to(toLifecycle)), engine.ErrBlocked, "tenant-a/prod", "Nothing was touched")
+			o.wantFailure(o.delegate(context.Background(), o.beside("1"), to(toLifecycle)), say.ErrBlocked, "tenant-a/prod", "Nothing was touched")
 		})
 	})
 
@@ -296,13 +296,13 @@ func TestDelegate_OperatorThatMayNotBeAskedIsLeftAlone(t *testing.T) {
 				t.Fatal(err)
 			}
 
-			o.wantFailure(o.delegate(context.Background(), o.beside("1"), to(toLifecycle)), engine.ErrBlocked, "is being deleted")
+			o.wantFailure(o.delegate(context.Background(), o.beside("1"), to(toLifecycle)), say.ErrBlocked, "is being deleted")
 		})
 	})
 
 	t.Run("an alarm of etcd", func(t *testing.T) {
 		besideOperator(t, asking(setup{Options: model.Options{Faults: []model.Fault{{Node: "cp-0", Step: model.StepEtcd, Effect: model.EffectAlarmNoSpace}}}}), &played.Habits{}, func(o *owned) {
-			o.wantFailure(o.delegate(context.Background(), o.beside("1"), to(toLifecycle)), engine.ErrBlocked, "etcd")
+			o.wantFailure(o.delegate(context.Background(), o.beside("1"), to(toLifecycle)), say.ErrBlocked, "etcd")
 			o.wantFree()
 		})
 	})
@@ -341,7 +341,7 @@ func TestDelegate_TimeIsUpForTheOperatorToo(t *testing.T) {
 		request := to(toLifecycle)
 		request.Deadline = 4 * time.Minute
 
-		o.wantFailure(o.delegate(context.Background(), o.beside("1"), request), engine.ErrDeadline, "timeouts")
+		o.wantFailure(o.delegate(context.Background(), o.beside("1"), request), say.ErrDeadline, "timeouts")
 		o.wantFree()
 	})
 }
@@ -398,7 +398,7 @@ func TestDelegate_DeclarativeOperatorIsFollowed(t *testing.T) {
 
 	t.Run("again after a failure", func(t *testing.T) {
 		besideDeclarative(t, asking(setup{}), &played.Habits{FailOn: "worker-1", FailTimes: 1}, func(o *owned) {
-			o.wantFailure(o.delegate(context.Background(), o.beside("1"), to(toLifecycle)), engine.ErrOperator, "says that it failed")
+			o.wantFailure(o.delegate(context.Background(), o.beside("1"), to(toLifecycle)), say.ErrOperator, "says that it failed")
 
 			if err := o.delegate(context.Background(), o.beside("2"), to(toLifecycle)); err != nil {
 				t.Fatalf("%v\n%s", err, o.Judge.Text())
@@ -419,7 +419,7 @@ func TestDelegate_DeclarativeOperatorIsFollowed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			besideDeclarative(t, asking(setup{}), &test.habits, func(o *owned) {
 				err := o.delegate(context.Background(), o.beside("1"), to(toLifecycle))
-				o.wantFailure(err, engine.ErrOperator, test.says, "cannot be taken back")
+				o.wantFailure(err, say.ErrOperator, test.says, "cannot be taken back")
 			})
 		})
 	}
@@ -522,7 +522,7 @@ func TestDelegate_GateBetweenTwoLegsDoesNotDenyTheFirst(t *testing.T) {
 			t.Fatal("no error")
 		}
 
-		if errors.Is(err, engine.ErrNotBegun) || strings.Contains(err.Error(), "No node was disturbed") {
+		if errors.Is(err, say.ErrNotBegun) || strings.Contains(err.Error(), "No node was disturbed") {
 			t.Errorf("all nodes were moved to Talos 1.13.4 (worker-0 runs %s), and it says: %v", o.State("worker-0").Talos, err)
 		}
 	})
@@ -729,7 +729,7 @@ func TestDelegate_RequestIsTakenBackThoughTheLeaseWasFreed(t *testing.T) {
 		w := o.beside("1")
 		go func() { pass(3 * time.Minute); o.DeleteLeaseAsPerson() }()
 		err := o.delegate(context.Background(), w, to(toLifecycle))
-		var f *engine.Failure
+		var f *say.Failure
 		errors.As(err, &f)
 		if f == nil || f.State == "" {
 			t.Errorf("no state: %v; target %q", err, o.annotation(keyTarget))
@@ -776,7 +776,7 @@ func TestDelegate_NothingIsAskedInTheMiddleOfATurn(t *testing.T) {
 		time.Sleep(time.Minute)
 
 		err := o.delegate(context.Background(), o.beside("1"), to(toLifecycle))
-		o.wantFailure(err, engine.ErrBlocked, "left the node in the middle of its upgrade", `mode = "direct"`)
+		o.wantFailure(err, say.ErrBlocked, "left the node in the middle of its upgrade", `mode = "direct"`)
 	})
 }
 

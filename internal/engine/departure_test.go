@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/say"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/history"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/model"
 )
@@ -45,7 +45,7 @@ func TestCatalogue47_DeletedNodeDoesNotTakeAPoolAlong(t *testing.T) {
 		defer r.deletedAfter("worker-0", 4*time.Minute)()
 
 		w, begun := r.Worker("run-1"), time.Now()
-		failed := failure(t, w.Apply(context.Background(), to(toLifecycle)), engine.ErrDeparted, "worker-0")
+		failed := failure(t, w.Apply(context.Background(), to(toLifecycle)), say.ErrDeparted, "worker-0")
 
 		if took := time.Since(begun); took > 20*time.Minute {
 			t.Errorf("it took %s", took)
@@ -70,7 +70,7 @@ func TestCatalogue47_DeletedNodeDoesNotTakeAPoolAlong(t *testing.T) {
 		// Whoever applies again has decided that the image boots: the next node shows that it
 		// does not, and no other one is touched.
 		err := r.Worker("run-2").Apply(context.Background(), to(toLifecycle))
-		if !errors.Is(err, engine.ErrNeverReturned) {
+		if !errors.Is(err, say.ErrNeverReturned) {
 			t.Errorf("got %v, want that the next node did not come back", err)
 		}
 
@@ -90,7 +90,7 @@ func TestDeparture_IsNotWaitedForAgain(t *testing.T) {
 	inCluster(t, setup{Options: model.Options{Workers: 3, Seed: 3, Faults: []model.Fault{away}}}, func(r *rig) {
 		defer r.deletedAfter("worker-0", 3*time.Minute)()
 
-		_ = failure(t, r.Worker("run-1").Apply(context.Background(), to(toLifecycle)), engine.ErrDeparted, "worker-0")
+		_ = failure(t, r.Worker("run-1").Apply(context.Background(), to(toLifecycle)), say.ErrDeparted, "worker-0")
 
 		if entry := r.entryOf("worker-0"); !entry.Departed || entry.Image == "" || entry.BootID == "" {
 			t.Errorf("the journal has %+v", entry)
@@ -144,7 +144,7 @@ func TestDeparture_OfAControlPlaneIsWaitedFor(t *testing.T) {
 	inCluster(t, setup{Options: model.Options{Seed: 3, Faults: []model.Fault{never}}}, func(r *rig) {
 		defer r.deletedAfter("cp-0", 3*time.Minute)()
 
-		if err := r.Worker("run-1").Apply(context.Background(), to(toLifecycle)); !errors.Is(err, engine.ErrNeverReturned) {
+		if err := r.Worker("run-1").Apply(context.Background(), to(toLifecycle)); !errors.Is(err, say.ErrNeverReturned) {
 			t.Errorf("got %v, want that it did not come back", err)
 		}
 

@@ -7,10 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/say"
 )
 
 // drain moves the workloads off a cordoned node by eviction, so that their
@@ -36,7 +36,7 @@ func (u *nodeUpgrade) drain(ctx context.Context) error {
 
 	left, err := u.evictAll(ctx)
 
-	var unguarded *guardError
+	var unguarded *say.GuardError
 
 	switch {
 	case err == nil:
@@ -44,7 +44,7 @@ func (u *nodeUpgrade) drain(ctx context.Context) error {
 	case u.untimed.Err() != nil || !errors.Is(err, context.DeadlineExceeded), errors.As(err, &unguarded):
 		return err
 	case ctx.Err() != nil && len(left) > 0:
-		return &drainError{timeout: u.run.request.Policy.NodeTimeout.String(), left: left, ofNode: true}
+		return &say.DrainError{Timeout: u.run.request.Policy.NodeTimeout.String(), Left: left, OfNode: true}
 	case ctx.Err() != nil:
 		return err
 	}
@@ -57,7 +57,7 @@ func (u *nodeUpgrade) drain(ctx context.Context) error {
 		return u.awaitVolumes(ctx)
 	}
 
-	return &drainError{timeout: policy.Timeout.String(), left: left}
+	return &say.DrainError{Timeout: policy.Timeout.String(), Left: left}
 }
 
 // roomElsewhere tells whether another node could take a pod, now or when this
@@ -98,7 +98,7 @@ func (u *nodeUpgrade) evictAll(ctx context.Context) (left map[string]string, err
 		left = map[string]string{}
 
 		for _, pod := range pods {
-			left[pod.String()] = shuttingDown
+			left[pod.String()] = say.ShuttingDown
 
 			if mine, err := u.removable(ctx, pod); err != nil {
 				return err
@@ -232,10 +232,10 @@ func (u *nodeUpgrade) awaitVolumes(ctx context.Context) error {
 			return false, seen, err
 		}
 
-		return false, "still attached: " + volumeNames(left), nil
+		return false, "still attached: " + say.VolumeNames(left), nil
 	})
 
-	stuck := &volumesError{after: most, left: left, err: err}
+	stuck := &say.VolumesError{After: most, Left: left, Err: err}
 
 	switch {
 	case err == nil || ctx.Err() != nil || uncordoned != nil:
@@ -262,18 +262,6 @@ func (u *nodeUpgrade) awaitVolumes(ctx context.Context) error {
 	return nil
 }
 
-// volumeNames are the volumes in ascending order, as one text.
-func volumeNames(volumes []cluster.Volume) string {
-	names := make([]string, 0, len(volumes))
-	for _, volume := range volumes {
-		names = append(names, volume.String())
-	}
-
-	slices.Sort(names)
-
-	return strings.Join(names, ", ")
-}
-
 // keepCordoned looks after the cordon of a node that is being drained: without it
 // the pods come back as quickly as they are evicted. Somebody may take it away by
 // mistake, and it is set once more; who does so again means it.
@@ -289,7 +277,7 @@ func (u *nodeUpgrade) keepCordoned(ctx context.Context) (ok bool, seen string, e
 		return true, "", nil
 	}
 
-	lifted := &uncordonedError{by: node.LastWriter}
+	lifted := &say.UncordonedError{By: node.LastWriter}
 	if u.cordonRemoved {
 		return false, "", lifted
 	}
@@ -299,31 +287,10 @@ func (u *nodeUpgrade) keepCordoned(ctx context.Context) (ok bool, seen string, e
 	}
 
 	u.cordonRemoved = true
-	u.run.engine.emit(cluster.Event{Kind: cluster.EventWarning, Node: u.step.Node, Text: "somebody uncordoned the node while it was being drained" + lifted.who() + "; it was cordoned again"})
+	u.run.engine.emit(cluster.Event{Kind: cluster.EventWarning, Node: u.step.Node, Text: "somebody uncordoned the node while it was being drained" + lifted.Who() + "; it was cordoned again"})
 
 	return true, "", nil
 }
-
-// uncordonedError is a node that somebody else puts back into service while it is
-// being drained.
-type uncordonedError struct {
-	// by is who wrote to it last, empty where Kubernetes does not tell.
-	by string
-}
-
-func (u *uncordonedError) who() string {
-	if u.by == "" {
-		return ""
-	}
-
-	return fmt.Sprintf(" (since this run did, %s has written to its Node object)", u.by)
-}
-
-func (u *uncordonedError) Error() string {
-	return "somebody uncordoned the node twice while it was being drained" + u.who() + ", and pods that are evicted would come back"
-}
-
-func (u *uncordonedError) Unwrap() error { return ErrUncordoned }
 
 // abandoned tells whether all pods are on their way out and the node is not
 // Ready: its kubelet then confirms no deletion, and waiting for that could take
@@ -344,6 +311,3 @@ func (u *nodeUpgrade) abandoned(ctx context.Context, pods []cluster.Pod) (bool, 
 		return !node.Ready, nil
 	}
 }
-
-// shuttingDown is why a pod is still there that was told to stop.
-const shuttingDown = "is shutting down"

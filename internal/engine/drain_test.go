@@ -13,6 +13,7 @@ import (
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/say"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/apiserver"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/checker"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/history"
@@ -73,7 +74,7 @@ func TestDrain_BudgetsAreLookedAtBeforeTheFirstCordon(t *testing.T) {
 					return
 				}
 
-				if !errors.Is(err, engine.ErrBlocked) || !strings.Contains(err.Error(), "check drain") || time.Since(begun) > given.within {
+				if !errors.Is(err, say.ErrBlocked) || !strings.Contains(err.Error(), "check drain") || time.Since(begun) > given.within {
 					t.Errorf("after %s: got %v, want the budget", time.Since(begun), err)
 				}
 
@@ -92,7 +93,7 @@ func TestDrain_BudgetThatNeverGivesStopsTheRun(t *testing.T) {
 		r.AddPod("precious", "worker-1", &apiserver.Budget{MinAvailable: 1})
 
 		err := r.Worker("run-1").Apply(context.Background(), undrained(to(toLifecycle)))
-		failed := failure(t, err, engine.ErrDrain, "worker-1")
+		failed := failure(t, err, say.ErrDrain, "worker-1")
 
 		for _, want := range []string{"workload/precious-1", "workload/precious", "drain.on_timeout"} {
 			if !strings.Contains(failed.Detail(), want) {
@@ -125,7 +126,7 @@ func TestDrain_CutOffByNodeTimeoutNamesPodsAndLimit(t *testing.T) {
 		request := undrained(to(toLifecycle))
 		request.Policy.NodeTimeout, request.Policy.Drain.Timeout = 3*time.Minute, 10*time.Minute
 
-		failed := failure(t, r.Worker("run-1").Apply(context.Background(), request), engine.ErrDrain, "worker-1")
+		failed := failure(t, r.Worker("run-1").Apply(context.Background(), request), say.ErrDrain, "worker-1")
 
 		const want = "node_timeout (3m0s) was over while these pods were still there: workload/precious-1: unable to evict pod workload/precious-1: disruption budget exhausted: The disruption budget precious needs 1 healthy pods and has 1 currently\n\n" +
 			"The node runs as before and is not cordoned by this run. No other node is being upgraded; all others are in service.\n\n" +
@@ -149,7 +150,7 @@ func TestDrain_PodThatIsStoppingIsBlamedOnNoBudget(t *testing.T) {
 		request := undrained(to(toLifecycle))
 		request.Policy.Drain.Timeout = 2 * time.Second
 
-		failed := failure(t, r.Worker("run-1").Apply(context.Background(), request), engine.ErrDrain, "worker-1")
+		failed := failure(t, r.Worker("run-1").Apply(context.Background(), request), say.ErrDrain, "worker-1")
 
 		const want = "after 2s these pods were still there: workload/slow-1: is shutting down\n\n" +
 			"The node runs as before and is not cordoned by this run. No other node is being upgraded; all others are in service.\n\n" +
@@ -190,7 +191,7 @@ func TestDrain_LegacyUpgradeCannotLeaveItOut(t *testing.T) {
 		request.Policy.Drain.Enabled = false
 
 		w := r.Worker("run-1")
-		failed := failure(t, w.Apply(context.Background(), request), engine.ErrBlocked, "worker-0")
+		failed := failure(t, w.Apply(context.Background(), request), say.ErrBlocked, "worker-0")
 
 		if !strings.Contains(failed.Detail(), "drain.enabled") {
 			t.Errorf("the attribute is not named: %v", failed)
@@ -274,7 +275,7 @@ func TestCatalogue48_VolumesThatStayAttachedAreWaitedFor(t *testing.T) {
 				said := strings.Join(w.Texts(cluster.EventWarning), "\n")
 
 				if given.failed {
-					failed := failure(t, err, engine.ErrDrain, "worker-0")
+					failed := failure(t, err, say.ErrDrain, "worker-0")
 					said = failed.Detail()
 					r.stopped("worker-0", false)
 				} else if err != nil {
@@ -319,7 +320,7 @@ func TestDrain_VolumesAreNotWaitedForWithoutACordon(t *testing.T) {
 			return next(ctx)
 		})
 
-		_ = failure(t, w.Apply(context.Background(), to(toLifecycle)), engine.ErrUncordoned, "worker-0")
+		_ = failure(t, w.Apply(context.Background(), to(toLifecycle)), say.ErrUncordoned, "worker-0")
 
 		r.Sound()
 		r.stopped("worker-0", false)
@@ -383,7 +384,7 @@ func TestDrain_VolumesThatNobodyMayList(t *testing.T) {
 					return
 				}
 
-				failed := failure(t, err, engine.ErrDrain, "worker-0")
+				failed := failure(t, err, say.ErrDrain, "worker-0")
 				if detail := failed.Detail(); !strings.Contains(detail, "Allow the credentials to list volumeattachments") || time.Since(begun) > 5*time.Minute {
 					t.Errorf("after %s it says %q", time.Since(begun), detail)
 				}
@@ -436,7 +437,7 @@ func TestCordon_CordonedWorkerSpendsTheBudgetOfTheOthers(t *testing.T) {
 		}
 
 		w := r.Worker("run-1")
-		failed := failure(t, w.Apply(context.Background(), to(toLifecycle)), engine.ErrBlocked, "")
+		failed := failure(t, w.Apply(context.Background(), to(toLifecycle)), say.ErrBlocked, "")
 
 		if !strings.Contains(failed.Detail(), "worker-0 (cordoned)") {
 			t.Errorf("the cordoned worker is not named: %v", failed)
@@ -537,7 +538,7 @@ func TestDrain_LooksAfterItsCordon(t *testing.T) {
 
 					r.At(toLifecycle)
 				} else {
-					failed := failure(t, err, engine.ErrUncordoned, "worker-0")
+					failed := failure(t, err, say.ErrUncordoned, "worker-0")
 					if text := failed.Detail(); strings.Contains(text, "on_timeout") || strings.Contains(text, "drain.timeout") || !strings.Contains(text, "Find out who uncordons it") {
 						t.Errorf("it leads the wrong way: %s", text)
 					}

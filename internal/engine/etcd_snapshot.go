@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/say"
 )
 
 const (
@@ -69,9 +70,9 @@ func (s *rollout) backUp(ctx context.Context) error {
 
 	switch {
 	case err != nil && ctx.Err() != nil:
-		return undisturbed(s.run.stopped(ctx, "while a snapshot of etcd was being taken; no node was disturbed"))
+		return say.Undisturbed(s.run.stopped(ctx, "while a snapshot of etcd was being taken; no node was disturbed"))
 	case err != nil:
-		return undisturbed(snapshotFailure(err, "etcd_snapshot.directory", "run terraform apply again"))
+		return say.Undisturbed(snapshotFailure(err, "etcd_snapshot.directory", "run terraform apply again"))
 	}
 
 	saved.Target = cluster.Target{
@@ -82,9 +83,9 @@ func (s *rollout) backUp(ctx context.Context) error {
 	defer cancel()
 
 	if err := s.run.changeJournal(kept, "", func(j cluster.Journal) cluster.Journal { return j.WithSnapshot(&saved) }); err != nil {
-		return &Failure{
-			Summary: "Unable to record the snapshot of etcd", Seen: sentence(err.Error()),
-			State: fmt.Sprintf("No node was disturbed. The snapshot is in %s.", saved.Path), Remedy: writableRemedy, Err: err,
+		return &say.Failure{
+			Summary: "Unable to record the snapshot of etcd", Seen: say.Sentence(err.Error()),
+			State: fmt.Sprintf("No node was disturbed. The snapshot is in %s.", saved.Path), Remedy: say.WritableRemedy, Err: err,
 		}
 	}
 
@@ -93,10 +94,10 @@ func (s *rollout) backUp(ctx context.Context) error {
 
 // snapshotFailure is the failure of a snapshot that was to be saved in the directory that the
 // attribute names.
-func snapshotFailure(err error, attribute, again string) *Failure {
-	failed := &Failure{
-		Summary: "Unable to take a snapshot of etcd", Seen: sentence(err.Error()), State: "No node was disturbed.",
-		Remedy: "Look at etcd (talosctl etcd status) and at " + attribute + ", then " + again + ".", Err: errors.Join(ErrSnapshot, err),
+func snapshotFailure(err error, attribute, again string) *say.Failure {
+	failed := &say.Failure{
+		Summary: "Unable to take a snapshot of etcd", Seen: say.Sentence(err.Error()), State: "No node was disturbed.",
+		Remedy: "Look at etcd (talosctl etcd status) and at " + attribute + ", then " + again + ".", Err: errors.Join(say.ErrSnapshot, err),
 	}
 
 	if errors.Is(err, cluster.ErrUnsaved) {
@@ -110,7 +111,7 @@ func snapshotFailure(err error, attribute, again string) *Failure {
 // SaveSnapshot saves a snapshot of etcd now. It only reads of the cluster, which disturbs no
 // run, so that it needs no lease and waits for nobody who has it. No journal remembers it:
 // a roll that is to begin with a snapshot takes its own, because what this one holds was
-// saved before whatever has changed since. Errors are a [*Failure].
+// saved before whatever has changed since. Errors are a [*say.Failure].
 func (e *Engine) SaveSnapshot(ctx context.Context, store cluster.SnapshotStore) (cluster.EtcdSnapshot, error) {
 	const attribute, again = "directory", "invoke the action again"
 
@@ -251,7 +252,7 @@ func leads(node cluster.Node) int {
 
 // withSnapshot adds to a failure where the snapshot of etcd is that was taken before.
 func withSnapshot(err error, saved *cluster.EtcdSnapshot) error {
-	var failure *Failure
+	var failure *say.Failure
 	if saved == nil || !errors.As(err, &failure) {
 		return err
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/say"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/harness"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/checker"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/history"
@@ -104,7 +105,7 @@ func TestSnapshot_FailureStopsEverything(t *testing.T) {
 				store := ports.NewVault()
 
 				err := r.Worker("run-1").Apply(context.Background(), saving(store))
-				if !errors.Is(err, engine.ErrSnapshot) || !strings.Contains(err.Error(), "No node was disturbed") {
+				if !errors.Is(err, say.ErrSnapshot) || !strings.Contains(err.Error(), "No node was disturbed") {
 					t.Fatalf("got %v, want the snapshot", err)
 				}
 
@@ -145,8 +146,8 @@ func TestSnapshot_FullDiskOfTheRunnerIsNotBlamedOnEtcd(t *testing.T) {
 		request := saving(ports.NewVault())
 		request.Snapshots = full{ports.NewVault()}
 
-		var failed *engine.Failure
-		if err := r.Worker("run-1").Apply(context.Background(), request); !errors.As(err, &failed) || !errors.Is(err, engine.ErrSnapshot) {
+		var failed *say.Failure
+		if err := r.Worker("run-1").Apply(context.Background(), request); !errors.As(err, &failed) || !errors.Is(err, say.ErrSnapshot) {
 			t.Fatalf("got %v, want the snapshot", err)
 		}
 
@@ -231,7 +232,7 @@ func TestSnapshot_UnusablePlaceIsFoundBeforeTheLease(t *testing.T) {
 		w := r.Worker("run-1")
 
 		err := w.Apply(context.Background(), saving(store))
-		if !errors.Is(err, engine.ErrBlocked) || !strings.Contains(err.Error(), "permission denied") || !strings.Contains(err.Error(), cluster.CheckSnapshot) {
+		if !errors.Is(err, say.ErrBlocked) || !strings.Contains(err.Error(), "permission denied") || !strings.Contains(err.Error(), cluster.CheckSnapshot) {
 			t.Fatalf("got %v, want the place of the snapshot", err)
 		}
 
@@ -342,7 +343,7 @@ func TestSnapshot_FailureByItselfSaysWhatIsWrong(t *testing.T) {
 				_, err := asked.Engine.SaveSnapshot(context.Background(), store)
 
 				failed := failure(t, err, test.want, "")
-				if !errors.Is(err, engine.ErrSnapshot) || !strings.Contains(failed.Remedy, test.says) || !strings.Contains(failed.Remedy, "nvoke the action again") {
+				if !errors.Is(err, say.ErrSnapshot) || !strings.Contains(failed.Remedy, test.says) || !strings.Contains(failed.Remedy, "nvoke the action again") {
 					t.Errorf("it says %s", failed.Detail())
 				}
 
@@ -451,7 +452,7 @@ func TestSnapshot_NamedByARunThatIsLockedOut(t *testing.T) {
 		defer stop()
 
 		err := r.Worker("run-2").Apply(context.Background(), saving(store))
-		if !errors.Is(err, engine.ErrLocked) || !strings.Contains(err.Error(), store.Saved()[0].Path) {
+		if !errors.Is(err, say.ErrLocked) || !strings.Contains(err.Error(), store.Saved()[0].Path) {
 			t.Errorf("got %v, want the lock and the snapshot", err)
 		}
 	})
@@ -496,7 +497,7 @@ func TestSnapshot_OfARollThatEndedElsewhereIsClosed(t *testing.T) {
 			return node != "worker-1", "degraded", nil
 		}}).Gates
 
-		if err := r.Worker("run-1").Apply(context.Background(), bare(first)); !errors.Is(err, engine.ErrGate) {
+		if err := r.Worker("run-1").Apply(context.Background(), bare(first)); !errors.Is(err, say.ErrGate) {
 			t.Fatalf("got %v, want the gate", err)
 		}
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/adapter/operator"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/say"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/wording"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
@@ -35,7 +36,7 @@ func TestFailure_RareEndsOfARunAreWorded(t *testing.T) {
 	}
 
 	lost, end := context.WithCancelCause(t.Context())
-	end(ErrLeaseLost)
+	end(say.ErrLeaseLost)
 
 	kubelet := step
 	kubelet.Component = cluster.Kubelet
@@ -52,7 +53,7 @@ func TestFailure_RareEndsOfARunAreWorded(t *testing.T) {
 	}
 	away := newFinding("talos-api", "worker-1", "its Talos API does not answer: connection refused", "Bring the machine back, or its network.", nil)
 
-	back := func(err error, cordoned bool) *Failure {
+	back := func(err error, cordoned bool) *say.Failure {
 		u := &nodeUpgrade{run: newRun(), step: step, entry: cluster.Entry{Previous: old, Target: next}, cordoned: cordoned, asked: true}
 
 		return u.rollbackFailure(t.Context(), err)
@@ -61,10 +62,10 @@ func TestFailure_RareEndsOfARunAreWorded(t *testing.T) {
 	unread := cluster.Observation{Nodes: []cluster.Node{{Name: "worker-1"}}, JournalError: cluster.ErrDenied}
 	_, _, unreadable := returnedEntry(unread, "worker-1")
 
-	for says, failed := range map[string]*Failure{
+	for says, failed := range map[string]*say.Failure{
 		"is still cordoned; the next":       back(unsure, true),
 		"needs the role os:admin":           back(cluster.ErrDenied, false),
-		"who uncordons it":                  back(&uncordonedError{by: "kubectl-edit"}, false),
+		"who uncordons it":                  back(&say.UncordonedError{By: "kubectl-edit"}, false),
 		"does not run Talos. Those that do": unknownNode("Unable to roll back node flatcar-1", foreign, "flatcar-1"),
 		"The journal cannot be read":        asFailure(t, unreadable),
 		"before the journal was written":    retryFailure(lost, "worker-1", unsure),
@@ -73,12 +74,12 @@ func TestFailure_RareEndsOfARunAreWorded(t *testing.T) {
 		"to this version 3 times":           neverArrives(step),
 		"changed 3 times in this run":       neverArrives(kubelet),
 		"asked for 30 stages":               legs.exhausted(),
-		"whoever holds the lease now":       asFailure(t, begun.failed(lost, ErrLeaseLost)),
-		"kubectl-edit has written to its N": (&nodeUpgrade{run: newRun(), step: step}).failure(t.Context(), &uncordonedError{by: "kubectl-edit"}),
+		"whoever holds the lease now":       asFailure(t, begun.failed(lost, say.ErrLeaseLost)),
+		"kubectl-edit has written to its N": (&nodeUpgrade{run: newRun(), step: step}).failure(t.Context(), &say.UncordonedError{By: "kubectl-edit"}),
 		"unhealthy again and again":         (&rollout{run: newRun()}).soakFailure("worker-1", &soakingNode{}),
 		"its old system and is in service":  (&nodeUpgrade{run: newRun(), step: step, entry: entry, result: nodeResult{runs: old}, booted: "boot-2"}).failure(t.Context(), unsure),
 		"nothing was installed":             (&nodeUpgrade{run: newRun(), step: step, entry: entry}).failure(t.Context(), unsure),
-		"is asked for nothing, and no node": {Summary: "Unable to go on with the upgrade: a gate does not hold", Seen: "It was closed.", State: (&delegation{}).stateText(), Remedy: gateRemedy(unsure)},
+		"is asked for nothing, and no node": {Summary: "Unable to go on with the upgrade: a gate does not hold", Seen: "It was closed.", State: (&delegation{}).stateText(), Remedy: say.GateRemedy(unsure)},
 	} {
 		if text := failed.Error(); !strings.Contains(text, says) {
 			t.Errorf("it does not say %q: %s", says, text)
@@ -88,10 +89,10 @@ func TestFailure_RareEndsOfARunAreWorded(t *testing.T) {
 	}
 }
 
-func asFailure(t *testing.T, err error) *Failure {
+func asFailure(t *testing.T, err error) *say.Failure {
 	t.Helper()
 
-	var failed *Failure
+	var failed *say.Failure
 	if !errors.As(err, &failed) {
 		t.Fatalf("got %v", err)
 	}
@@ -164,7 +165,7 @@ func TestFailure_TextsEndInOneFullStop(t *testing.T) {
 		"is anybody still there?":            "is anybody still there?",
 		"it reports NOSPACE (check etcd-ok)": "it reports NOSPACE (check etcd-ok).",
 	} {
-		if got := withFullStop(text); got != want {
+		if got := say.WithFullStop(text); got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}
 	}

@@ -14,13 +14,14 @@ import (
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/say"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/history"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/model"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/ports"
 )
 
 // leaves fails the test unless the failure says exactly how the cluster is left.
-func leaves(t *testing.T, failed *engine.Failure, want string) {
+func leaves(t *testing.T, failed *say.Failure, want string) {
 	t.Helper()
 
 	if failed.State != want {
@@ -41,7 +42,7 @@ func TestFailure_NamesNodesThatAnotherTurnLeftUnfinished(t *testing.T) {
 			request := sharing(t, toLifecycle, "2")
 			request.Deadline = 3 * time.Minute
 
-			failed := failure(t, r.Worker("run-1").Apply(context.Background(), request), engine.ErrDeadline, "worker-0")
+			failed := failure(t, r.Worker("run-1").Apply(context.Background(), request), say.ErrDeadline, "worker-0")
 			leaves(t, failed, worker0Unfinished+"; all others are in service.")
 		})
 	})
@@ -51,7 +52,7 @@ func TestFailure_NamesNodesThatAnotherTurnLeftUnfinished(t *testing.T) {
 			w := r.Worker("run-1")
 			r.during(w, "Install", "worker-1", func() { r.World().SetFaults(append(silent("worker-4"), dead)) })
 
-			failed := failure(t, w.Apply(context.Background(), sharing(t, toLifecycle, "2")), engine.ErrGuard, "worker-4")
+			failed := failure(t, w.Apply(context.Background(), sharing(t, toLifecycle, "2")), say.ErrGuard, "worker-4")
 			leaves(t, failed, "The node runs as before and is not cordoned by this run. "+worker0Unfinished+"; all others are in service.")
 		})
 	})
@@ -60,7 +61,7 @@ func TestFailure_NamesNodesThatAnotherTurnLeftUnfinished(t *testing.T) {
 		broken := model.Fault{Node: "worker-1", Step: model.StepInstall, Effect: model.EffectFail, Times: 1}
 
 		inCluster(t, pairs(53, dead, broken), func(r *rig) {
-			failed := failure(t, r.Worker("run-1").Apply(context.Background(), sharing(t, toLifecycle, "2")), engine.ErrInstaller, "worker-1")
+			failed := failure(t, r.Worker("run-1").Apply(context.Background(), sharing(t, toLifecycle, "2")), say.ErrInstaller, "worker-1")
 			if !strings.HasSuffix(failed.State, worker0Unfinished+"; all others are in service.") {
 				t.Errorf("it does not say how worker-0 is left: %v", failed)
 			}
@@ -79,7 +80,7 @@ func TestFailure_NamesNodesThatAreNotInService(t *testing.T) {
 			}
 		})
 
-		failed := failure(t, w.Apply(context.Background(), sharing(t, toLifecycle, "2")), engine.ErrInstaller, "worker-0")
+		failed := failure(t, w.Apply(context.Background(), sharing(t, toLifecycle, "2")), say.ErrInstaller, "worker-0")
 		if want := "No other node is being upgraded. Not in service: worker-4 (cordoned)."; !strings.HasSuffix(failed.State, want) {
 			t.Errorf("the cluster is said to be left like this: %s", failed.State)
 		}
@@ -108,7 +109,7 @@ func TestFailure_FallbackIsSaidInServiceOnlyWhenItIs(t *testing.T) {
 			return next(ctx)
 		})
 
-		failed := failure(t, w.Apply(context.Background(), to(toLifecycle)), engine.ErrFallback, "worker-0")
+		failed := failure(t, w.Apply(context.Background(), to(toLifecycle)), say.ErrFallback, "worker-0")
 		leaves(t, failed, "The node runs its old system again, but did not come back into service. No other node is being upgraded; all others are in service.")
 	})
 }
@@ -126,8 +127,8 @@ func TestFailure_LostLeaseSpeaksForItsOwnRunOnly(t *testing.T) {
 			}
 		})
 
-		var failed *engine.Failure
-		if err := w.Apply(context.Background(), sharing(t, toLifecycle, "2")); !errors.As(err, &failed) || !errors.Is(err, engine.ErrLeaseLost) {
+		var failed *say.Failure
+		if err := w.Apply(context.Background(), sharing(t, toLifecycle, "2")); !errors.As(err, &failed) || !errors.Is(err, say.ErrLeaseLost) {
 			t.Fatalf("got %v, want the loss of the lease", err)
 		}
 
@@ -199,7 +200,7 @@ func TestTag_PushedAgainIsExplainedAndGotOver(t *testing.T) {
 
 				for number, run := range []string{"run-1", "run-2"} {
 					node := fmt.Sprintf("worker-%d", number)
-					failed := failure(t, r.Worker(run).Apply(context.Background(), to(toLifecycle)), engine.ErrInstaller, node)
+					failed := failure(t, r.Worker(run).Apply(context.Background(), to(toLifecycle)), say.ErrInstaller, node)
 
 					for _, part := range []string{
 						"The node has " + tagged + " as " + broken,
@@ -240,7 +241,7 @@ func TestTag_NotBlamedWhereAnImageCannotBePushedOver(t *testing.T) {
 					request.Target.InstallerImage = installer + "@" + digest
 				}
 
-				failed := failure(t, r.Worker("run-1").Apply(context.Background(), request), engine.ErrInstaller, "worker-0")
+				failed := failure(t, r.Worker("run-1").Apply(context.Background(), request), say.ErrInstaller, "worker-0")
 				if strings.Contains(failed.Remedy, "image remove") {
 					t.Errorf("the remedy is %q", failed.Remedy)
 				}
@@ -266,7 +267,7 @@ func TestTag_OneDigestIsRefusedForTwoSteps(t *testing.T) {
 		request.Policy.AllowIntermediate = true
 		request.Target.InstallerImage = installer + "@" + r.push("1.13.4", "")
 
-		failed := failure(t, r.Worker("run-1").Apply(context.Background(), request), engine.ErrBlocked, "")
+		failed := failure(t, r.Worker("run-1").Apply(context.Background(), request), say.ErrBlocked, "")
 		if said := failed.Error(); strings.Count(said, "a node needs another one before it, of Talos 1.12.") != 1 {
 			t.Error(said)
 		}
@@ -281,7 +282,7 @@ func TestTag_ImageThatDidNotComeUpIsDownloadedAnew(t *testing.T) {
 	fault := model.Fault{Node: "worker-0", Step: model.StepBoot, Effect: model.EffectFallback, Times: 1}
 
 	inCluster(t, setup{Options: model.Options{Talos: fromLifecycle, Faults: []model.Fault{fault}}}, func(r *rig) {
-		failed := failure(t, r.Worker("run-1").Apply(context.Background(), to(toLifecycle)), engine.ErrFallback, "worker-0")
+		failed := failure(t, r.Worker("run-1").Apply(context.Background(), to(toLifecycle)), say.ErrFallback, "worker-0")
 
 		if want := "Its next try downloads " + installer + ":v" + toLifecycle + " anew"; !strings.Contains(failed.Remedy, want) {
 			t.Errorf("the remedy lacks %q: %s", want, failed.Remedy)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/say"
 )
 
 // FollowEnd is how the following of another run ended.
@@ -29,7 +30,7 @@ const followPause = time.Second
 // Follow watches the run that holds the lease until it has ended, and has look read what it
 // says: again and again, and once more when it has ended. Whether the run is alive is
 // judged as in [Engine.LockStatus]. While the API server is away it waits, as the run does.
-// Look fails with an error of a port. Nothing is written. Errors are a [*Failure], that of
+// Look fails with an error of a port. Nothing is written. Errors are a [*say.Failure], that of
 // look, or the cause of the context.
 func (e *Engine) Follow(ctx context.Context, look func(ctx context.Context) error) (FollowEnd, error) {
 	var (
@@ -47,7 +48,7 @@ func (e *Engine) Follow(ctx context.Context, look func(ctx context.Context) erro
 		case ctx.Err() != nil:
 			return "", cluster.Ended(ctx)
 		case err != nil && !cluster.Heals(err):
-			return "", &Failure{
+			return "", &say.Failure{
 				Summary: "Unable to read the lease kube-system/talosupgrade", Seen: err.Error(), State: "Nothing was touched.", Remedy: leaseRemedy(err), Err: err,
 			}
 		case err == nil:

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/say"
 )
 
 // gateAsk bounds one question to one gate.
@@ -21,7 +22,7 @@ const gateAsk = 30 * time.Second
 const maxClosures = 20
 
 // errFlickers is a gate that did so.
-var errFlickers = fmt.Errorf("%w: a gate is flapping: it opened and closed again before the upgrade could begin, %d times", ErrGate, maxClosures)
+var errFlickers = fmt.Errorf("%w: a gate is flapping: it opened and closed again before the upgrade could begin, %d times", say.ErrGate, maxClosures)
 
 // errGateClosed ends the upgrade of a node that has not been touched, because a gate
 // closed since it was waited for.
@@ -68,7 +69,7 @@ func (r *run) awaitGates(ctx context.Context, node string) error {
 
 			late := now.Sub(since[index]) >= gates[index].Timeout()
 			if late || finding.Err != nil && !cluster.Heals(finding.Err) {
-				return false, "", &gateError{finding: finding, after: now.Sub(since[index]), late: late}
+				return false, "", &say.GateError{Finding: finding, After: now.Sub(since[index]), Late: late}
 			}
 
 			held, seen, last = false, finding.Found, finding.Found
@@ -151,29 +152,12 @@ func (c *componentUpgrade) awaitGates(ctx context.Context) error {
 // upgradeGateError is what the upgrade ends with that a gate keeps from its node. To wait
 // was no failure where the time or the window ended meanwhile.
 func upgradeGateError(err error) error {
-	if errors.Is(err, ErrWindow) || errors.Is(err, ErrDeadline) {
+	if errors.Is(err, say.ErrWindow) || errors.Is(err, say.ErrDeadline) {
 		return fmt.Errorf("%w: %w", errStopped, err)
 	}
 
 	return err
 }
-
-// gateError is a gate that did not come to hold.
-type gateError struct {
-	finding cluster.Finding
-	after   time.Duration
-	late    bool
-}
-
-func (g *gateError) Error() string {
-	if !g.late {
-		return g.finding.Found
-	}
-
-	return fmt.Sprintf("%s, for %s now", g.finding.Found, g.after.Round(time.Second))
-}
-
-func (g *gateError) Unwrap() []error { return []error{ErrGate, g.finding.Err} }
 
 // closedGates are the gates that do not hold, unless nobody cares.
 func (r *run) closedGates(ctx context.Context, node string) []cluster.Finding {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/say"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/checker"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/history"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/model"
@@ -144,7 +145,7 @@ func TestGate_StayingClosedStopsTheRunBeforeAnythingIsTouched(t *testing.T) {
 				begun := time.Now()
 
 				err := r.Worker("run-1").Apply(context.Background(), gated(&userGate{timeout: 3 * time.Minute, answer: given.answer}))
-				if !errors.Is(err, engine.ErrGate) {
+				if !errors.Is(err, say.ErrGate) {
 					t.Fatalf("got %v, want a gate", err)
 				}
 
@@ -180,7 +181,7 @@ func TestGate_ClosingInTheMiddleStopsTheRunAfterTheNode(t *testing.T) {
 		}}
 
 		err := r.Worker("run-1").Apply(context.Background(), gated(gate))
-		if !errors.Is(err, engine.ErrGate) || !strings.Contains(err.Error(), "node cp-1") {
+		if !errors.Is(err, say.ErrGate) || !strings.Contains(err.Error(), "node cp-1") {
 			t.Fatalf("got %v, want the gate before cp-1", err)
 		}
 
@@ -265,7 +266,7 @@ func TestGate_HoldsUpComponentsAsWell(t *testing.T) {
 		request.Gates = []cluster.Gate{gate}
 
 		err := r.Worker("run-1").Apply(context.Background(), request)
-		if !errors.Is(err, engine.ErrGate) || !strings.Contains(err.Error(), "worker-1") {
+		if !errors.Is(err, say.ErrGate) || !strings.Contains(err.Error(), "worker-1") {
 			t.Fatalf("got %v, want the gate before the kubelet of worker-1", err)
 		}
 
@@ -460,7 +461,7 @@ func TestGate_WaitEndsWhereNobodyCanBeAsked(t *testing.T) {
 		begun := time.Now()
 
 		err := w.Apply(context.Background(), gated(gate))
-		if took := time.Since(begun); !errors.Is(err, engine.ErrGate) || took > 15*time.Minute {
+		if took := time.Since(begun); !errors.Is(err, say.ErrGate) || took > 15*time.Minute {
 			t.Errorf("after %s: %v, want the gate", took, err)
 		}
 	})
@@ -476,7 +477,7 @@ func TestGate_WaitEndsWithTheTimeOfTheRun(t *testing.T) {
 		begun := time.Now()
 
 		err := r.Worker("run-1").Apply(context.Background(), request)
-		if took := time.Since(begun); !errors.Is(err, engine.ErrDeadline) || took > 65*time.Minute {
+		if took := time.Since(begun); !errors.Is(err, say.ErrDeadline) || took > 65*time.Minute {
 			t.Errorf("after %s: %v, want the end of the time", took, err)
 		}
 
@@ -494,7 +495,7 @@ func TestGate_HoldsForANodeThatWasOnlyCordoned(t *testing.T) {
 
 		err := r.Worker("run-2").Apply(context.Background(),
 			gated(&userGate{timeout: time.Minute, answer: func(string) (bool, string, error) { return false, "Volume a/b is degraded", nil }}))
-		if !errors.Is(err, engine.ErrGate) {
+		if !errors.Is(err, say.ErrGate) {
 			t.Errorf("got %v, want the gate", err)
 		}
 
@@ -541,7 +542,7 @@ func TestGate_ComponentIsNotRestartedAfterItClosed(t *testing.T) {
 			return next(ctx)
 		})
 
-		if err := w.Apply(context.Background(), request); !errors.Is(err, engine.ErrGate) {
+		if err := w.Apply(context.Background(), request); !errors.Is(err, say.ErrGate) {
 			t.Errorf("got %v, want the gate", err)
 		}
 
@@ -651,7 +652,7 @@ func TestWindow_EndPutsACordonedNodeBack(t *testing.T) {
 		first := within(0, 30*time.Minute)
 		first.Gates = gated(&userGate{timeout: time.Hour, answer: whole}).Gates
 
-		if err := r.Worker("run-2").Apply(context.Background(), first); !errors.Is(err, engine.ErrWindow) {
+		if err := r.Worker("run-2").Apply(context.Background(), first); !errors.Is(err, say.ErrWindow) {
 			t.Errorf("got %v, want the end of the window", err)
 		}
 
@@ -772,7 +773,7 @@ func TestWindow_NothingIsTouchedOutsideOfIt(t *testing.T) {
 				w := r.Worker("run-1")
 
 				err := w.Apply(context.Background(), within(given.from, given.to))
-				if !errors.Is(err, engine.ErrBlocked) || !strings.Contains(err.Error(), given.says) || !strings.Contains(err.Error(), "maintenance-window") {
+				if !errors.Is(err, say.ErrBlocked) || !strings.Contains(err.Error(), given.says) || !strings.Contains(err.Error(), "maintenance-window") {
 					t.Fatalf("got %v, want the window", err)
 				}
 
@@ -791,7 +792,7 @@ func TestWindow_RunStopsResumableWhenItCloses(t *testing.T) {
 		t.Run(length.String(), func(t *testing.T) {
 			inCluster(t, setup{}, func(r *rig) {
 				err := r.Worker("run-1").Apply(context.Background(), within(0, length))
-				if !errors.Is(err, engine.ErrWindow) || !strings.Contains(err.Error(), "Run terraform apply again") {
+				if !errors.Is(err, say.ErrWindow) || !strings.Contains(err.Error(), "Run terraform apply again") {
 					t.Fatalf("got %v, want the end of the window", err)
 				}
 
@@ -825,7 +826,7 @@ func TestWindow_ClosesBetweenComponents(t *testing.T) {
 				request.Window = interval{to: time.Now().Add(length)}
 
 				err := r.Worker("run-1").Apply(context.Background(), request)
-				if !errors.Is(err, engine.ErrWindow) || !strings.Contains(err.Error(), "The next would have been") || !strings.Contains(err.Error(), "every node is in service") {
+				if !errors.Is(err, say.ErrWindow) || !strings.Contains(err.Error(), "The next would have been") || !strings.Contains(err.Error(), "every node is in service") {
 					t.Fatalf("got %v, want the end of the window", err)
 				}
 
@@ -868,7 +869,7 @@ func TestWindow_ClosesWhileAGateIsWaitedFor(t *testing.T) {
 		request.Gates = gated(&userGate{timeout: time.Hour, answer: after(time.Now(), 20*time.Minute)}).Gates
 
 		err := r.Worker("run-1").Apply(context.Background(), request)
-		if !errors.Is(err, engine.ErrWindow) || !strings.Contains(err.Error(), "No node was disturbed") {
+		if !errors.Is(err, say.ErrWindow) || !strings.Contains(err.Error(), "No node was disturbed") {
 			t.Fatalf("got %v, want the end of the window", err)
 		}
 
@@ -895,7 +896,7 @@ func TestWindow_CheckerSeesARunThatDoesNotLookAtIt(t *testing.T) {
 	})
 
 	inCluster(t, setup{Judging: judging}, func(r *rig) {
-		if err := r.Worker("run-1").Apply(context.Background(), within(0, 4*time.Minute)); !errors.Is(err, engine.ErrWindow) {
+		if err := r.Worker("run-1").Apply(context.Background(), within(0, 4*time.Minute)); !errors.Is(err, say.ErrWindow) {
 			t.Errorf("got %v, want the end of the window", err)
 		}
 
@@ -911,7 +912,7 @@ func TestWindow_RefusalNamesTheNodeThatWaits(t *testing.T) {
 		r.dieBehind("Install", r.Worker("run-1"), to(toLifecycle))
 
 		err := r.Worker("run-2").Apply(context.Background(), within(time.Hour, 2*time.Hour))
-		if !errors.Is(err, engine.ErrBlocked) || !strings.Contains(err.Error(), "worker-0 is left in the middle of its upgrade") {
+		if !errors.Is(err, say.ErrBlocked) || !strings.Contains(err.Error(), "worker-0 is left in the middle of its upgrade") {
 			t.Errorf("got %v, want the window and the node", err)
 		}
 	})

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/say"
 )
 
 // verdict is what is made of what the guards found.
@@ -125,7 +126,7 @@ func (r *run) awaitGuarded(ctx context.Context, action guardedAction) error {
 	case ctx.Err() != nil && !errors.Is(cluster.Ended(ctx), context.DeadlineExceeded):
 		return err
 	default:
-		return &guardError{before: action.before, findings: g.last, slow: g.slow, err: err}
+		return &say.GuardError{Before: action.before, Findings: g.last, Slow: g.slow, Err: err}
 	}
 }
 
@@ -268,7 +269,7 @@ func (u *nodeUpgrade) awaitGuardsThen(ctx context.Context, before string, then l
 	beside := len(u.run.coordinator.others(u.step.Node)) > 0
 
 	// Nothing is wrong with the cluster, and fewer nodes at a time may be what helps.
-	if guarded := (*guardError)(nil); beside && !u.touched(then != nil) && errors.As(err, &guarded) && guarded.slow {
+	if guarded := (*say.GuardError)(nil); beside && !u.touched(then != nil) && errors.As(err, &guarded) && guarded.Slow {
 		return &waitsError{why: fmt.Sprintf("looking at the cluster takes longer than %s while so many nodes are being upgraded", observationAge)}
 	}
 
@@ -391,19 +392,6 @@ func (u *nodeUpgrade) selectIn(observed cluster.Observation) cluster.Policy {
 
 	return policy
 }
-
-// guardError is a guard that did not come to hold.
-type guardError struct {
-	before   string
-	findings []cluster.Finding
-	// slow tells that nothing stood in the way but the time that looks take.
-	slow bool
-	err  error
-}
-
-func (g *guardError) Error() string { return g.err.Error() }
-
-func (g *guardError) Unwrap() []error { return []error{ErrGuard, g.err} }
 
 // errYield ends an upgrade that gives way, because workers of other upgrades use up what
 // may be unavailable. It leaves its node as it found it.

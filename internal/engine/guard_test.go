@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/say"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/apiserver"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/history"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/model"
@@ -65,7 +66,7 @@ func TestGuard_CancelEndsAnyWait(t *testing.T) {
 
 				err := r.Worker("run-1").Apply(ctx, given.request())
 
-				var failure *engine.Failure
+				var failure *say.Failure
 				if !errors.As(err, &failure) || !errors.Is(err, context.Canceled) || !strings.Contains(strings.ToLower(failure.Summary), "cancelled") {
 					t.Errorf("got %v, want the cancellation", err)
 				}

@@ -8,39 +8,22 @@ import (
 	"fmt"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/say"
 )
 
-// continueRemedy is what to do about a node that an interrupted run has begun with.
-const continueRemedy = "Run terraform apply again: it continues with this node."
-
-// interruptedPrefix is how [interruptedText] begins.
-const interruptedPrefix = "It was interrupted "
-
-// interruptedText says what was going on when a run was interrupted, and what was seen
-// last. An error that has nothing to do with the interruption is said as well.
-func interruptedText(ctx context.Context, activity string, err error) string {
-	text := withFullStop(interruptedPrefix + "while " + activity + lastSeen(err))
-
-	if !errors.Is(err, context.Cause(ctx)) {
-		text += " " + sentence(err.Error())
-	}
-
-	return text
-}
-
 // interrupted words the failure of an upgrade that the end of the context has cut off.
-func (u *nodeUpgrade) interrupted(ctx context.Context, failed *Failure) {
-	failed.Seen = interruptedText(ctx, u.activity(failed.Err), failed.Err)
+func (u *nodeUpgrade) interrupted(ctx context.Context, failed *say.Failure) {
+	failed.Seen = say.Interrupted(ctx, u.activity(failed.Err), failed.Err)
 
 	if u.recorded() || u.cordoned {
-		failed.Remedy = continueRemedy
+		failed.Remedy = say.ContinueRemedy
 	}
 }
 
 // activity is what was being done to the node: it completes "while".
 func (u *nodeUpgrade) activity(err error) string {
-	if unpulled := (*pullError)(nil); errors.As(err, &unpulled) {
-		return u.step.Node + " was pulling " + unpulled.image
+	if unpulled := (*say.PullError)(nil); errors.As(err, &unpulled) {
+		return u.step.Node + " was pulling " + unpulled.Image
 	}
 
 	if u.waits != "" {
@@ -77,18 +60,18 @@ func (u *nodeUpgrade) activity(err error) string {
 
 // interrupted words the failure of a component's upgrade that the end of the context has
 // cut off.
-func (c *componentUpgrade) interrupted(ctx context.Context, failed *Failure) {
-	failed.Seen = interruptedText(ctx, c.activity(failed.Err), failed.Err)
+func (c *componentUpgrade) interrupted(ctx context.Context, failed *say.Failure) {
+	failed.Seen = say.Interrupted(ctx, c.activity(failed.Err), failed.Err)
 
 	if c.configured {
-		failed.Remedy = continueRemedy
+		failed.Remedy = say.ContinueRemedy
 	}
 }
 
 // activity is what was being done to the component: it completes "while".
 func (c *componentUpgrade) activity(err error) string {
-	if unpulled := (*pullError)(nil); errors.As(err, &unpulled) {
-		return c.step.Node + " was pulling " + unpulled.image
+	if unpulled := (*say.PullError)(nil); errors.As(err, &unpulled) {
+		return c.step.Node + " was pulling " + unpulled.Image
 	}
 
 	switch c.at {

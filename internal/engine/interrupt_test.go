@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/say"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/model"
 )
 
@@ -88,7 +88,7 @@ func TestInterrupt_SaysWhatWasGoingOn(t *testing.T) {
 
 				err := r.WorkerBeside("run-1", nil, watching).Apply(ctx, request)
 
-				var failed *engine.Failure
+				var failed *say.Failure
 				if !errors.As(err, &failed) || !errors.Is(err, context.Canceled) {
 					t.Fatalf("got %v, want a failure of a run that was interrupted", err)
 				}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/say"
 )
 
 // recordTimeout bounds how long the journal may be unwritable before the run
@@ -182,11 +183,11 @@ func (r *run) claimJournal(ctx context.Context) error {
 		failed := r.stopped(ctx, "before it began")
 		failed.State = "No node was disturbed."
 
-		return undisturbed(failed)
+		return say.Undisturbed(failed)
 	default:
-		return undisturbed(&Failure{
-			Summary: "Unable to record who upgrades the cluster", Seen: sentence(err.Error()), State: "No node was disturbed.",
-			Remedy: writableRemedy, Err: err,
+		return say.Undisturbed(&say.Failure{
+			Summary: "Unable to record who upgrades the cluster", Seen: say.Sentence(err.Error()), State: "No node was disturbed.",
+			Remedy: say.WritableRemedy, Err: err,
 		})
 	}
 }
@@ -286,7 +287,7 @@ func (r *run) changeJournal(ctx context.Context, node string, change func(cluste
 		return nil
 	}
 
-	if err == nil || ctx.Err() != nil || errors.Is(err, ErrLeaseLost) {
+	if err == nil || ctx.Err() != nil || errors.Is(err, say.ErrLeaseLost) {
 		return err
 	}
 

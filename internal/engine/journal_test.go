@@ -15,6 +15,7 @@ import (
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/say"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/checker"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/history"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/model"
@@ -424,7 +425,7 @@ func TestJournal_IntentAloneDoesNotArmTheNode(t *testing.T) {
 					return err
 				})
 
-				_ = failure(t, w.Apply(context.Background(), bare(to(hop.to))), engine.ErrGuard, "worker-0")
+				_ = failure(t, w.Apply(context.Background(), bare(to(hop.to))), say.ErrGuard, "worker-0")
 
 				if took := time.Since(begun); took > 7*time.Minute {
 					t.Errorf("it took %s to give up", took)
@@ -493,7 +494,7 @@ func TestJournal_NothingIsInstalledWithoutIt(t *testing.T) {
 		answer error
 		want   error
 	}{
-		"unreadable":   {"Journal", cluster.ErrDenied, engine.ErrBlocked},
+		"unreadable":   {"Journal", cluster.ErrDenied, say.ErrBlocked},
 		"forbidden":    {"WriteJournal", cluster.ErrDenied, cluster.ErrDenied},
 		"conflicting":  {"WriteJournal", cluster.ErrConflict, context.DeadlineExceeded},
 		"out of reach": {"WriteJournal", cluster.ErrUnreachable, context.DeadlineExceeded},

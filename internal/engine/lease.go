@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/say"
 )
 
 const (
@@ -80,7 +81,7 @@ func (e *Engine) acquire(ctx context.Context) (*lock, error) {
 				return nil, cluster.Ended(ctx)
 			}
 		default:
-			return nil, &Failure{
+			return nil, &say.Failure{
 				Summary: "Unable to take the lease kube-system/talosupgrade", Seen: err.Error(),
 				State: "Nothing was touched.", Remedy: leaseRemedy(err), Err: err,
 			}
@@ -112,7 +113,7 @@ func (e *Engine) readLease(ctx context.Context) (lease cluster.Lease, away bool,
 		return err == nil, "", err
 	})
 	if err != nil {
-		return cluster.Lease{}, away, &Failure{
+		return cluster.Lease{}, away, &say.Failure{
 			Summary: "Unable to read the lease kube-system/talosupgrade", Seen: err.Error(),
 			State: "Nothing was touched.", Remedy: leaseRemedy(err), Err: err,
 		}
@@ -156,7 +157,7 @@ func leaseRemedy(err error) string {
 		return "Allow the credentials to get, create and patch leases in kube-system, then run terraform apply again."
 	}
 
-	return writableRemedy
+	return say.WritableRemedy
 }
 
 // LockStatus is who may act on a cluster, and what a run would find.
@@ -176,7 +177,7 @@ type LockStatus struct {
 
 // LockStatus finds out who holds the lease, as a run does: by watching it stand still. That
 // takes [leaseDuration] at most while the API server answers. Nothing is written. Errors
-// are a [*Failure] or of a port.
+// are a [*say.Failure] or of a port.
 func (e *Engine) LockStatus(ctx context.Context) (LockStatus, error) {
 	var status LockStatus
 
@@ -222,12 +223,12 @@ func (e *Engine) watchStandStill(ctx context.Context, first cluster.Lease, seen 
 		return err
 	}
 
-	return &Failure{
+	return &say.Failure{
 		Summary: "Unable to upgrade the cluster: another upgrade is running",
 		Seen:    fmt.Sprintf("The lease kube-system/talosupgrade is held by %s since %s and is being renewed.", current.Holder, current.Acquired.UTC().Format(time.RFC3339)),
 		State:   "Nothing was touched.",
 		Remedy:  "Wait for it to finish and apply again. " + freeRemedy,
-		Err:     ErrLocked,
+		Err:     say.ErrLocked,
 	}
 }
 
@@ -306,7 +307,7 @@ func (e *Engine) keep(ctx context.Context, lease cluster.Lease, asked time.Time)
 	return held
 }
 
-// bind makes a context that ends, with [ErrLeaseLost] as its cause, as soon as
+// bind makes a context that ends, with [say.ErrLeaseLost] as its cause, as soon as
 // the lease is known to be somebody else's.
 func (l *lock) bind(ctx context.Context) (context.Context, context.CancelFunc) {
 	bound, end := context.WithCancelCause(ctx)
@@ -372,10 +373,10 @@ func (l *lock) renew(ctx context.Context) {
 // takenBy is the loss of a lease to whoever has it now.
 func takenBy(current cluster.Lease) error {
 	if current.Holder == "" {
-		return errLeaseFreed
+		return say.ErrLeaseFreed
 	}
 
-	return fmt.Errorf("%w: it is now held by %s since %s", ErrLeaseLost, current.Holder, current.Acquired.UTC().Format(time.RFC3339))
+	return fmt.Errorf("%w: it is now held by %s since %s", say.ErrLeaseLost, current.Holder, current.Acquired.UTC().Format(time.RFC3339))
 }
 
 // lose ends what rests on the lease. It returns how the lease was lost first.
@@ -418,7 +419,7 @@ func (l *lock) takenMeanwhile(ctx context.Context) error {
 	bounded, cancel := l.engine.clock.WithTimeout(ctx, leaseRenewal)
 	defer cancel()
 
-	if _, _, err := l.renewOnce(bounded); errors.Is(err, ErrLeaseLost) {
+	if _, _, err := l.renewOnce(bounded); errors.Is(err, say.ErrLeaseLost) {
 		return err
 	}
 
@@ -442,10 +443,6 @@ func (l *lock) state() (lease cluster.Lease, fresh bool, lost error) {
 
 	return l.lease, now.Sub(l.renewed) < leaseFresh, l.lost
 }
-
-// errLeaseFreed is a lease that somebody took away, by hand it seems: nobody holds
-// it.
-var errLeaseFreed = fmt.Errorf("%w: somebody deleted or freed kube-system/talosupgrade, and nobody holds it now", ErrLeaseLost)
 
 // holds is true when the lease is ours and was renewed so recently that nobody
 // can have taken it. It renews when it was not; while the API server is away

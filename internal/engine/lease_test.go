@@ -13,6 +13,7 @@ import (
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/say"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/checker"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/history"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/ports"
@@ -92,7 +93,7 @@ func TestLease_OutageIsNotTakenForTheDeathOfItsHolder(t *testing.T) {
 			return next(ctx)
 		})
 
-		_ = failure(t, w.Apply(context.Background(), to(toLifecycle)), engine.ErrLocked, "")
+		_ = failure(t, w.Apply(context.Background(), to(toLifecycle)), say.ErrLocked, "")
 
 		if holder := r.Lease().Holder; holder != "alive" {
 			t.Errorf("the lease was taken over by %q", holder)
@@ -182,7 +183,7 @@ func TestLease_OnlyOneOfTwoRunsWorks(t *testing.T) {
 
 				second := r.Worker("run-2")
 				err := second.Apply(context.Background(), to(toLifecycle))
-				failed := failure(t, err, engine.ErrLocked, "")
+				failed := failure(t, err, say.ErrLocked, "")
 
 				if !strings.Contains(failed.Detail(), "run-1 (talosupgrade_cluster.test)") {
 					t.Errorf("the holder is not named: %v", failed)
@@ -223,7 +224,7 @@ func TestLease_RunStopsWhenItIsTaken(t *testing.T) {
 				}
 
 				err := <-ended
-				if !errors.Is(err, engine.ErrLeaseLost) || !strings.Contains(err.Error(), "intruder") {
+				if !errors.Is(err, say.ErrLeaseLost) || !strings.Contains(err.Error(), "intruder") {
 					t.Errorf("got %v, want the loss of the lease to intruder", err)
 				}
 
@@ -266,7 +267,7 @@ func TestLease_DeletedLetsNobodyElseInstall(t *testing.T) {
 				r.Must(second, to(toLifecycle))
 
 				err := <-ended
-				if !errors.Is(err, engine.ErrLeaseLost) {
+				if !errors.Is(err, say.ErrLeaseLost) {
 					t.Errorf("the first run ended with %v, want the loss of its lease", err)
 				}
 
@@ -313,7 +314,7 @@ func TestLease_MadeByASuspensionProvesNoRelease(t *testing.T) {
 				second := r.Worker("run-2")
 				r.Must(second, to(toLifecycle))
 
-				if err := <-ended; !errors.Is(err, engine.ErrLeaseLost) {
+				if err := <-ended; !errors.Is(err, say.ErrLeaseLost) {
 					t.Errorf("the first run ended with %v, want the loss of its lease", err)
 				}
 
@@ -365,7 +366,7 @@ func TestLease_RunThatWasOvertakenInstallsNothing(t *testing.T) {
 			return next(ctx)
 		})
 
-		if err := first.Apply(context.Background(), to(toLifecycle)); !errors.Is(err, engine.ErrLeaseLost) {
+		if err := first.Apply(context.Background(), to(toLifecycle)); !errors.Is(err, say.ErrLeaseLost) {
 			t.Errorf("the first run ended with %v, want the loss of its lease", err)
 		}
 
@@ -653,7 +654,7 @@ func TestLease_RunThatStoodStillSaysWhoTookIt(t *testing.T) {
 			close(renewalsGoOn)
 		}()
 
-		if err := <-ended; !errors.Is(err, engine.ErrLeaseLost) {
+		if err := <-ended; !errors.Is(err, say.ErrLeaseLost) {
 			t.Errorf("got %v, want the loss of the lease", err)
 		}
 

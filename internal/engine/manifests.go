@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/say"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
 )
 
@@ -35,7 +36,7 @@ func (s *rollout) manifestsDue(ctx context.Context, next plan.Step) error {
 
 	err := s.run.changeJournal(ctx, "", func(j cluster.Journal) cluster.Journal { return j.WithManifests(record) })
 	if err != nil {
-		return &Failure{Summary: "Unable to record what has to be done", Seen: err.Error(), Remedy: writableRemedy, Err: err}
+		return &say.Failure{Summary: "Unable to record what has to be done", Seen: err.Error(), Remedy: say.WritableRemedy, Err: err}
 	}
 
 	return nil
@@ -60,9 +61,9 @@ func (r *run) sync(ctx context.Context, step plan.Step) error {
 	if current, _ := r.journal.read(); current.Manifests != nil {
 		err := r.changeJournal(ctx, "", func(j cluster.Journal) cluster.Journal { return j.WithManifests(nil) })
 		if err != nil {
-			return &Failure{
+			return &say.Failure{
 				Summary: "Unable to record that the bootstrap manifests are in sync", Component: cluster.Manifests, Seen: err.Error(),
-				State: "They are in sync; the next run looks at them once more.", Remedy: resumeRemedy, Err: err,
+				State: "They are in sync; the next run looks at them once more.", Remedy: say.ResumeRemedy, Err: err,
 			}
 		}
 	}
@@ -212,24 +213,24 @@ const manifestRights = "Use a kubeconfig that may get, create and patch the mani
 // errNoConnection is a cluster of which only the Talos API can be reached.
 var errNoConnection = errors.New("there is no connection to the Kubernetes API")
 
-func (r *run) manifestFailure(ctx context.Context, step plan.Step, err error, applied bool) *Failure {
+func (r *run) manifestFailure(ctx context.Context, step plan.Step, err error, applied bool) *say.Failure {
 	manifests := "the bootstrap manifests"
 	if !step.From.Equal(step.To) {
 		manifests += " of Kubernetes " + step.To.String()
 	}
 
-	failed := &Failure{
+	failed := &say.Failure{
 		Summary: "Unable to sync " + manifests, Component: cluster.Manifests, Seen: err.Error(),
 		State:  "The nodes that were upgraded run their new versions. Manifests that were applied stay applied; the journal remembers that the sync has to be finished.",
-		Remedy: resumeRemedy, Err: errors.Join(ErrManifests, err),
+		Remedy: say.ResumeRemedy, Err: errors.Join(say.ErrManifests, err),
 	}
 
 	switch {
-	case errors.Is(err, ErrLeaseLost), errors.Is(cluster.Ended(ctx), ErrLeaseLost):
-		failed.Remedy = lostRemedy(errors.Join(cluster.Ended(ctx), err))
+	case errors.Is(err, say.ErrLeaseLost), errors.Is(cluster.Ended(ctx), say.ErrLeaseLost):
+		failed.Remedy = say.LostRemedy(errors.Join(cluster.Ended(ctx), err))
 	case ctx.Err() != nil:
 		failed.Summary = "The upgrade was cancelled while " + manifests + " were being synced"
-		failed.Seen = interruptedText(ctx, manifestActivity(applied), err)
+		failed.Seen = say.Interrupted(ctx, manifestActivity(applied), err)
 	case applied && !errors.Is(err, cluster.ErrDenied) && !errors.Is(err, cluster.ErrCredentials):
 		failed.Summary = "Unable to finish the rollout of " + manifests
 		failed.Remedy = "Look at what does not come up (kubectl -n kube-system get pods -o wide), bring back nodes that are not Ready (delete Node objects only of machines that are gone for good), " +
@@ -300,7 +301,7 @@ func (r *run) awaitDaemonSets(ctx context.Context, step plan.Step) error {
 		}
 
 		if again == 0 || r.deadlinePassed() {
-			return fmt.Errorf("the bootstrap manifests are still being rolled out: %w; last seen: %s", ErrDeadline, last)
+			return fmt.Errorf("the bootstrap manifests are still being rolled out: %w; last seen: %s", say.ErrDeadline, last)
 		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/say"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/history"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/model"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/ports"
@@ -37,7 +38,7 @@ func TestManifests_OneThatNeverRendersDoesNotHoldUpTheRest(t *testing.T) {
 			err := w.Apply(context.Background(), request)
 
 			if prune {
-				failed := failure(t, err, engine.ErrManifests, "")
+				failed := failure(t, err, say.ErrManifests, "")
 				if !strings.Contains(failed.Remedy, "prune = false") {
 					t.Error(failed)
 				}
@@ -117,7 +118,7 @@ func TestManifests_RolloutThatFlapsForEverEndsWithTheRun(t *testing.T) {
 		request := kube(toKubernetes)
 		request.Deadline = time.Hour
 
-		_ = failure(t, w.Apply(context.Background(), request), engine.ErrManifests, "")
+		_ = failure(t, w.Apply(context.Background(), request), say.ErrManifests, "")
 
 		if took := time.Since(begun); took > time.Hour+10*time.Minute {
 			t.Errorf("it took %s", took)
@@ -133,7 +134,7 @@ func TestManifests_SyncForbiddenAtLastNamesTheRights(t *testing.T) {
 		w := r.Worker("run-1")
 		w.Client.Intercept(withCall("Apply", cluster.ErrDenied))
 
-		_ = failure(t, w.Apply(context.Background(), kube(toKubernetes)), engine.ErrManifests, "")
+		_ = failure(t, w.Apply(context.Background(), kube(toKubernetes)), say.ErrManifests, "")
 	})
 }
 
@@ -162,7 +163,7 @@ func TestManifests_SyncFollowsTheLastLegWhicheverThatIs(t *testing.T) {
 					return next(ctx)
 				})
 
-				_ = failure(t, r.WorkerOver(client, client, client).Apply(context.Background(), request), engine.ErrManifests, "")
+				_ = failure(t, r.WorkerOver(client, client, client).Apply(context.Background(), request), say.ErrManifests, "")
 				r.Must(r.Worker("run-2"), request)
 				r.At(given.toTalos)
 				r.atKubernetes(given.toKubernetes, request)
@@ -205,7 +206,7 @@ func TestManifests_DenialRefusesTheRollBeforeItBegins(t *testing.T) {
 			return next(ctx)
 		})
 
-		failed := failure(t, w.Apply(context.Background(), to(toLifecycle)), engine.ErrBlocked, "")
+		failed := failure(t, w.Apply(context.Background(), to(toLifecycle)), say.ErrBlocked, "")
 		if !strings.Contains(failed.Error(), "kubernetes.manifests.sync = false") {
 			t.Error(failed)
 		}
@@ -250,7 +251,7 @@ func TestManifests_RemovalsInUseStopARunBeforeItBegins(t *testing.T) {
 		})
 
 		w := r.Worker("run-1")
-		failed := failure(t, w.Apply(context.Background(), kube(toKubernetes)), engine.ErrBlocked, "worker-0")
+		failed := failure(t, w.Apply(context.Background(), kube(toKubernetes)), say.ErrBlocked, "worker-0")
 
 		for _, want := range []string{"pod-infra-container-image", "3 objects of widgets.v1beta1.example.io", "worker-0"} {
 			if !strings.Contains(failed.Error(), want) {
@@ -288,7 +289,7 @@ func TestManifests_RolloutThatDoesNotEndStopsTheRun(t *testing.T) {
 			return next(ctx)
 		})
 
-		failed := failure(t, w.Apply(context.Background(), kube(toKubernetes)), engine.ErrManifests, "")
+		failed := failure(t, w.Apply(context.Background(), kube(toKubernetes)), say.ErrManifests, "")
 		for _, want := range []string{"5m0s", "worker-1", "kubernetes.manifests.timeout"} {
 			if !strings.Contains(failed.Error(), want) {
 				t.Errorf("the failure does not speak of %q: %v", want, failed)

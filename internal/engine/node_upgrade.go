@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/say"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/readable"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
@@ -160,7 +160,7 @@ func (r *run) upgradeNode(ctx context.Context, step plan.Step) (ready time.Time,
 		case errors.Is(err, errStopped):
 			return u.result.ready, err
 		case err != nil:
-			return u.result.ready, u.failure(ctx, &pullError{image: step.Image, err: err})
+			return u.result.ready, u.failure(ctx, &say.PullError{Image: step.Image, Err: err})
 		}
 	}
 
@@ -177,7 +177,7 @@ func (r *run) upgradeNode(ctx context.Context, step plan.Step) (ready time.Time,
 	if err != nil {
 		u.cleanUp(ctx)
 
-		if errors.Is(err, ErrDeparted) {
+		if errors.Is(err, say.ErrDeparted) {
 			err = errors.Join(err, u.markDeparted(ctx))
 		}
 
@@ -262,7 +262,7 @@ func (u *nodeUpgrade) upgrade(ctx context.Context) error {
 // pull brings the node the image that it installs next.
 func (u *nodeUpgrade) pull(ctx context.Context) error {
 	if err := u.run.pullToInstall(ctx, u.step, u.step.Image); err != nil {
-		return &pullError{image: u.step.Image, err: err}
+		return &say.PullError{Image: u.step.Image, Err: err}
 	}
 
 	return nil
@@ -458,7 +458,7 @@ func (u *nodeUpgrade) awaitUntouched(ctx context.Context) (cluster.Machine, erro
 
 	machine, err := u.awaitAnswer(bounded)
 	if err != nil && bounded.Err() != nil && ctx.Err() == nil {
-		err = &guardError{before: "cordon", err: err}
+		err = &say.GuardError{Before: "cordon", Err: err}
 	}
 
 	return machine, err
@@ -764,9 +764,9 @@ func (u *nodeUpgrade) install(ctx context.Context) error {
 
 		return u.record(kept, cluster.PhaseInstalled)
 	case err == nil && result.Refused(u.step.To):
-		return errors.Join(&installerError{exit: result.Exit, output: result.Output}, u.withdrawIntent(ctx))
+		return errors.Join(&say.InstallerError{Exit: result.Exit, Output: result.Output}, u.withdrawIntent(ctx))
 	case err == nil:
-		return &installerError{exit: result.Exit, output: result.Output}
+		return &say.InstallerError{Exit: result.Exit, Output: result.Output}
 	case neverRan(err):
 		return errors.Join(err, u.withdrawIntent(ctx))
 	case ctx.Err() != nil:
@@ -803,23 +803,6 @@ func neverRan(err error) bool {
 
 	return false
 }
-
-// installerError is an installer that ran and failed.
-type installerError struct {
-	exit   int32
-	output []string
-}
-
-func (i *installerError) Error() string {
-	text := fmt.Sprintf("the installer exited with code %d", i.exit)
-	if len(i.output) > 0 {
-		text += ": " + cluster.Plain(i.output[len(i.output)-1])
-	}
-
-	return text
-}
-
-func (i *installerError) Unwrap() error { return ErrInstaller }
 
 // awaitInstaller waits until no installer runs on the node.
 func (u *nodeUpgrade) awaitInstaller(ctx context.Context) error {
@@ -945,7 +928,7 @@ func (u *nodeUpgrade) upgradeLegacy(ctx context.Context) error {
 	case err == nil && result.Exit == 0:
 		return u.recordBestEffort(ctx, cluster.PhaseRebooting)
 	case err == nil:
-		return u.awaitLegacyReturn(ctx, &installerError{exit: result.Exit, output: result.Output})
+		return u.awaitLegacyReturn(ctx, &say.InstallerError{Exit: result.Exit, Output: result.Output})
 	case neverRan(err):
 		return errors.Join(err, u.withdrawIntent(ctx))
 	case ctx.Err() != nil:
@@ -984,7 +967,7 @@ func (u *nodeUpgrade) recordBestEffort(ctx context.Context, phase cluster.Phase)
 	defer cancel()
 
 	err := u.record(bounded, phase)
-	if err == nil || ctx.Err() != nil || errors.Is(err, ErrLeaseLost) {
+	if err == nil || ctx.Err() != nil || errors.Is(err, say.ErrLeaseLost) {
 		return err
 	}
 
@@ -1140,7 +1123,7 @@ func (u *nodeUpgrade) unconfigured(err error, gone *departure) error {
 	case gone.maintained.IsZero():
 		gone.maintained = now
 	case now.Sub(gone.maintained) >= maintenanceFor:
-		return fmt.Errorf("%w: %w", ErrUnconfigured, err)
+		return fmt.Errorf("%w: %w", say.ErrUnconfigured, err)
 	}
 
 	return nil
@@ -1166,7 +1149,7 @@ func (u *nodeUpgrade) departed(ctx context.Context, gone *departure) error {
 	case gone.since.IsZero():
 		gone.since = now
 	case now.Sub(gone.since) >= departureGrace:
-		return fmt.Errorf("%w: was deleted from Kubernetes while it was on its way, and its machine has not answered for %s since then", ErrDeparted, departureGrace)
+		return fmt.Errorf("%w: was deleted from Kubernetes while it was on its way, and its machine has not answered for %s since then", say.ErrDeparted, departureGrace)
 	}
 
 	return nil
@@ -1189,7 +1172,7 @@ func (u *nodeUpgrade) neverReturned(ctx context.Context, err error) error {
 		return err
 	}
 
-	return fmt.Errorf("%w: %w", ErrNeverReturned, err)
+	return fmt.Errorf("%w: %w", say.ErrNeverReturned, err)
 }
 
 // noteActed takes note that something was done to the node, or came of it: what was seen
@@ -1293,7 +1276,7 @@ func (u *nodeUpgrade) compareBoot(machine cluster.Machine) (outcome, error) {
 
 	switch {
 	case lostPlatform(u.entry.Platform, machine):
-		return arrived, &platformError{image: u.entry.Image, before: u.entry.Platform, now: machine.Platform}
+		return arrived, &say.PlatformError{Image: u.entry.Image, Before: u.entry.Platform, Now: machine.Platform}
 	case installed:
 		// Where an earlier run had another target, the next plan goes on from
 		// here.
@@ -1305,7 +1288,7 @@ func (u *nodeUpgrade) compareBoot(machine cluster.Machine) (outcome, error) {
 	case unchanged:
 		return fellBack, nil
 	case machine.Talos.Equal(u.entry.Target) && !(u.entry.Run != u.run.engine.runID && u.run.request.Policy.Skips(cluster.CheckSchematic)):
-		return arrived, &schematicError{image: u.entry.Image, installed: u.entry.Schematic, now: machine.Schematic, talos: machine.Talos}
+		return arrived, &say.SchematicError{Image: u.entry.Image, Installed: u.entry.Schematic, Now: machine.Schematic, Talos: machine.Talos}
 	case u.entry.Run != u.run.engine.runID:
 		// Somebody gave the node another system in the meantime. Its new boot
 		// proves that no install is pending; the next plan goes on from what runs.
@@ -1343,7 +1326,7 @@ func (u *nodeUpgrade) checkExtensions(machine cluster.Machine) error {
 		return nil
 	}
 
-	lost := &extensionsError{image: u.entry.Image, missing: missing}
+	lost := &say.ExtensionsError{Image: u.entry.Image, Missing: missing}
 
 	if u.entry.Schematic == "" && !u.run.request.Policy.Skips(cluster.CheckSchematic) {
 		return lost
@@ -1353,53 +1336,6 @@ func (u *nodeUpgrade) checkExtensions(machine cluster.Machine) error {
 
 	return nil
 }
-
-// extensionsError is a node whose new system lacks extensions that the old one has.
-type extensionsError struct {
-	image   string
-	missing []string
-}
-
-func (e *extensionsError) Error() string {
-	what, it := "the extension", "it"
-	if len(e.missing) > 1 {
-		what, it = "the extensions", "them"
-	}
-
-	return fmt.Sprintf("the node ran %s %s before and came back without: %s does not have %s", what, readable.List(e.missing), e.image, it)
-}
-
-func (e *extensionsError) Unwrap() error { return ErrExtensions }
-
-// schematicError is a node whose new system is of another schematic than the one that its image
-// is named after.
-type schematicError struct {
-	image, installed, now string
-	talos                 version.Version
-}
-
-func (s *schematicError) Error() string {
-	now := "without a schematic"
-	if s.now != "" {
-		now = "with schematic " + s.now
-	}
-
-	return fmt.Sprintf("the node came back with Talos %s %s, and %s is named after schematic %s", s.talos, now, s.image, s.installed)
-}
-
-func (s *schematicError) Unwrap() error { return ErrExtensions }
-
-// platformError is a node whose new system is built for another platform.
-type platformError struct {
-	image, before, now string
-}
-
-func (p *platformError) Error() string {
-	return fmt.Sprintf("the node ran on platform %s and came back on %s: %s is built for that, so the node does not find what %s provides to its machines, such as its name, its addresses and its disks",
-		p.before, p.now, p.image, p.before)
-}
-
-func (p *platformError) Unwrap() error { return ErrPlatform }
 
 // onOldSystem is what becomes of a node that runs its old system again.
 func (u *nodeUpgrade) onOldSystem(ctx context.Context, result outcome) error {
@@ -1454,7 +1390,7 @@ func (u *nodeUpgrade) fallback(ctx context.Context) error {
 		return err
 	}
 
-	failed := &fallbackError{image: u.entry.Image, previous: machine.Talos.String(), bootID: machine.BootID}
+	failed := &say.FallbackError{Image: u.entry.Image, Previous: machine.Talos.String(), BootID: machine.BootID}
 
 	// The node is as good as it was before: no install is pending any more.
 	return errors.Join(failed, u.recordOldSystem(ctx, cluster.PhaseFallback, machine.BootID))
@@ -1481,7 +1417,7 @@ func (u *nodeUpgrade) recordOldSystem(ctx context.Context, phase cluster.Phase, 
 
 // giveUp fails an upgrade whose install did not take, however often it was tried.
 func (u *nodeUpgrade) giveUp(ctx context.Context) error {
-	failed := fmt.Errorf("%w: %s: the node runs its old system as before", ErrInstaller, u.untaken(u.entry.Attempt))
+	failed := fmt.Errorf("%w: %s: the node runs its old system as before", say.ErrInstaller, u.untaken(u.entry.Attempt))
 
 	return errors.Join(failed, u.forget(ctx), u.awaitServing(ctx))
 }
@@ -1622,26 +1558,8 @@ func (u *nodeUpgrade) renamed(ctx context.Context, seen *renaming) error {
 		return nil
 	}
 
-	return &renamedError{before: u.step.Node, now: machine.NodeName, registered: registered}
+	return &say.RenamedError{Before: u.step.Node, Now: machine.NodeName, Registered: registered}
 }
-
-// renamedError is a node that came back under another name.
-type renamedError struct {
-	before, now string
-	// registered tells that there is a Node object of the new name.
-	registered bool
-}
-
-func (r *renamedError) Error() string {
-	text := fmt.Sprintf("its machine came back as %s, and Kubernetes will not see %s become Ready any more", r.now, r.before)
-	if !r.registered {
-		return text
-	}
-
-	return text + fmt.Sprintf(". Node %s is not cordoned by this run, so pods may have started there", r.now)
-}
-
-func (r *renamedError) Unwrap() error { return ErrRenamed }
 
 // podsSpeak wants Kubernetes to say of every static pod of a control plane how it
 // is in this boot: until the kubelet has come to that, their mirrors show them as
@@ -1696,7 +1614,7 @@ func (u *nodeUpgrade) syncInstallImage() error {
 
 		return u.nameInstallImage(ctx)
 	})
-	if err == nil || ctx.Err() != nil || errors.Is(err, ErrLeaseLost) {
+	if err == nil || ctx.Err() != nil || errors.Is(err, say.ErrLeaseLost) {
 		return err
 	}
 

@@ -16,6 +16,7 @@ import (
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/say"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/harness"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/checker"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/history"
@@ -133,7 +134,7 @@ func TestBoot_BetweenTwoLooksIsNoticed(t *testing.T) {
 				options := model.Options{Talos: hop.from, QuickReboots: true, Faults: []model.Fault{neverReady(node)}}
 
 				inCluster(t, setup{Options: options}, func(r *rig) {
-					failed := failure(t, r.Worker("run-1").Apply(context.Background(), to(hop.to)), engine.ErrUnhealthy, node)
+					failed := failure(t, r.Worker("run-1").Apply(context.Background(), to(hop.to)), say.ErrUnhealthy, node)
 					if !strings.Contains(failed.State, "The node runs the new system and is not back in service yet") {
 						t.Errorf("the state is %q", failed.State)
 					}
@@ -399,7 +400,7 @@ func TestPlatform_RollStopsAtANodeThatLostIts(t *testing.T) {
 
 				for _, run := range []string{"run-1", "run-2"} {
 					err := r.Worker(run).Apply(context.Background(), request)
-					if !errors.Is(err, engine.ErrPlatform) {
+					if !errors.Is(err, say.ErrPlatform) {
 						t.Fatalf("%s: %v", run, err)
 					}
 
@@ -430,7 +431,7 @@ func TestPlatform_RollStopsAtANodeThatLostIts(t *testing.T) {
 				r.Until("back", 10*time.Minute, func() bool { return r.State("worker-0").Talos == hop.from && r.State("worker-0").Ready })
 
 				request.Target.InstallerImage = "registry.example.com/talos/aws-installer"
-				if err := r.Worker("run-3").Apply(context.Background(), request); !errors.Is(err, engine.ErrFallback) {
+				if err := r.Worker("run-3").Apply(context.Background(), request); !errors.Is(err, say.ErrFallback) {
 					t.Fatalf("run-3, which finds the node back with its old system: %v", err)
 				}
 
@@ -467,7 +468,7 @@ func TestExtensions_RollStopsAtANodeThatLostOne(t *testing.T) {
 
 				for _, run := range []string{"run-1", "run-2"} {
 					err := r.Worker(run).Apply(context.Background(), to(hop.to))
-					if !errors.Is(err, engine.ErrExtensions) {
+					if !errors.Is(err, say.ErrExtensions) {
 						t.Fatalf("%s: %v", run, err)
 					}
 
@@ -493,7 +494,7 @@ func TestExtensions_RollStopsAtANodeThatLostOne(t *testing.T) {
 
 				r.Until("back", 10*time.Minute, func() bool { return r.State("worker-0").Talos == hop.from && r.State("worker-0").Ready })
 
-				if err := r.Worker("run-3").Apply(context.Background(), to(hop.to)); !errors.Is(err, engine.ErrFallback) {
+				if err := r.Worker("run-3").Apply(context.Background(), to(hop.to)); !errors.Is(err, say.ErrFallback) {
 					t.Fatalf("run-3, which finds the node back with its old system: %v", err)
 				}
 
@@ -579,7 +580,7 @@ func TestExtensions_ImageThatIsNotWhatItsNameSays(t *testing.T) {
 
 		for _, run := range []string{"run-1", "run-2"} {
 			err := r.Worker(run).Apply(context.Background(), to(toLifecycle))
-			if !errors.Is(err, engine.ErrExtensions) {
+			if !errors.Is(err, say.ErrExtensions) {
 				t.Fatalf("%s: %v", run, err)
 			}
 
@@ -605,7 +606,7 @@ func TestExtensions_ImageThatIsNotWhatItsNameSays(t *testing.T) {
 
 		r.Until("back", 10*time.Minute, func() bool { return r.State("worker-0").Talos == fromLifecycle && r.State("worker-0").Ready })
 
-		if err := r.Worker("run-3").Apply(context.Background(), to(toLifecycle)); !errors.Is(err, engine.ErrFallback) {
+		if err := r.Worker("run-3").Apply(context.Background(), to(toLifecycle)); !errors.Is(err, say.ErrFallback) {
 			t.Fatalf("run-3, which finds the node back with its old system: %v", err)
 		}
 
@@ -628,7 +629,7 @@ func TestExtensions_SystemThatSomebodyGaveTheNodeIsAccepted(t *testing.T) {
 			t.Fatal(err)
 		}
 
-		if err := r.Worker("run-1").Apply(context.Background(), to(toLifecycle)); !errors.Is(err, engine.ErrExtensions) {
+		if err := r.Worker("run-1").Apply(context.Background(), to(toLifecycle)); !errors.Is(err, say.ErrExtensions) {
 			t.Fatal(err)
 		}
 
@@ -762,7 +763,7 @@ func TestCatalogue46_NodeUnderAnotherNameIsNamedAtOnce(t *testing.T) {
 				renamed := &renamer{Client: r.Client("run-1"), rig: r, old: "worker-0", now: "ip-10-0-0-4", registers: registers}
 				w := r.WorkerOver(renamed.Client, renamed, renamed)
 
-				failed := failure(t, w.Apply(context.Background(), to(toLifecycle)), engine.ErrRenamed, "worker-0")
+				failed := failure(t, w.Apply(context.Background(), to(toLifecycle)), say.ErrRenamed, "worker-0")
 				took := r.World().Clock().Now().Sub(r.State("worker-0").BootedAt)
 
 				for _, part := range []string{"its machine came back as ip-10-0-0-4", "kubectl delete node worker-0", "HostnameConfig"} {
@@ -828,7 +829,7 @@ func TestCatalogue45_MaintenanceModeIsNamedAtOnce(t *testing.T) {
 					return
 				}
 
-				failed := failure(t, err, engine.ErrUnconfigured, test.node)
+				failed := failure(t, err, say.ErrUnconfigured, test.node)
 
 				for _, part := range []string{test.says, "talosctl get disks --insecure --nodes " + r.State(test.node).Address, "continues with this node"} {
 					if !strings.Contains(failed.Detail(), part) {
@@ -1261,7 +1262,7 @@ func TestInstall_ThatNeverTookIsRepeatedAsOftenAsThePolicySays(t *testing.T) {
 				r.Sound()
 
 				if !test.over {
-					if failed := failure(t, err, engine.ErrInstaller, "worker-0"); !strings.Contains(failed.Seen, test.says) {
+					if failed := failure(t, err, say.ErrInstaller, "worker-0"); !strings.Contains(failed.Seen, test.says) {
 						t.Errorf("seen is %q, want %q in it", failed.Seen, test.says)
 					}
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/say"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/checker"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/model"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/ports"
@@ -368,7 +369,7 @@ func TestObserve_SilentMachineStopsTheRunInItsTime(t *testing.T) {
 				request.Policy.NodeTimeout = limit
 
 				begun := r.World().Now()
-				failed := failure(t, r.Worker("run-1").Apply(context.Background(), request), engine.ErrNeverReturned, node)
+				failed := failure(t, r.Worker("run-1").Apply(context.Background(), request), say.ErrNeverReturned, node)
 
 				// Before a control plane the workers had their turns.
 				if took := r.World().Now() - begun; took > limit+15*time.Minute {

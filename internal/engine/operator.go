@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/say"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
@@ -170,7 +171,7 @@ const settleHurried = 2 * time.Second
 
 // errOccupied is an operator that began to upgrade the cluster just before the run
 // would have.
-var errOccupied = fmt.Errorf("%w is upgrading it", ErrOperator)
+var errOccupied = fmt.Errorf("%w is upgrading it", say.ErrOperator)
 
 // pauseOperator keeps the operator from acting for as long as the run lasts. It fails only
 // where somebody else upgrades the cluster: an operator that cannot be reached or
@@ -181,7 +182,7 @@ func (r *run) pauseOperator(ctx context.Context) error {
 		return nil
 	}
 
-	failure := blocked(r.request.Target, blocking)
+	failure := say.Blocked(r.request.Target, blocking)
 	failure.Err = errors.Join(errOccupied, failure.Err)
 
 	return failure

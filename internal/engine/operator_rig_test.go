@@ -13,6 +13,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/adapter/operator"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/say"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/observer/publish"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/checker"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/model"
@@ -218,7 +219,7 @@ func (o *owned) wantFree() {
 func (o *owned) wantFailure(err, reason error, texts ...string) {
 	o.T.Helper()
 
-	var failure *engine.Failure
+	var failure *say.Failure
 	if !errors.As(err, &failure) || !errors.Is(err, reason) {
 		o.T.Fatalf("got %v, want a failure because of %v\n%s", err, reason, o.Judge.Text())
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/say"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/harness"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/model"
 	played "github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/operator"
@@ -78,7 +79,7 @@ func TestOperatorHold_UpgradeOfTheOperatorIsNotDisturbed(t *testing.T) {
 				w := o.publishing("1")
 				err := w.apply(context.Background(), to(toLifecycle))
 
-				o.wantFailure(err, engine.ErrBlocked, test.says, "tenant-a/prod", "Nothing was touched")
+				o.wantFailure(err, say.ErrBlocked, test.says, "tenant-a/prod", "Nothing was touched")
 
 				if _, mutating := w.Client.Calls(); mutating > 0 {
 					t.Errorf("%d mutating calls", mutating)
@@ -181,7 +182,7 @@ func TestOperatorHold_EndedHoweverTheRunEnds(t *testing.T) {
 
 	t.Run("failed", func(t *testing.T) {
 		besideOperator(t, holding(faulty("worker-0", model.StepInstall, model.EffectFail)), &played.Habits{}, func(o *owned) {
-			if err := o.publishing("1").apply(context.Background(), to(toLifecycle)); !errors.Is(err, engine.ErrInstaller) {
+			if err := o.publishing("1").apply(context.Background(), to(toLifecycle)); !errors.Is(err, say.ErrInstaller) {
 				t.Errorf("got %v", err)
 			}
 
@@ -258,7 +259,7 @@ func TestOperatorHold_OperatorThatWakesUpStopsTheRun(t *testing.T) {
 		})
 
 		err := w.apply(context.Background(), to(toLifecycle))
-		o.wantFailure(err, engine.ErrGuard, "is asked to bring Talos to "+toLifecycle)
+		o.wantFailure(err, say.ErrGuard, "is asked to bring Talos to "+toLifecycle)
 
 		if got := o.annotation(keyTarget); got != toLifecycle {
 			t.Errorf("the target of somebody else became %q", got)
@@ -392,7 +393,7 @@ func TestOperatorHold_NothingIsPublishedOverAnOperatorAtWork(t *testing.T) {
 			return err
 		})
 
-		o.wantFailure(w.apply(context.Background(), to(toLifecycle)), engine.ErrOperator, "is asked to bring Talos to "+toLifecycle)
+		o.wantFailure(w.apply(context.Background(), to(toLifecycle)), say.ErrOperator, "is asked to bring Talos to "+toLifecycle)
 
 		// What was on its way when somebody asked the operator is all that may be said.
 		if len(said) > 2 {
@@ -417,7 +418,7 @@ func TestOperatorHold_DeadHoldAndTargetAreBothNamed(t *testing.T) {
 				o.annotate(keyHold, cluster.RunPrefix+"dead")
 				o.annotate(keyTarget, toLifecycle)
 				err := o.publishing("1").apply(context.Background(), to(target))
-				o.wantFailure(err, engine.ErrBlocked, cluster.RunPrefix+"dead", keyHold, keyTarget, "kubectl annotate")
+				o.wantFailure(err, say.ErrBlocked, cluster.RunPrefix+"dead", keyHold, keyTarget, "kubectl annotate")
 			})
 		})
 	}
@@ -577,7 +578,7 @@ func TestOperatorHold_LiveOneIsNotBlamedOnADeadRun(t *testing.T) {
 		p := o.publishing("1")
 		afterFirst(p.worker, "Uncordon", func() { o.annotate(keyTarget, toLifecycle) })
 		err := p.apply(context.Background(), to(toLifecycle))
-		o.wantFailure(err, engine.ErrOperator, "this run keeps it from that until it stops", keyTarget)
+		o.wantFailure(err, say.ErrOperator, "this run keeps it from that until it stops", keyTarget)
 
 		if got := o.annotation(keyTarget); got != toLifecycle || o.annotation(keyHold) != "" {
 			t.Errorf("the target is %q and the hold %q", got, o.annotation(keyHold))

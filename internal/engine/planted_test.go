@@ -15,6 +15,7 @@ import (
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/say"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/apiserver"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/checker"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/history"
@@ -642,24 +643,24 @@ func failsWithoutWords(t *testing.T) {
 	broken := setup{Options: model.Options{Faults: []model.Fault{{Node: "worker-1", Step: model.StepInstall, Effect: model.EffectFail, Times: 1}}}}
 
 	inCluster(t, broken, func(r *rig) {
-		var whole *engine.Failure
+		var whole *say.Failure
 		if err := r.Worker("run-1").Apply(context.Background(), to(toLifecycle)); !errors.As(err, &whole) {
 			t.Fatalf("got %v, want a failure", err)
 		}
 
-		for missing, strip := range map[string]func(*engine.Failure){
-			"":        func(*engine.Failure) {},
-			"summary": func(f *engine.Failure) { f.Summary = "" },
-			"node":    func(f *engine.Failure) { f.Node = "" },
-			"seen":    func(f *engine.Failure) { f.Seen = "" },
-			"state":   func(f *engine.Failure) { f.State = "" },
-			"remedy":  func(f *engine.Failure) { f.Remedy = "" },
-			"cause":   func(f *engine.Failure) { f.Err = nil },
+		for missing, strip := range map[string]func(*say.Failure){
+			"":        func(*say.Failure) {},
+			"summary": func(f *say.Failure) { f.Summary = "" },
+			"node":    func(f *say.Failure) { f.Node = "" },
+			"seen":    func(f *say.Failure) { f.Seen = "" },
+			"state":   func(f *say.Failure) { f.State = "" },
+			"remedy":  func(f *say.Failure) { f.Remedy = "" },
+			"cause":   func(f *say.Failure) { f.Err = nil },
 		} {
 			stripped := *whole
 			strip(&stripped)
 
-			said := r.watched(planted{}, func(r *rig) { _ = failure(r.T, &stripped, engine.ErrInstaller, "worker-1") })
+			said := r.watched(planted{}, func(r *rig) { _ = failure(r.T, &stripped, say.ErrInstaller, "worker-1") })
 			if (said == "") != (missing == "") {
 				t.Errorf("of a failure without %q it says %q", missing, said)
 			}

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/say"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/health"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/readable"
@@ -470,7 +471,7 @@ func (r *run) pullAtTurn(ctx context.Context, node, reference string, pull func(
 
 	err := r.ahead.atTurn(bounded, node, reference, pull)
 	if err != nil && bounded.Err() != nil && ctx.Err() == nil {
-		return fmt.Errorf("%w: %w", errStopped, ErrDeadline)
+		return fmt.Errorf("%w: %w", errStopped, say.ErrDeadline)
 	}
 
 	return err
@@ -532,7 +533,7 @@ func (r *run) pullProxies(ctx context.Context, observed cluster.Observation, mad
 
 	err := pullFailure(r.request.Target, findings)
 
-	var failure *Failure
+	var failure *say.Failure
 	if errors.As(err, &failure) {
 		// How the cluster is left is known when the run has ended.
 		failure.Component, failure.State = cluster.Manifests, ""
@@ -582,7 +583,7 @@ func (r *run) fetch(ctx context.Context, one download) *cluster.Finding {
 	refused := func(check, reference string, err error) *cluster.Finding {
 		return &cluster.Finding{
 			Check: check, Severity: cluster.Observed, Node: one.node, Err: err,
-			Found: unpulledText(reference, err),
+			Found: say.Unpulled(reference, err),
 		}
 	}
 
@@ -609,17 +610,6 @@ func (r *run) fetch(ctx context.Context, one download) *cluster.Finding {
 // checkImages is the check of findings about the images of components.
 const checkImages = cluster.CheckComponentImages
 
-// unpulledText says that an image could not be pulled, and why. It does not say where: nodes
-// that fail alike are named together.
-func unpulledText(reference string, err error) string {
-	why := err.Error()
-	if asked, rest, found := strings.Cut(why, ": "); found && strings.HasPrefix(asked, "unable to pull "+reference+" on ") {
-		why = rest
-	}
-
-	return fmt.Sprintf("could not pull %s: %s", reference, why)
-}
-
 // pullFailure is the failure of those among the findings that are one; nil where none is.
 func pullFailure(target cluster.Target, findings []*cluster.Finding) error {
 	var failed []cluster.Finding
@@ -634,13 +624,13 @@ func pullFailure(target cluster.Target, findings []*cluster.Finding) error {
 		return nil
 	}
 
-	failure := &Failure{
+	failure := &say.Failure{
 		Summary:  fmt.Sprintf("Unable to pull the installer images for Talos %s", target.Talos),
 		Node:     failed[0].Node,
 		Findings: together(failed),
 		State:    "No node was disturbed.",
-		Remedy:   pullRemedy(failed[0].Err),
-		Err:      errors.Join(causes(failed)...),
+		Remedy:   say.PullRemedy(failed[0].Err),
+		Err:      errors.Join(say.Causes(failed)...),
 	}
 
 	if failed[0].Check == checkImages {
@@ -679,25 +669,6 @@ func together(findings []cluster.Finding) []cluster.Finding {
 
 	return merged
 }
-
-// pullRemedy is what to do about an image that a node cannot get.
-func pullRemedy(err error) string {
-	if errors.Is(err, cluster.ErrRefused) {
-		return "Waiting does not change what the node says: let it into the registry, correct the reference, make room on its disk and in its memory, or correct its rules of image verification (ImageVerificationConfig); then run terraform apply again."
-	}
-
-	return "Check that the image exists and that the nodes reach its registry, then run terraform apply again."
-}
-
-// pullError is an image that a node could not get when its turn came.
-type pullError struct {
-	image string
-	err   error
-}
-
-func (p *pullError) Error() string { return unpulledText(p.image, p.err) }
-
-func (p *pullError) Unwrap() error { return p.err }
 
 // pullOntoDisk has one node show that it gets an image; where it is there already this is cheap.
 func (r *run) pullOntoDisk(ctx context.Context, step plan.Step, reference string) error {

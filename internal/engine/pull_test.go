@@ -15,6 +15,7 @@ import (
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/say"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/checker"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/history"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/model"
@@ -375,7 +376,7 @@ func TestPull_NothingWhenNothingMoreBegins(t *testing.T) {
 			stalls(r, w, &seen, func() {})
 
 			begun := time.Now()
-			_ = failure(t, w.Apply(context.Background(), request), engine.ErrDeadline, "")
+			_ = failure(t, w.Apply(context.Background(), request), say.ErrDeadline, "")
 
 			if took := time.Since(begun); took > slow/2 || seen.left() > 0 {
 				t.Errorf("the run ended after %s, and left %d pulls", took, seen.left())

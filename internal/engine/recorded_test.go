@@ -19,6 +19,7 @@ import (
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/say"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/harness"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/apiserver"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/model"
@@ -77,8 +78,8 @@ func outcomeOf(err error) string {
 	var names []string
 
 	for _, one := range []error{
-		engine.ErrFallback, engine.ErrRolledBack, engine.ErrUnhealthy, engine.ErrInstaller, engine.ErrGuard, engine.ErrDrain, engine.ErrGate, engine.ErrSuspended,
-		engine.ErrUnsettled, engine.ErrNotBegun, engine.ErrBlocked, context.Canceled,
+		say.ErrFallback, say.ErrRolledBack, say.ErrUnhealthy, say.ErrInstaller, say.ErrGuard, say.ErrDrain, say.ErrGate, say.ErrSuspended,
+		say.ErrUnsettled, say.ErrNotBegun, say.ErrBlocked, context.Canceled,
 	} {
 		if errors.Is(err, one) {
 			names = append(names, one.Error())
@@ -160,7 +161,7 @@ func recorded() map[string]func(*rig, *recording) {
 			r.At(toLegacy)
 		},
 		"fallback-and-retry": func(r *rig, into *recording) {
-			if err := apply(r, into, "run-1", to(toLifecycle)); !errors.Is(err, engine.ErrFallback) {
+			if err := apply(r, into, "run-1", to(toLifecycle)); !errors.Is(err, say.ErrFallback) {
 				r.T.Errorf("the first run: %v", err)
 			}
 
@@ -174,7 +175,7 @@ func recorded() map[string]func(*rig, *recording) {
 			request := to(toLifecycle)
 			request.Policy.OnFailure = cluster.RollBackOnFailure
 
-			if err := apply(r, into, "run-1", request); !errors.Is(err, engine.ErrRolledBack) {
+			if err := apply(r, into, "run-1", request); !errors.Is(err, say.ErrRolledBack) {
 				r.T.Errorf("the run: %v", err)
 			}
 

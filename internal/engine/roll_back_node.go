@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/say"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
 )
 
@@ -33,7 +34,7 @@ type NodeRequest struct {
 // node that runs its old system again already.
 //
 // The entry says what the node was sent back from and to; the image is not installed
-// there again until somebody says so. The error is a [*Failure].
+// there again until somebody says so. The error is a [*say.Failure].
 func (e *Engine) RollBackNode(ctx context.Context, request NodeRequest) (cluster.Entry, error) {
 	e.shutdown.begin(ctx)
 
@@ -48,7 +49,7 @@ func (e *Engine) RollBackNode(ctx context.Context, request NodeRequest) (cluster
 
 	held, err := e.acquire(ctx)
 	if err != nil {
-		return cluster.Entry{}, acquireFailure(ctx, err)
+		return cluster.Entry{}, say.NotAcquired(ctx, err)
 	}
 
 	r := e.newRun(held, Request{Policy: request.Policy, ClusterID: request.ClusterID}, request.Policy)
@@ -74,11 +75,11 @@ func decideRollback(observed cluster.Observation, name string) (step plan.Step, 
 
 	found, key, entry := plan.SendBack(observed, name)
 	if len(found.Against) > 0 {
-		return step, entry, false, &Failure{
-			Summary: "Unable to roll back node " + name, Node: name, Seen: sentence(strings.Join(found.Against, "; ")), State: "Nothing was touched.",
+		return step, entry, false, &say.Failure{
+			Summary: "Unable to roll back node " + name, Node: name, Seen: say.Sentence(strings.Join(found.Against, "; ")), State: "Nothing was touched.",
 			Remedy: fmt.Sprintf("Look at what the node runs (talosctl -n %s get machinestatus) and at what the journal remembers of it (kubectl -n kube-system get configmap talosupgrade-journal -o yaml). "+
 				"A rollback starts what is in the other boot slot, so it has to be certain what that is, and that it fits the cluster.", node.Address),
-			Err: ErrBlocked,
+			Err: say.ErrBlocked,
 		}
 	}
 
@@ -88,7 +89,7 @@ func decideRollback(observed cluster.Observation, name string) (step plan.Step, 
 }
 
 // unknownNode is the refusal of a name that no node has.
-func unknownNode(summary string, observed cluster.Observation, name string) *Failure {
+func unknownNode(summary string, observed cluster.Observation, name string) *say.Failure {
 	var names []string
 	for _, node := range observed.Managed() {
 		names = append(names, node.Name)
@@ -96,9 +97,9 @@ func unknownNode(summary string, observed cluster.Observation, name string) *Fai
 
 	slices.Sort(names)
 
-	failure := &Failure{
+	failure := &say.Failure{
 		Summary: summary, Seen: fmt.Sprintf("No node of this cluster is called %q. There are: %s.", name, strings.Join(names, ", ")),
-		State: "Nothing was touched.", Remedy: "Correct node: it is the name that kubectl get nodes shows.", Err: ErrBlocked,
+		State: "Nothing was touched.", Remedy: "Correct node: it is the name that kubectl get nodes shows.", Err: say.ErrBlocked,
 	}
 
 	if slices.Contains(observed.Foreign, name) {
@@ -122,8 +123,8 @@ func (r *run) rollBackLeased(ctx context.Context, observed cluster.Observation, 
 	// Under the lease nobody else changes what is decided now.
 	observed, err = r.engine.Observe(leased)
 	if err != nil {
-		return nil, observed, undisturbed(&Failure{
-			Summary: "Unable to observe the cluster", Seen: err.Error(), State: "No node was disturbed.", Remedy: unreachedRemedy(err), Err: err,
+		return nil, observed, say.Undisturbed(&say.Failure{
+			Summary: "Unable to observe the cluster", Seen: err.Error(), State: "No node was disturbed.", Remedy: say.UnreachedRemedy(err), Err: err,
 		})
 	}
 
@@ -154,9 +155,9 @@ func (r *run) refusesRollback(ctx context.Context, step plan.Step) error {
 	summary := "Unable to roll back node " + step.Node
 
 	if blocking := r.operatorConflicts(ctx, false); len(blocking) > 0 {
-		return undisturbed(&Failure{
-			Summary: summary, Findings: blocking, State: "No node was disturbed.", Remedy: blockedRemedy,
-			Err: errors.Join(append([]error{errOccupied}, causes(blocking)...)...),
+		return say.Undisturbed(&say.Failure{
+			Summary: summary, Findings: blocking, State: "No node was disturbed.", Remedy: say.BlockedRemedy,
+			Err: errors.Join(append([]error{errOccupied}, say.Causes(blocking)...)...),
 		})
 	}
 
@@ -177,10 +178,10 @@ func (r *run) refusesRollback(ctx context.Context, step plan.Step) error {
 }
 
 // rollbackSuspended is the refusal where somebody has suspended the upgrades.
-func rollbackSuspended(node, why string) *Failure {
-	return undisturbed(&Failure{
-		Summary: "Unable to roll back node " + node, Seen: sentence(why), State: "No node was disturbed.",
-		Remedy: "Ask whoever suspended them. When they may go on (" + resumeSuspended + "), run the rollback again.", Err: ErrSuspended,
+func rollbackSuspended(node, why string) *say.Failure {
+	return say.Undisturbed(&say.Failure{
+		Summary: "Unable to roll back node " + node, Seen: say.Sentence(why), State: "No node was disturbed.",
+		Remedy: "Ask whoever suspended them. When they may go on (" + resumeSuspended + "), run the rollback again.", Err: say.ErrSuspended,
 	})
 }
 
@@ -279,7 +280,7 @@ func (u *nodeUpgrade) serveAgain(ctx context.Context, result outcome) error {
 // tellRolledBack tells the observers how a rollback ended that they were told of.
 func (r *run) tellRolledBack(back *nodeUpgrade, last cluster.Observation, err error) {
 	switch {
-	case errors.Is(err, ErrLeaseLost):
+	case errors.Is(err, say.ErrLeaseLost):
 		r.engine.emit(cluster.Event{Kind: cluster.EventRunLost, Text: err.Error(), Err: err})
 	case back == nil || !back.told:
 	default:
@@ -299,7 +300,7 @@ func (r *run) tellRolledBack(back *nodeUpgrade, last cluster.Observation, err er
 
 // failureText is what kept the node from its old system, in one line.
 func (u *nodeUpgrade) failureText(err error) string {
-	var failure *Failure
+	var failure *say.Failure
 	if errors.As(err, &failure) {
 		return failure.Seen
 	}
@@ -308,15 +309,15 @@ func (u *nodeUpgrade) failureText(err error) string {
 }
 
 // rollbackFailure puts the error of a rollback that a person asked for into words.
-func (u *nodeUpgrade) rollbackFailure(ctx context.Context, err error) *Failure {
+func (u *nodeUpgrade) rollbackFailure(ctx context.Context, err error) *say.Failure {
 	var held *leftError
 	if errors.As(err, &held) {
 		return rollbackSuspended(u.step.Node, held.why)
 	}
 
-	failed := &Failure{
+	failed := &say.Failure{
 		Summary: fmt.Sprintf("Unable to roll back node %s to Talos %s", u.step.Node, u.entry.Previous), Node: u.step.Node,
-		Seen: sentence(err.Error()), State: u.stateText(),
+		Seen: say.Sentence(err.Error()), State: u.stateText(),
 		Remedy: "Run the rollback again, or terraform apply: each goes on where the node is.", Err: err,
 	}
 
@@ -330,18 +331,18 @@ func (u *nodeUpgrade) rollbackFailure(ctx context.Context, err error) *Failure {
 	}
 
 	switch {
-	case failed.explained(ctx, err):
+	case failed.Explained(ctx, err):
 	case ctx.Err() != nil:
 		failed.Summary = fmt.Sprintf("The rollback of node %s was cancelled", u.step.Node)
-		failed.Seen = interruptedText(ctx, u.activity(err), err)
+		failed.Seen = say.Interrupted(ctx, u.activity(err), err)
 	case errors.Is(err, errStartedAgain):
 		failed.Remedy = fmt.Sprintf("Look at its console for what became of the other system (talosctl -n %s dmesg). What is in its other boot slot is not certain any more, so that it is not sent back again.", u.step.Address)
-	case errors.Is(err, ErrNeverReturned):
+	case errors.Is(err, say.ErrNeverReturned):
 		failed.Remedy = "Look at its console. When it is back, run the rollback again, or terraform apply: each goes on with this node."
-	case errors.Is(err, ErrUncordoned):
+	case errors.Is(err, say.ErrUncordoned):
 		failed.Remedy = "Find out who uncordons it (a person, an autoscaler, a controller that looks after cordons) and have the node left alone meanwhile, then run the rollback again."
-	case errors.Is(err, ErrDrain):
-		failed.Remedy = drainRemedy(err)
+	case errors.Is(err, say.ErrDrain):
+		failed.Remedy = say.DrainRemedy(err)
 	case errors.Is(err, cluster.ErrRefused):
 		failed.Remedy = "Leave the node as it is, or upgrade it to a version that it should run instead: it has no other system that it could start."
 	case errors.Is(err, cluster.ErrCredentials), errors.Is(err, cluster.ErrDenied):

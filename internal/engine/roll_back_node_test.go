@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/say"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/harness"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/apiserver"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/model"
@@ -93,7 +93,7 @@ func (r *rig) keptUntilTold(node, from, target string) {
 	r.T.Helper()
 
 	kept := r.Worker("run-kept")
-	failed := failure(r.T, kept.Apply(context.Background(), to(target)), engine.ErrBlocked, node)
+	failed := failure(r.T, kept.Apply(context.Background(), to(target)), say.ErrBlocked, node)
 
 	for _, want := range []string{"was rolled back to Talos " + from + ", as run-back (talosupgrade_cluster.test) asked at ", "(its storage is slow)", "talosupgrade_retry_node"} {
 		if !strings.Contains(failed.Detail(), want) {
@@ -126,7 +126,7 @@ func TestRollBackNode_RefusedWhileSuspended(t *testing.T) {
 		r.upgraded(toLifecycle)
 		r.brake()
 
-		failed := failure(t, r.Worker("run-back").RollBack(context.Background(), "worker-0"), engine.ErrSuspended, "")
+		failed := failure(t, r.Worker("run-back").RollBack(context.Background(), "worker-0"), say.ErrSuspended, "")
 		if !strings.Contains(failed.Seen, "storage is degraded") || failed.State != "No node was disturbed." {
 			t.Errorf("got %+v", failed)
 		}
@@ -234,7 +234,7 @@ func TestRollBackNode_RefusedWhereItIsNotCertain(t *testing.T) {
 					about = ""
 				}
 
-				failed := failure(t, w.RollBack(context.Background(), asked), engine.ErrBlocked, about)
+				failed := failure(t, w.RollBack(context.Background(), asked), say.ErrBlocked, about)
 				if !strings.Contains(failed.Seen, test.says) || failed.State != "Nothing was touched." {
 					t.Errorf("seen is %q, state %q", failed.Seen, failed.State)
 				}
@@ -265,7 +265,7 @@ func TestRollBackNode_WaitsForItsGuards(t *testing.T) {
 				r.World().SetFaults([]model.Fault{{Node: away, Step: model.StepKubelet, Effect: model.EffectNotReady}})
 				time.Sleep(2 * time.Minute)
 
-				failed := failure(t, r.Worker("run-back").RollBack(context.Background(), node), engine.ErrGuard, node)
+				failed := failure(t, r.Worker("run-back").RollBack(context.Background(), node), say.ErrGuard, node)
 				if !strings.Contains(failed.Detail(), away) || failed.State != "The node runs as before and is not cordoned by this run." {
 					t.Errorf("got %v", failed)
 				}
@@ -296,7 +296,7 @@ func TestRollBackNode_RefusedBesideAnotherRun(t *testing.T) {
 			for name, does := range map[string]func(context.Context, string) error{
 				"roll back": r.Worker("run-back").RollBack,
 			} {
-				failed := failure(t, does(context.Background(), "worker-1"), engine.ErrLocked, "")
+				failed := failure(t, does(context.Background(), "worker-1"), say.ErrLocked, "")
 				if !strings.Contains(failed.Seen, "run-next") {
 					t.Errorf("%s: %+v", name, failed)
 				}
@@ -352,7 +352,7 @@ func TestRollBackNode_NodeThatStartsTheNewSystemAgainIsNamed(t *testing.T) {
 
 		r.untouchedBy(toLifecycle)
 
-		failed = failure(t, r.Worker("run-again").RollBack(context.Background(), "worker-0"), engine.ErrBlocked, "worker-0")
+		failed = failure(t, r.Worker("run-again").RollBack(context.Background(), "worker-0"), say.ErrBlocked, "worker-0")
 		if !strings.Contains(failed.Seen, "The journal does not say what it ran before") {
 			t.Errorf("got %+v", failed)
 		}
@@ -500,7 +500,7 @@ func TestRollBackNode_NodeThatDoesNotReturnIsNamed(t *testing.T) {
 		r.upgraded(toLifecycle)
 		r.World().SetFaults([]model.Fault{{Node: "worker-0", Step: model.StepBoot, Effect: model.EffectNeverReturns}})
 
-		failed := failure(t, r.Worker("run-back").RollBack(context.Background(), "worker-0"), engine.ErrNeverReturned, "worker-0")
+		failed := failure(t, r.Worker("run-back").RollBack(context.Background(), "worker-0"), say.ErrNeverReturned, "worker-0")
 		if !strings.Contains(failed.Remedy, "Look at its console.") || r.entryOf("worker-0").Phase != cluster.PhaseRollingBack {
 			t.Errorf("got %+v", failed)
 		}
@@ -530,7 +530,7 @@ func TestRollBackNode_KubernetesAloneWaitsForAnUnfinishedOne(t *testing.T) {
 		request := to(toLifecycle)
 		request.Target = cluster.Target{Kubernetes: version.MustParse("1.35.2")}
 
-		failed := failure(t, r.Worker("run-2").Apply(context.Background(), request), engine.ErrBlocked, "worker-0")
+		failed := failure(t, r.Worker("run-2").Apply(context.Background(), request), say.ErrBlocked, "worker-0")
 		if !strings.Contains(failed.Detail(), "it is being rolled back to Talos 1.13.2, as run-back (talosupgrade_cluster.test) asked at ") {
 			t.Errorf("got %v", failed)
 		}

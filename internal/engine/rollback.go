@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/say"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
 )
 
@@ -27,7 +28,7 @@ func (u *nodeUpgrade) rebooted() bool { return u.booted != "" && u.booted != u.e
 // rollBackIfUnhealthy is what becomes of a node whose new system did not become healthy. The
 // error is that of the upgrade.
 func (u *nodeUpgrade) rollBackIfUnhealthy(err error) error {
-	failed := error(&unhealthyError{version: u.result.runs.String(), err: err})
+	failed := error(&say.UnhealthyError{Version: u.result.runs.String(), Err: err})
 	if u.run.request.Policy.OnFailure != cluster.RollBackOnFailure {
 		return failed
 	}
@@ -77,18 +78,6 @@ func (u *nodeUpgrade) recovered(ctx context.Context, failed error) error {
 
 	return nil
 }
-
-// unhealthyError is a node that runs its new system and is not well with it.
-type unhealthyError struct {
-	version string
-	err     error
-}
-
-func (u *unhealthyError) Error() string {
-	return fmt.Sprintf("the node runs Talos %s and did not get back into service with it: %v", u.version, u.err)
-}
-
-func (u *unhealthyError) Unwrap() []error { return []error{ErrUnhealthy, u.err} }
 
 // rollBack sends the node back to its old system, drained and guarded as an
 // upgrade is, and tells what it booted.
@@ -167,13 +156,13 @@ func (u *nodeUpgrade) finishRolledBack(ctx context.Context, failed error) error 
 
 	u.phase = installCalled
 
-	back := &rolledBackError{failed: failed, image: u.entry.Image, previous: machine.Talos.String(), bootID: machine.BootID}
+	back := &say.RolledBackError{Failed: failed, Image: u.entry.Image, Previous: machine.Talos.String(), BootID: machine.BootID}
 	if u.entry.Asked != "" {
 		// An earlier run began with it.
-		back.failed, back.asked = nil, plan.AskedFor(u.entry)
+		back.Failed, back.Asked = nil, plan.AskedFor(u.entry)
 	}
 
-	back.unserved = u.recordOldSystem(ctx, cluster.PhaseRolledBack, machine.BootID)
+	back.Unserved = u.recordOldSystem(ctx, cluster.PhaseRolledBack, machine.BootID)
 
 	return back
 }
@@ -183,7 +172,7 @@ func (u *nodeUpgrade) rollbackSkipped(failed, err error) error {
 	switch {
 	case u.entry.Phase == cluster.PhaseRollingBack && !errors.Is(err, errMustNotReturn):
 		return fmt.Errorf("%w\nIt was to start its old system again: %w", failed, err)
-	case errors.Is(err, ErrLeaseLost), errors.Is(err, context.Canceled):
+	case errors.Is(err, say.ErrLeaseLost), errors.Is(err, context.Canceled):
 		return errors.Join(failed, err)
 	}
 

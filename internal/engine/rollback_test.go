@@ -13,6 +13,7 @@ import (
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/say"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/apiserver"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/history"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/model"
@@ -84,7 +85,7 @@ func TestRollback_OfAnUnhealthyNodeWhenAsked(t *testing.T) {
 					r.AddApp("web", 4, &apiserver.Budget{MinAvailable: 3})
 
 					first := r.Worker("run-1")
-					failed := failure(t, first.Apply(context.Background(), returning(to(hop.to))), engine.ErrRolledBack, node)
+					failed := failure(t, first.Apply(context.Background(), returning(to(hop.to))), say.ErrRolledBack, node)
 
 					for _, want := range []string{"rolled back to Talos " + hop.from, "back in service", "did not get back into service with it: waited", "The last lines of the log of machined on " + node} {
 						if !strings.Contains(failed.Detail(), want) {
@@ -106,7 +107,7 @@ func TestRollback_OfAnUnhealthyNodeWhenAsked(t *testing.T) {
 					}
 
 					again := r.Worker("run-2")
-					_ = failure(t, again.Apply(context.Background(), returning(to(hop.to))), engine.ErrBlocked, node)
+					_ = failure(t, again.Apply(context.Background(), returning(to(hop.to))), say.ErrBlocked, node)
 
 					if _, mutating := again.Client.Calls(); mutating != 0 {
 						t.Errorf("the refused run made %d mutating calls", mutating)
@@ -139,7 +140,7 @@ func TestRollback_OfANodeThatChangedItsSchematic(t *testing.T) {
 						request := returning(to(hop.to))
 						request.Target.InstallerImage = "factory.talos.dev/metal-installer/" + schematicOfTests
 
-						_ = failure(t, r.Worker("run-1").Apply(context.Background(), request), engine.ErrRolledBack, node)
+						_ = failure(t, r.Worker("run-1").Apply(context.Background(), request), say.ErrRolledBack, node)
 						r.Sound()
 						r.sentBack(node, hop.from)
 					})
@@ -177,7 +178,7 @@ func TestRollback_AlsoWhereTheLastLookIsCutOff(t *testing.T) {
 			}
 		})
 
-		failed := failure(t, w.Apply(context.Background(), to(toLifecycle)), engine.ErrUnhealthy, "worker-0")
+		failed := failure(t, w.Apply(context.Background(), to(toLifecycle)), say.ErrUnhealthy, "worker-0")
 		if !strings.Contains(failed.State, "runs the new system") {
 			t.Errorf("the state is %q", failed.State)
 		}
@@ -192,7 +193,7 @@ func TestRollback_NotUnlessAsked(t *testing.T) {
 	t.Parallel()
 
 	inCluster(t, setup{Options: model.Options{Faults: []model.Fault{neverReady("worker-0")}}}, func(r *rig) {
-		failed := failure(t, r.Worker("run-1").Apply(context.Background(), to(toLifecycle)), engine.ErrUnhealthy, "worker-0")
+		failed := failure(t, r.Worker("run-1").Apply(context.Background(), to(toLifecycle)), say.ErrUnhealthy, "worker-0")
 		if !strings.Contains(failed.State, "runs the new system") {
 			t.Errorf("the state is %q", failed.State)
 		}
@@ -215,7 +216,7 @@ func TestRollback_NotWhereItIsNotSafe(t *testing.T) {
 		forgetful := &liar{Client: w.Client, etcd: func(view *cluster.EtcdView) { view.Status.Version = "" }}
 		w = r.WorkerOver(w.Client, forgetful, forgetful)
 
-		failed := failure(t, w.Apply(context.Background(), returning(to(toLifecycle))), engine.ErrUnhealthy, "cp-1")
+		failed := failure(t, w.Apply(context.Background(), returning(to(toLifecycle))), say.ErrUnhealthy, "cp-1")
 		if !strings.Contains(failed.State, "It was not rolled back: that is not safe: the journal does not say which version of etcd it ran before.") {
 			t.Errorf("the state is %q", failed.State)
 		}
@@ -235,7 +236,7 @@ func TestRollback_NotOfANodeWhoseInstallerNobodySawEnd(t *testing.T) {
 	lost := model.Fault{Node: "worker-0", Step: model.StepInstall, Effect: model.EffectConnectionLostEarly, Times: 1}
 
 	inCluster(t, setup{Options: model.Options{Faults: []model.Fault{lost, neverReady("worker-0")}}}, func(r *rig) {
-		failed := failure(t, r.Worker("run-1").Apply(context.Background(), returning(to(toLifecycle))), engine.ErrUnhealthy, "worker-0")
+		failed := failure(t, r.Worker("run-1").Apply(context.Background(), returning(to(toLifecycle))), say.ErrUnhealthy, "worker-0")
 		if !strings.Contains(failed.State, "It was not rolled back: that is not safe: nobody saw the end of the installer") {
 			t.Errorf("the state is %q", failed.State)
 		}
@@ -266,7 +267,7 @@ func TestRollback_NotBegunWhileAnotherControlPlaneIsAway(t *testing.T) {
 			r.World().SetFaults(append(silent("cp-2"), neverReady("cp-1")))
 		})
 
-		failed := failure(t, w.Apply(context.Background(), returning(to(toLifecycle))), engine.ErrUnhealthy, "cp-1")
+		failed := failure(t, w.Apply(context.Background(), returning(to(toLifecycle))), say.ErrUnhealthy, "cp-1")
 		if !strings.Contains(failed.State, "It was not rolled back") || !strings.Contains(failed.State, "cp-2") {
 			t.Errorf("the state is %q", failed.State)
 		}
@@ -288,7 +289,7 @@ func TestRollback_NotAskedTwicePerBoot(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inCluster(t, setup{Options: model.Options{Faults: []model.Fault{neverReady("worker-0"), fault}}}, func(r *rig) {
-				_ = failure(t, r.Worker("run-1").Apply(context.Background(), returning(to(toLifecycle))), engine.ErrRolledBack, "worker-0")
+				_ = failure(t, r.Worker("run-1").Apply(context.Background(), returning(to(toLifecycle))), say.ErrRolledBack, "worker-0")
 				r.Sound()
 				r.sentBack("worker-0", fromLifecycle)
 
@@ -306,7 +307,7 @@ func TestRollback_RefusalLeavesTheNodeAsItIs(t *testing.T) {
 	fault := model.Fault{Node: "worker-0", Step: model.Step("rollback"), Effect: model.EffectFail}
 
 	inCluster(t, setup{Options: model.Options{Faults: []model.Fault{neverReady("worker-0"), fault}}}, func(r *rig) {
-		failed := failure(t, r.Worker("run-1").Apply(context.Background(), returning(to(toLifecycle))), engine.ErrUnhealthy, "worker-0")
+		failed := failure(t, r.Worker("run-1").Apply(context.Background(), returning(to(toLifecycle))), say.ErrUnhealthy, "worker-0")
 		if !strings.Contains(failed.State, "It was not rolled back") {
 			t.Errorf("the state is %q", failed.State)
 		}
@@ -486,7 +487,7 @@ func TestRollback_NotOfAControlPlaneThatIsWell(t *testing.T) {
 				}
 
 				if long > time.Hour {
-					if failed := failure(t, err, engine.ErrUnhealthy, "cp-1"); !strings.Contains(failed.State, "nothing is wrong with the node itself") || !strings.Contains(failed.Seen, "cp-2") {
+					if failed := failure(t, err, say.ErrUnhealthy, "cp-1"); !strings.Contains(failed.State, "nothing is wrong with the node itself") || !strings.Contains(failed.Seen, "cp-2") {
 						t.Errorf("got %v", failed)
 					}
 
@@ -545,7 +546,7 @@ func TestRollback_WithoutAnyEffectIsNotTriedAgain(t *testing.T) {
 			between := &heedless{Client: w.Client}
 			w = r.WorkerOver(w.Client, between, w.Client)
 
-			failed := failure(t, w.Apply(context.Background(), returning(to(toLifecycle))), engine.ErrUnhealthy, "worker-0")
+			failed := failure(t, w.Apply(context.Background(), returning(to(toLifecycle))), say.ErrUnhealthy, "worker-0")
 			if number > 0 && !strings.Contains(failed.State, "it was sent back once before, and started the new system again") {
 				t.Errorf("the state is %q", failed.State)
 			}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/say"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
 )
 
@@ -328,8 +329,8 @@ func nameOf(step plan.Step) string {
 	}
 }
 
-func neverArrives(step plan.Step) *Failure {
-	failure := &Failure{
+func neverArrives(step plan.Step) *say.Failure {
+	failure := &say.Failure{
 		Summary: fmt.Sprintf("Unable to upgrade node %s to Talos %s", step.Node, step.To), Node: step.Node, Component: step.Component,
 		Seen:   fmt.Sprintf("The node was upgraded to this version %d times in this run, and now runs Talos %s.", maxUpgrades, step.From),
 		State:  "Somebody or something else changes this node.",
@@ -387,7 +388,7 @@ func (s *rollout) firstObservation(ctx context.Context) error {
 // untouched adds to a failure that nothing was moved, where that is so. Once the run has
 // prepared, there may be a snapshot, and images on the nodes.
 func (s *rollout) untouched(err error) error {
-	var failure *Failure
+	var failure *say.Failure
 	if s.moved || !errors.As(err, &failure) {
 		return err
 	}
@@ -397,7 +398,7 @@ func (s *rollout) untouched(err error) error {
 		failure.State = "No node was disturbed."
 	}
 
-	return undisturbed(failure)
+	return say.Undisturbed(failure)
 }
 
 // prepare does once what comes before anything is moved: the gates, the snapshot
@@ -510,12 +511,12 @@ func (s *rollout) look(ctx context.Context) (cluster.Observation, error) {
 // is of no use or has taken too long.
 func (s *rollout) blocked(ctx context.Context, blocking []cluster.Finding) error {
 	refuse := func() error {
-		failure := blocked(s.run.request.Target, blocking)
+		failure := say.Blocked(s.run.request.Target, blocking)
 		if s.moved {
 			// How the cluster is left is known when all upgrades have ended.
 			failure.State = ""
-			failure.Remedy = resumeRemedy
-			failure.Err = errors.Join(append([]error{ErrGuard}, causes(blocking)...)...)
+			failure.Remedy = say.ResumeRemedy
+			failure.Err = errors.Join(append([]error{say.ErrGuard}, say.Causes(blocking)...)...)
 		}
 
 		return failure
@@ -552,8 +553,8 @@ func (s *rollout) waitOut(ctx context.Context, seen string, giveUp func() error)
 }
 
 func (s *rollout) unobserved(err error) error {
-	return &Failure{
-		Summary: "Unable to observe the cluster", Seen: err.Error(), Remedy: unreachedRemedy(err), Err: err,
+	return &say.Failure{
+		Summary: "Unable to observe the cluster", Seen: err.Error(), Remedy: say.UnreachedRemedy(err), Err: err,
 	}
 }
 
@@ -606,7 +607,7 @@ func (s *rollout) end(over result) {
 func stoppedEvent(over result) cluster.Event {
 	event := cluster.Event{Kind: cluster.EventNodeStopped, Node: over.step.Node, Component: over.step.Component, Text: over.err.Error()}
 
-	var failure *Failure
+	var failure *say.Failure
 	if errors.As(over.err, &failure) {
 		event.Text, event.Err = failure.Summary, over.err
 	}
@@ -617,7 +618,7 @@ func stoppedEvent(over result) cluster.Event {
 // fail keeps the first failure. What fails after it, on nodes that were on
 // their way, is named in it.
 func (s *rollout) fail(err error) {
-	var first, other *Failure
+	var first, other *say.Failure
 
 	switch {
 	case err == nil || err == s.failure: //nolint:errorlint // it is the very same one
@@ -638,16 +639,16 @@ func (s *rollout) fail(err error) {
 
 	first.Excerpts = append(first.Excerpts, other.Excerpts...)
 	first.Findings = append(first.Findings, cluster.Finding{
-		Check: checkNodeUpgrade, Severity: cluster.Observed, Node: other.Node, Err: err,
+		Check: say.CheckNodeUpgrade, Severity: cluster.Observed, Node: other.Node, Err: err,
 		Found:  foundBeside(other),
 		Remedy: other.State + " " + other.Remedy,
 	})
 }
 
 // foundBeside is what became of an upgrade beside the one that a failure is about.
-func foundBeside(other *Failure) string {
+func foundBeside(other *say.Failure) string {
 	seen := strings.TrimSuffix(other.Seen, ".")
-	if what, cut := strings.CutPrefix(seen, interruptedPrefix); cut {
+	if what, cut := strings.CutPrefix(seen, say.InterruptedPrefix); cut {
 		return "its upgrade was running at the same time and was interrupted, " + what
 	}
 
@@ -718,16 +719,16 @@ func (s *rollout) hasLeft(there map[string]bool, name string) bool {
 func (s *rollout) gateFailure(ctx context.Context, err error) error {
 	switch {
 	case ctx.Err() != nil:
-		return undisturbed(s.run.stopped(ctx, "while the gates were waited for; no node was disturbed"+lastSeen(err)))
-	case errors.Is(err, ErrWindow):
-		return undisturbed(s.run.outside(err, "No node was disturbed while the gates were waited for."))
-	case errors.Is(err, ErrDeadline):
-		return undisturbed(s.run.overtime("No node was disturbed while the gates were waited for. " + sentence(err.Error())))
+		return say.Undisturbed(s.run.stopped(ctx, "while the gates were waited for; no node was disturbed"+say.LastSeen(err)))
+	case errors.Is(err, say.ErrWindow):
+		return say.Undisturbed(s.run.outside(err, "No node was disturbed while the gates were waited for."))
+	case errors.Is(err, say.ErrDeadline):
+		return say.Undisturbed(s.run.overtime("No node was disturbed while the gates were waited for. " + say.Sentence(err.Error())))
 	}
 
-	return undisturbed(&Failure{
+	return say.Undisturbed(&say.Failure{
 		Summary: "Unable to begin the upgrade: a gate does not hold", Seen: err.Error() + ".",
-		State: "No node was disturbed.", Remedy: gateRemedy(err), Err: err,
+		State: "No node was disturbed.", Remedy: say.GateRemedy(err), Err: err,
 	})
 }
 

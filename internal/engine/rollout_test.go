@@ -15,6 +15,7 @@ import (
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/say"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/apiserver"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/checker"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/history"
@@ -229,7 +230,7 @@ func TestParallel_FailureLetsOthersFinishAndStartsNone(t *testing.T) {
 
 	inCluster(t, pairs(51, broken, slow), func(r *rig) {
 		w := r.Worker("run-1")
-		failed := failure(t, w.Apply(context.Background(), sharing(t, toLifecycle, "2")), engine.ErrInstaller, "worker-0")
+		failed := failure(t, w.Apply(context.Background(), sharing(t, toLifecycle, "2")), say.ErrInstaller, "worker-0")
 		r.Sound()
 		r.stopped("worker-0", true)
 
@@ -261,7 +262,7 @@ func TestParallel_SecondFailureIsNamedInTheFirst(t *testing.T) {
 
 	inCluster(t, pairs(53, faults...), func(r *rig) {
 		w := r.Worker("run-1")
-		failed := failure(t, w.Apply(context.Background(), sharing(t, toLifecycle, "2")), engine.ErrInstaller, "worker-0")
+		failed := failure(t, w.Apply(context.Background(), sharing(t, toLifecycle, "2")), say.ErrInstaller, "worker-0")
 		r.Sound()
 
 		if detail := failed.Detail(); !strings.Contains(detail, "worker-1: ") || !strings.Contains(detail, "fell back") {
@@ -306,7 +307,7 @@ func TestParallel_LostLeaseStopsBothOnTheirWay(t *testing.T) {
 
 				taken := time.Now()
 
-				if err := <-ended; !errors.Is(err, engine.ErrLeaseLost) || !strings.Contains(err.Error(), "intruder") {
+				if err := <-ended; !errors.Is(err, say.ErrLeaseLost) || !strings.Contains(err.Error(), "intruder") {
 					t.Errorf("got %v, want the loss of the lease to intruder", err)
 				}
 
@@ -557,7 +558,7 @@ func TestParallel_DeadlineLetsOthersFinish(t *testing.T) {
 		request := sharing(t, toLifecycle, "2")
 		request.Deadline = 3 * time.Minute
 
-		_ = failure(t, r.Worker("run-1").Apply(context.Background(), request), engine.ErrDeadline, "")
+		_ = failure(t, r.Worker("run-1").Apply(context.Background(), request), say.ErrDeadline, "")
 		r.Sound()
 		r.stopped("", false)
 
@@ -619,7 +620,7 @@ func TestParallel_ObstacleBesideATurnIsWaitedOut(t *testing.T) {
 					return
 				}
 
-				if failed := failure(t, err, engine.ErrGuard, "worker-4"); !strings.HasSuffix(failed.State, "No other node is being upgraded; all others are in service.") {
+				if failed := failure(t, err, say.ErrGuard, "worker-4"); !strings.HasSuffix(failed.State, "No other node is being upgraded; all others are in service.") {
 					t.Errorf("%v", failed)
 				}
 
@@ -643,7 +644,7 @@ func (r *rig) refused(w *worker, request engine.Request, kind error, check strin
 
 	err := w.Apply(context.Background(), request)
 
-	var failed *engine.Failure
+	var failed *say.Failure
 	if !errors.As(err, &failed) || !errors.Is(err, kind) {
 		r.T.Fatalf("got %v, want it refused with %v", err, kind)
 	}
@@ -676,13 +677,13 @@ func TestRollout_RunsThatMustNotBeginChangeNothing(t *testing.T) {
 		kind    error
 		check   string
 	}{
-		"two members":          {model.Options{ControlPlanes: 2, Workers: 1}, nil, to(toLifecycle), engine.ErrBlocked, "two-members"},
-		"two members, legacy":  {model.Options{ControlPlanes: 2, Workers: 1, Talos: fromLegacy}, nil, to(toLegacy), engine.ErrBlocked, "two-members"},
-		"reader":               {model.Options{}, []string{"os:reader"}, to(toLifecycle), engine.ErrBlocked, "roles"},
-		"older than the nodes": {model.Options{Talos: "1.13.4"}, nil, to("1.13.2"), engine.ErrBlocked, "versions"},
-		"minor skipped":        {model.Options{Talos: "1.11.5"}, nil, to("1.13.4"), engine.ErrBlocked, "versions"},
-		"unpinned components":  {model.Options{Unpinned: true}, nil, to(toLifecycle), engine.ErrBlocked, "component-images"},
-		"another cluster":      {model.Options{}, nil, ofCluster(to(toLifecycle), "somebody-elses"), engine.ErrWrongCluster, ""},
+		"two members":          {model.Options{ControlPlanes: 2, Workers: 1}, nil, to(toLifecycle), say.ErrBlocked, "two-members"},
+		"two members, legacy":  {model.Options{ControlPlanes: 2, Workers: 1, Talos: fromLegacy}, nil, to(toLegacy), say.ErrBlocked, "two-members"},
+		"reader":               {model.Options{}, []string{"os:reader"}, to(toLifecycle), say.ErrBlocked, "roles"},
+		"older than the nodes": {model.Options{Talos: "1.13.4"}, nil, to("1.13.2"), say.ErrBlocked, "versions"},
+		"minor skipped":        {model.Options{Talos: "1.11.5"}, nil, to("1.13.4"), say.ErrBlocked, "versions"},
+		"unpinned components":  {model.Options{Unpinned: true}, nil, to(toLifecycle), say.ErrBlocked, "component-images"},
+		"another cluster":      {model.Options{}, nil, ofCluster(to(toLifecycle), "somebody-elses"), say.ErrWrongCluster, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inCluster(t, setup{Options: given.options}, func(r *rig) {
@@ -823,7 +824,7 @@ func TestRollout_WaitsForPodsToBeToldOf(t *testing.T) {
 					}
 				}
 
-				r.refused(w, to(toLifecycle), engine.ErrBlocked, cluster.CheckControlPlane)
+				r.refused(w, to(toLifecycle), say.ErrBlocked, cluster.CheckControlPlane)
 			})
 		})
 	}
@@ -891,7 +892,7 @@ func TestRollout_SilentControlPlaneStopsTheRunWhereItIs(t *testing.T) {
 				w := r.Worker("run-1")
 				r.during(w, given.after, "worker-0", func() { r.World().SetFaults(silent("cp-2")) })
 
-				failed := failure(t, w.Apply(context.Background(), to(toLifecycle)), engine.ErrGuard, "worker-0")
+				failed := failure(t, w.Apply(context.Background(), to(toLifecycle)), say.ErrGuard, "worker-0")
 				if !strings.Contains(failed.Error(), "cp-2") {
 					t.Errorf("the silent control plane is not named: %v", failed)
 				}
@@ -946,7 +947,7 @@ func TestRollout_EtcdAlarmStopsTheRun(t *testing.T) {
 			}
 		})
 
-		failed := failure(t, first.Apply(context.Background(), to(toLifecycle)), engine.ErrGuard, "worker-0")
+		failed := failure(t, first.Apply(context.Background(), to(toLifecycle)), say.ErrGuard, "worker-0")
 		if !strings.Contains(failed.Error(), "NOSPACE") {
 			t.Errorf("the alarm is not named: %v", failed)
 		}
@@ -972,7 +973,7 @@ func TestRollout_DeadlineStopsBetweenNodes(t *testing.T) {
 		request.Deadline = 4 * time.Minute
 
 		err := r.Worker("run-1").Apply(context.Background(), request)
-		if !errors.Is(err, engine.ErrDeadline) {
+		if !errors.Is(err, say.ErrDeadline) {
 			t.Fatalf("got %v, want the deadline", err)
 		}
 

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/say"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
 )
 
@@ -60,18 +61,18 @@ func (r *run) progress(event cluster.Event, made plan.Plan) cluster.Event {
 }
 
 // stopped is the failure of a run that was asked to stop, or has to.
-func (r *run) stopped(ctx context.Context, where string) *Failure {
-	if cause := cluster.Ended(ctx); errors.Is(cause, ErrLeaseLost) {
-		return &Failure{
+func (r *run) stopped(ctx context.Context, where string) *say.Failure {
+	if cause := cluster.Ended(ctx); errors.Is(cause, say.ErrLeaseLost) {
+		return &say.Failure{
 			Summary: "Unable to go on with the upgrade", Seen: fmt.Sprintf("It stopped %s: %v.", where, cause),
-			Remedy: lostRemedy(cause), Err: cause,
+			Remedy: say.LostRemedy(cause), Err: cause,
 		}
 	}
 
-	return &Failure{
+	return &say.Failure{
 		Summary: "The upgrade was cancelled",
 		Seen:    "It was interrupted " + where + ".",
-		Remedy:  resumeRemedy,
+		Remedy:  say.ResumeRemedy,
 		Err:     cluster.Ended(ctx),
 	}
 }
@@ -85,7 +86,7 @@ func (r *run) deadlinePassed() bool {
 // or the window has closed.
 func (r *run) noMoreStarts() error {
 	if r.deadlinePassed() {
-		return ErrDeadline
+		return say.ErrDeadline
 	}
 
 	return r.windowClosed()
@@ -102,7 +103,7 @@ func (r *run) windowClosed() error {
 		return nil
 	}
 
-	return fmt.Errorf("%w (%s); %s", ErrWindow, r.request.Window, opening(until))
+	return fmt.Errorf("%w (%s); %s", say.ErrWindow, r.request.Window, opening(until))
 }
 
 // opening says when a closed window opens.
@@ -116,18 +117,18 @@ func opening(until time.Time) string {
 
 // outside is the failure of a run that the end of the window stops, in words that
 // begin with what it stopped at.
-func (r *run) outside(err error, at string) *Failure {
-	return &Failure{
-		Summary: "Unable to finish the upgrade in the maintenance window", Seen: at + " " + sentence(err.Error()),
+func (r *run) outside(err error, at string) *say.Failure {
+	return &say.Failure{
+		Summary: "Unable to finish the upgrade in the maintenance window", Seen: at + " " + say.Sentence(err.Error()),
 		State: "Nothing was started after it closed.", Remedy: "Run terraform apply again while it is open: it continues where the cluster is.", Err: err,
 	}
 }
 
 // overtime is the failure of a run whose time is used up.
-func (r *run) overtime(seen string) *Failure {
-	return &Failure{
+func (r *run) overtime(seen string) *say.Failure {
+	return &say.Failure{
 		Summary: "Unable to finish the upgrade in the time that timeouts allow", Seen: seen,
-		Remedy: "Run terraform apply again to continue, or raise timeouts.create and timeouts.update.", Err: ErrDeadline,
+		Remedy: "Run terraform apply again to continue, or raise timeouts.create and timeouts.update.", Err: say.ErrDeadline,
 	}
 }
 

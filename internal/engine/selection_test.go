@@ -14,6 +14,7 @@ import (
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/say"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/apiserver"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/checker"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/model"
@@ -271,7 +272,7 @@ func TestSelection_NodeWithoutNodeObjectCountsAsHeld(t *testing.T) {
 			t.Fatal(err)
 		}
 
-		failed := failure(t, r.Worker("run-1").Apply(context.Background(), restraining(to(toLifecycle))), engine.ErrBlocked, "worker-1")
+		failed := failure(t, r.Worker("run-1").Apply(context.Background(), restraining(to(toLifecycle))), say.ErrBlocked, "worker-1")
 		if !strings.Contains(failed.Detail(), "no Node object") {
 			t.Errorf("it does not say what is wrong: %v", failed)
 		}
@@ -313,7 +314,7 @@ func TestSelection_KubernetesThatIsAwayHoldsNoNode(t *testing.T) {
 		})
 
 		err := w.Apply(context.Background(), restraining(to(toLifecycle)))
-		if failed := failure(t, err, engine.ErrBlocked, ""); !strings.Contains(failed.Detail(), "Kubernetes API did not answer") {
+		if failed := failure(t, err, say.ErrBlocked, ""); !strings.Contains(failed.Detail(), "Kubernetes API did not answer") {
 			t.Errorf("it does not say what is wrong: %v", failed)
 		}
 
@@ -486,7 +487,7 @@ func TestSelection_WorkerThatIsAwayTakesUpItsPool(t *testing.T) {
 			t.Fatal(err)
 		}
 
-		failed := failure(t, r.Worker("run-1").Apply(context.Background(), pooled(t, sharing(t, toLifecycle, "2"), "1", "1")), engine.ErrBlocked, "")
+		failed := failure(t, r.Worker("run-1").Apply(context.Background(), pooled(t, sharing(t, toLifecycle, "2"), "1", "1")), say.ErrBlocked, "")
 		if !strings.Contains(failed.Detail(), `pools["storage"].max_unavailable = 1 of 2 workers is 1, and that is taken up by worker-1 (cordoned)`) {
 			t.Errorf("it does not say what is wrong: %v", failed)
 		}
@@ -618,7 +619,7 @@ func TestSelection_ContradictingLabelsAreRefused(t *testing.T) {
 
 				w := r.Worker("run-1")
 
-				failed := failure(t, w.Apply(context.Background(), given.request(to(toLifecycle))), engine.ErrBlocked, "worker-0")
+				failed := failure(t, w.Apply(context.Background(), given.request(to(toLifecycle))), say.ErrBlocked, "worker-0")
 				if !strings.Contains(failed.Detail(), given.says) {
 					t.Errorf("got %s, want %q", failed.Detail(), given.says)
 				}
@@ -887,7 +888,7 @@ func TestCanary_LeavingServiceStopsTurnsThatHaveBegun(t *testing.T) {
 					w := r.Worker("run-1")
 					w.Client.Intercept(struck.intercept)
 
-					var failed *engine.Failure
+					var failed *say.Failure
 					if err := w.Apply(context.Background(), request); !errors.As(err, &failed) {
 						t.Fatalf("got %v, want a failure", err)
 					}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/say"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
 )
 
@@ -335,14 +336,14 @@ func (s *rollout) awaitSoak(ctx context.Context, next plan.Step) error {
 }
 
 // soakFailure is the failure of a run whose node did not stay healthy.
-func (s *rollout) soakFailure(name string, node *soakingNode) *Failure {
-	failure := &Failure{
+func (s *rollout) soakFailure(name string, node *soakingNode) *say.Failure {
+	failure := &say.Failure{
 		Summary: fmt.Sprintf("Unable to go on: node %s did not stay healthy", name), Node: name,
 		Seen: fmt.Sprintf("It was to stay healthy for %s before the next node is disturbed, and within %s it did not. Last seen: %s.",
 			s.run.soak.most, s.run.soak.most+guardTimeout, node.ails),
 		State:  "The node runs its new version.",
 		Remedy: "Look at the node (kubectl describe node, talosctl health). When it is healthy, run terraform apply again.",
-		Err:    ErrUnsettled,
+		Err:    say.ErrUnsettled,
 	}
 
 	if node.ails == "" {
@@ -351,7 +352,7 @@ func (s *rollout) soakFailure(name string, node *soakingNode) *Failure {
 	}
 
 	if slices.Contains(s.run.policy().Canaries(), name) {
-		failure.State += " " + canaryState
+		failure.State += " " + say.CanaryState
 	}
 
 	return failure

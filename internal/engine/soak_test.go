@@ -12,6 +12,7 @@ import (
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/say"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/checker"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/history"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/model"
@@ -142,7 +143,7 @@ func TestSoak_NodeThatDoesNotSettleStopsTheRun(t *testing.T) {
 
 			inCluster(t, given, func(r *rig) {
 				begun := time.Now()
-				failed := failure(t, r.Worker("run-1").Apply(context.Background(), resting(t, "1", settle, canaries...)), engine.ErrUnsettled, node)
+				failed := failure(t, r.Worker("run-1").Apply(context.Background(), resting(t, "1", settle, canaries...)), say.ErrUnsettled, node)
 
 				if took, most := time.Since(begun), 6*time.Minute+settle+5*time.Minute; took > most {
 					t.Errorf("it took %s to give up, want at most %s", took, most)
@@ -227,7 +228,7 @@ func TestSoak_EndsWithTheTimeOfTheRun(t *testing.T) {
 		request.Deadline = 20 * time.Minute
 
 		begun := time.Now()
-		_ = failure(t, r.Worker("run-1").Apply(context.Background(), request), engine.ErrDeadline, "")
+		_ = failure(t, r.Worker("run-1").Apply(context.Background(), request), say.ErrDeadline, "")
 
 		if took := time.Since(begun); took > 21*time.Minute {
 			t.Errorf("it took %s to stop", took)

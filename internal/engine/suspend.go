@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/say"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
 )
 
@@ -19,13 +20,13 @@ import (
 // Suspend suspends the upgrades of the cluster, for a reason that people are told, and
 // touches nothing else: whoever upgrades it keeps the lease. A suspension that stands stays
 // as it is, and is returned. Where no run has ever had the lease it is made, with nobody
-// holding it, so that the first one finds it. Errors are a [*Failure].
+// holding it, so that the first one finds it. Errors are a [*say.Failure].
 func (e *Engine) Suspend(ctx context.Context, reason string) (standing *cluster.Suspension, err error) {
 	return e.changeSuspension(ctx, "suspend the upgrades of the cluster", &reason)
 }
 
 // Resume lets the upgrades of the cluster go on, whoever has suspended them, and returns
-// what it took away; nil where nobody had. Errors are a [*Failure].
+// what it took away; nil where nobody had. Errors are a [*say.Failure].
 func (e *Engine) Resume(ctx context.Context) (lifted *cluster.Suspension, err error) {
 	return e.changeSuspension(ctx, "let the upgrades of the cluster go on", nil)
 }
@@ -70,8 +71,8 @@ func (e *Engine) changeSuspension(ctx context.Context, doing string, reason *str
 	case ctx.Err() != nil:
 		return nil, cluster.Ended(ctx)
 	default:
-		return nil, &Failure{
-			Summary: "Unable to " + doing, Seen: sentence(err.Error()), State: "Whoever upgrades it goes on as before.", Remedy: leaseRemedy(err), Err: err,
+		return nil, &say.Failure{
+			Summary: "Unable to " + doing, Seen: say.Sentence(err.Error()), State: "Whoever upgrades it goes on as before.", Remedy: leaseRemedy(err), Err: err,
 		}
 	}
 }
@@ -103,7 +104,7 @@ func (r *run) suspended(ctx context.Context, made plan.Plan) (bool, error) {
 		return true, r.stoppedBetween(ctx)
 	}
 
-	var unread *Failure
+	var unread *say.Failure
 	if errors.As(err, &unread) {
 		// How the cluster is left is known when all upgrades have ended.
 		unread.State = ""
@@ -125,18 +126,18 @@ func (r *run) suspended(ctx context.Context, made plan.Plan) (bool, error) {
 		r.engine.emit(r.progress(cluster.Event{Kind: cluster.EventSuspended, Text: suspendedText(*standing)}, made))
 	}
 
-	seen := sentence(suspendedText(*standing))
+	seen := say.Sentence(suspendedText(*standing))
 
 	if r.request.Policy.OnSuspend == cluster.StopOnSuspend {
-		return true, &Failure{
+		return true, &say.Failure{
 			Summary: "Upgrades of this cluster are suspended", Seen: seen,
 			Remedy: "Ask whoever suspended them. When they may go on (" + resumeSuspended + "), run terraform apply again: it continues where the cluster is.",
-			Err:    ErrSuspended,
+			Err:    say.ErrSuspended,
 		}
 	}
 
 	switch err := r.noMoreStarts(); {
-	case errors.Is(err, ErrDeadline):
+	case errors.Is(err, say.ErrDeadline):
 		return true, r.overtime(seen)
 	case err != nil:
 		return true, r.outside(err, seen)

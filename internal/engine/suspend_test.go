@@ -14,6 +14,7 @@ import (
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/say"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/checker"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/history"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/model"
@@ -145,7 +146,7 @@ func TestSuspension_StopsARunThatDoesNotWait(t *testing.T) {
 				time.Sleep(moment)
 				r.brake()
 
-				failed := failure(t, <-ended, engine.ErrSuspended, "")
+				failed := failure(t, <-ended, say.ErrSuspended, "")
 				for _, says := range []string{"kubectl-annotate", "storage is degraded", "upgrade.vitistack.io/suspend-"} {
 					if !strings.Contains(failed.Detail(), says) {
 						t.Errorf("%q is not said: %s", says, failed.Detail())
@@ -180,9 +181,9 @@ func TestSuspension_ClusterIsNotTouched(t *testing.T) {
 		request engine.Request
 		cause   error
 	}{
-		"stop":                  {stopping(saving(ports.NewVault())), engine.ErrSuspended},
-		"the time is used up":   {bounded(saving(ports.NewVault()), time.Hour), engine.ErrDeadline},
-		"the window closes":     {within(0, time.Hour), engine.ErrWindow},
+		"stop":                  {stopping(saving(ports.NewVault())), say.ErrSuspended},
+		"the time is used up":   {bounded(saving(ports.NewVault()), time.Hour), say.ErrDeadline},
+		"the window closes":     {within(0, time.Hour), say.ErrWindow},
 		"nothing is to be done": {to(fromLifecycle), nil},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -206,7 +207,7 @@ func TestSuspension_ClusterIsNotTouched(t *testing.T) {
 				}
 
 				failed := failure(t, err, given.cause, "")
-				if !errors.Is(err, engine.ErrNotBegun) || !strings.Contains(failed.Detail(), "Nothing was touched.") || !strings.Contains(failed.Detail(), "storage is degraded") {
+				if !errors.Is(err, say.ErrNotBegun) || !strings.Contains(failed.Detail(), "Nothing was touched.") || !strings.Contains(failed.Detail(), "storage is degraded") {
 					t.Errorf("got %v", failed.Detail())
 				}
 
@@ -382,7 +383,7 @@ func TestSuspension_UnknownCountsAsSuspended(t *testing.T) {
 			return next(ctx)
 		})
 
-		failed := failure(t, w.Apply(context.Background(), request), engine.ErrGuard, "worker-0")
+		failed := failure(t, w.Apply(context.Background(), request), say.ErrGuard, "worker-0")
 		if !strings.Contains(failed.Detail(), "unable to find out whether upgrades of this cluster are suspended") {
 			t.Errorf("got %s", failed.Detail())
 		}
@@ -501,7 +502,7 @@ func TestSuspension_BeforeTheFirstRunIsHonoured(t *testing.T) {
 		}
 
 		err := r.Worker("run-1").Apply(context.Background(), stopping(to(toLifecycle)))
-		failed := failure(t, err, engine.ErrSuspended, "")
+		failed := failure(t, err, say.ErrSuspended, "")
 
 		if !strings.Contains(failed.Seen, "ola: not before Monday") {
 			t.Errorf("the run says %q", failed.Seen)

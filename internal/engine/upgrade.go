@@ -11,11 +11,12 @@ import (
 	"time"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/say"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
 )
 
 // Upgrade brings the cluster to the target and blocks until it is there, or
-// returns a [*Failure]. The snapshot is the last observation in either case.
+// returns a [*say.Failure]. The snapshot is the last observation in either case.
 // Killed at any point, the next call continues where the cluster is.
 func (e *Engine) Upgrade(ctx context.Context, request Request) (cluster.Observation, error) {
 	e.shutdown.begin(ctx)
@@ -29,7 +30,7 @@ func (e *Engine) Upgrade(ctx context.Context, request Request) (cluster.Observat
 
 	found := e.findProblems(ctx, observed, made, request)
 	if ctx.Err() != nil {
-		return observed, acquireFailure(ctx, cluster.Ended(ctx))
+		return observed, say.NotAcquired(ctx, cluster.Ended(ctx))
 	}
 
 	blocking := cluster.Blocking(found)
@@ -45,13 +46,13 @@ func (e *Engine) Upgrade(ctx context.Context, request Request) (cluster.Observat
 	}
 
 	held, err := e.acquire(ctx)
-	if idle && errors.Is(err, ErrLocked) {
+	if idle && errors.Is(err, say.ErrLocked) {
 		// Whoever holds it is alive and will say the last word.
 		return observed, nil
 	}
 
 	if err != nil {
-		return observed, withSnapshot(acquireFailure(ctx, err), observedSnapshotFor(observed, request.Target))
+		return observed, withSnapshot(say.NotAcquired(ctx, err), observedSnapshotFor(observed, request.Target))
 	}
 
 	r := e.newRun(held, request, made.Policy)
@@ -72,26 +73,26 @@ func (e *Engine) Upgrade(ctx context.Context, request Request) (cluster.Observat
 }
 
 // observeRequested is the first look at the cluster, which must be the one that is
-// asked for. The error is a [*Failure].
+// asked for. The error is a [*say.Failure].
 func (e *Engine) observeRequested(ctx context.Context, request Request) (cluster.Observation, error) {
 	observed, err := e.firstLook(ctx)
 
 	switch {
 	case err != nil:
-		return observed, &Failure{
-			Summary: "Unable to observe the cluster", Seen: err.Error(), State: "Nothing was touched.", Remedy: unreachedRemedy(err), Err: err,
+		return observed, &say.Failure{
+			Summary: "Unable to observe the cluster", Seen: err.Error(), State: "Nothing was touched.", Remedy: say.UnreachedRemedy(err), Err: err,
 		}
 	case request.ClusterID != "" && observed.ID == "":
-		return observed, &Failure{
+		return observed, &say.Failure{
 			Summary: "Unable to tell which cluster this is",
 			Seen:    fmt.Sprintf("The state belongs to cluster %s, and the connected cluster did not say who it is.", request.ClusterID),
-			State:   "Nothing was touched.", Remedy: resumeRemedy, Err: ErrWrongCluster,
+			State:   "Nothing was touched.", Remedy: say.ResumeRemedy, Err: say.ErrWrongCluster,
 		}
 	case request.ClusterID != "" && request.ClusterID != observed.ID:
-		return observed, &Failure{
+		return observed, &say.Failure{
 			Summary: "Unable to upgrade another cluster",
 			Seen:    fmt.Sprintf("The state belongs to cluster %s, this provider reaches %s.", request.ClusterID, observed.ID),
-			State:   "Nothing was touched.", Remedy: "Correct the talosconfig or its context, then run terraform apply again.", Err: ErrWrongCluster,
+			State:   "Nothing was touched.", Remedy: "Correct the talosconfig or its context, then run terraform apply again.", Err: say.ErrWrongCluster,
 		}
 	default:
 		return observed, nil
@@ -123,7 +124,7 @@ func (r *run) giveBack(ctx context.Context, last cluster.Observation, err error)
 	case ours:
 		made := plan.Make(last, r.request.Target, r.policy())
 		r.resumeOperator(ctx, made.Talos.Lowest, made.Kubernetes.Lowest)
-	case errors.Is(lost, errLeaseFreed) && r.operatorWatch.paused():
+	case errors.Is(lost, say.ErrLeaseFreed) && r.operatorWatch.paused():
 		// Nobody else has it who would take the hold over.
 		r.endPause(ctx)
 	}
@@ -206,7 +207,7 @@ func (e *Engine) firstLook(ctx context.Context) (cluster.Observation, error) {
 		return seen == "", seen, nil
 	})
 
-	var late *waitError
+	var late *say.WaitError
 	if ctx.Err() == nil && (last.KubernetesError != nil || errors.As(err, &late)) {
 		err = nil
 	}
@@ -268,7 +269,7 @@ func (r *run) conclude(observed cluster.Observation, err error) {
 		return
 	}
 
-	if errors.Is(err, ErrLeaseLost) || errors.Is(err, errOccupied) {
+	if errors.Is(err, say.ErrLeaseLost) || errors.Is(err, errOccupied) {
 		// Whoever has the lease now, or the operator, speaks for the cluster.
 		r.engine.emit(cluster.Event{Kind: cluster.EventRunLost, Text: err.Error(), Err: err})
 
@@ -276,9 +277,9 @@ func (r *run) conclude(observed cluster.Observation, err error) {
 	}
 
 	made := plan.Make(observed, r.request.Target, r.policy())
-	event := r.progress(cluster.Event{Kind: cluster.EventRunFailed, Text: summaryText(err), Err: err}, made)
+	event := r.progress(cluster.Event{Kind: cluster.EventRunFailed, Text: say.Brief(err), Err: err}, made)
 
-	var failure *Failure
+	var failure *say.Failure
 	if errors.As(err, &failure) {
 		event.Node, event.Component = strings.Join(failure.Nodes(), ","), failure.Component
 	}
@@ -291,12 +292,12 @@ func (r *run) conclude(observed cluster.Observation, err error) {
 // observation is nil where there is none. Where no upgrade began, a failure that
 // says anything has said it all.
 func (r *run) describeLeftovers(err error, last *cluster.Observation, moved bool) {
-	var failure *Failure
+	var failure *say.Failure
 	if !errors.As(err, &failure) || !moved && failure.State != "" {
 		return
 	}
 
-	lost := errors.Is(err, ErrLeaseLost)
+	lost := errors.Is(err, say.ErrLeaseLost)
 	if lost {
 		// What is observed now is what the other run makes of it.
 		last = nil
@@ -419,20 +420,20 @@ func (e *Engine) publishEnd(ctx context.Context, held *lock, failed error) bool 
 	defer end()
 
 	_, _, err := held.holds(kept)
-	lost := errors.Is(err, ErrLeaseLost)
+	lost := errors.Is(err, say.ErrLeaseLost)
 
-	if lost && !errors.Is(failed, ErrLeaseLost) {
+	if lost && !errors.Is(failed, say.ErrLeaseLost) {
 		e.emit(cluster.Event{Kind: cluster.EventRunLost, Text: err.Error(), Err: err})
 	}
 
 	e.flush(ctx)
 
-	return !lost && !errors.Is(failed, ErrLeaseLost)
+	return !lost && !errors.Is(failed, say.ErrLeaseLost)
 }
 
 // refused is the failure of checks before a run, with what an earlier run left.
-func refused(observed cluster.Observation, target cluster.Target, findings []cluster.Finding) *Failure {
-	failure := blocked(target, findings)
+func refused(observed cluster.Observation, target cluster.Target, findings []cluster.Finding) *say.Failure {
+	failure := say.Blocked(target, findings)
 
 	if observed.Journal == nil {
 		return failure

@@ -18,6 +18,7 @@ import (
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/say"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/apiserver"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/checker"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/history"
@@ -251,10 +252,10 @@ func TestHop_ImageOfALaterOneIsMissedBeforeTheFirstCordon(t *testing.T) {
 
 // failure fails the test unless the error is of the kind, about the node, and
 // says what was seen and what to do.
-func failure(t testing.TB, err, kind error, node string) *engine.Failure {
+func failure(t testing.TB, err, kind error, node string) *say.Failure {
 	t.Helper()
 
-	var failed *engine.Failure
+	var failed *say.Failure
 	if !errors.As(err, &failed) {
 		t.Fatalf("got %v, want a failure with %v", err, kind)
 	}
@@ -319,25 +320,25 @@ func faultCases() []faultCase {
 		{name: "pull stalls", fault: lasting(model.StepPull, model.EffectStall, 3*time.Minute)},
 		{name: "pull never ends", fault: always(model.StepPull, model.EffectStall), says: unpulled},
 		{name: "reply to pull lost", fault: once(model.StepPull, model.EffectConnectionLost)},
-		{name: "installer fails", fault: once(model.StepInstall, model.EffectFail), want: engine.ErrInstaller, armed: true, again: true},
-		{name: "installer fails having switched", fault: once(model.StepInstall, model.EffectFailArmed), want: engine.ErrInstaller, armed: true, again: true},
+		{name: "installer fails", fault: once(model.StepInstall, model.EffectFail), want: say.ErrInstaller, armed: true, again: true},
+		{name: "installer fails having switched", fault: once(model.StepInstall, model.EffectFailArmed), want: say.ErrInstaller, armed: true, again: true},
 		{name: "installer's end lost", fault: once(model.StepInstall, model.EffectConnectionLost)},
 		{name: "installer's start lost", fault: once(model.StepInstall, model.EffectConnectionLostEarly)},
 		{name: "apid away after the install", fault: lasting(model.StepInstall, model.EffectUnreachable, 2*time.Minute)},
 		{name: "apid away after the install for long", fault: lasting(model.StepInstall, model.EffectUnreachable, 20*time.Minute)},
 		{name: "reply to reboot lost", fault: once(model.StepReboot, model.EffectConnectionLost)},
 		{name: "reboot fails", fault: once(model.StepReboot, model.EffectFail)},
-		{name: "never returns", fault: once(model.StepBoot, model.EffectNeverReturns), want: engine.ErrNeverReturned, armed: true},
+		{name: "never returns", fault: once(model.StepBoot, model.EffectNeverReturns), want: say.ErrNeverReturned, armed: true},
 		{name: "returns late", fault: lasting(model.StepBoot, model.EffectNeverReturns, 10*time.Minute)},
 		{name: "apid away after the boot", fault: lasting(model.StepBoot, model.EffectUnreachable, 4*time.Minute)},
-		{name: "drain blocked by a budget", fault: always(model.StepDrain, model.EffectBlockedByBudget), want: engine.ErrDrain},
+		{name: "drain blocked by a budget", fault: always(model.StepDrain, model.EffectBlockedByBudget), want: say.ErrDrain},
 		{name: "replies to patches lost", fault: model.Fault{Step: model.StepPatch, Effect: model.EffectConnectionLost, Times: 2}},
 		{name: "legacy: pull fails", legacy: true, fault: always(model.StepPull, model.EffectFail), says: unpulled},
 		{name: "legacy: call fails", legacy: true, fault: once(model.StepLegacyUpgrade, model.EffectFail)},
 		{name: "legacy: reply lost", legacy: true, fault: once(model.StepLegacyUpgrade, model.EffectConnectionLost)},
-		{name: "legacy: never returns", legacy: true, fault: once(model.StepBoot, model.EffectNeverReturns), want: engine.ErrNeverReturned, armed: true},
-		{name: "legacy: installer fails", legacy: true, fault: once(model.StepInstall, model.EffectFail), want: engine.ErrInstaller, again: true},
-		{name: "legacy: drain blocked by a budget", legacy: true, fault: always(model.StepDrain, model.EffectBlockedByBudget), want: engine.ErrDrain},
+		{name: "legacy: never returns", legacy: true, fault: once(model.StepBoot, model.EffectNeverReturns), want: say.ErrNeverReturned, armed: true},
+		{name: "legacy: installer fails", legacy: true, fault: once(model.StepInstall, model.EffectFail), want: say.ErrInstaller, again: true},
+		{name: "legacy: drain blocked by a budget", legacy: true, fault: always(model.StepDrain, model.EffectBlockedByBudget), want: say.ErrDrain},
 		{name: "legacy: apid away after the boot", legacy: true, fault: lasting(model.StepBoot, model.EffectUnreachable, 4*time.Minute)},
 	}
 }
@@ -442,12 +443,12 @@ func TestFallback_NotTriedAgainUntilTold(t *testing.T) {
 
 				inCluster(t, setup{Options: model.Options{Talos: hop.from, Seed: 5, Faults: []model.Fault{fault}}}, func(r *rig) {
 					err := r.Worker("run-1").Apply(context.Background(), to(hop.to))
-					_ = failure(t, err, engine.ErrFallback, node)
+					_ = failure(t, err, say.ErrFallback, node)
 					r.Sound()
 					r.stopped(node, false)
 
 					again := r.Worker("run-2")
-					_ = failure(t, again.Apply(context.Background(), to(hop.to)), engine.ErrBlocked, node)
+					_ = failure(t, again.Apply(context.Background(), to(hop.to)), say.ErrBlocked, node)
 
 					if _, mutating := again.Client.Calls(); mutating != 0 {
 						t.Errorf("the refused run made %d mutating calls", mutating)
@@ -472,7 +473,7 @@ func TestFault_UnreachableNodeRefusesTheRun(t *testing.T) {
 
 			inCluster(t, setup{Options: model.Options{Seed: 9, Faults: []model.Fault{fault}}}, func(r *rig) {
 				w := r.Worker("run-1")
-				failed := failure(t, w.Apply(context.Background(), to(toLifecycle)), engine.ErrBlocked, node)
+				failed := failure(t, w.Apply(context.Background(), to(toLifecycle)), say.ErrBlocked, node)
 
 				if !errors.Is(failed, cluster.ErrUnreachable) {
 					t.Errorf("%v does not say that the node is unreachable", failed)
@@ -507,7 +508,7 @@ func TestUpgrade_OfTheNodeThatTheRunIsOnIsRefused(t *testing.T) {
 		t.Run(node, func(t *testing.T) {
 			inCluster(t, setup{Options: model.Options{Seed: 9}}, func(r *rig) {
 				w := r.Worker("run-1")
-				failed := failure(t, w.Apply(context.Background(), runningOn(r, node)), engine.ErrBlocked, node)
+				failed := failure(t, w.Apply(context.Background(), runningOn(r, node)), say.ErrBlocked, node)
 
 				if !slices.ContainsFunc(failed.Findings, func(f cluster.Finding) bool { return f.Check == cluster.CheckOwnNode && f.Node == node }) {
 					t.Errorf("it does not name the check: %v", failed)

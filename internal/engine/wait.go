@@ -5,38 +5,16 @@ package engine
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"time"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/say"
 )
 
 // look is one look at something that is being waited for: done, or what was
 // seen instead. An error ends the wait; what may heal belongs into seen.
 type look func(ctx context.Context) (done bool, seen string, err error)
-
-// waitError is a wait that ended before its condition held.
-type waitError struct {
-	what, seen string
-	after      time.Duration
-	cause      error
-}
-
-func (w *waitError) Error() string {
-	text := fmt.Sprintf("waited %s for %s", w.after.Round(time.Second), w.what)
-	if errors.Is(w.cause, context.Canceled) {
-		text = "it was interrupted while waiting for " + w.what
-	}
-
-	if w.seen != "" {
-		text += "; last seen: " + w.seen
-	}
-
-	return text
-}
-
-func (w *waitError) Unwrap() error { return w.cause }
 
 // announceEvery is how often a person is told what is still being waited for.
 const announceEvery = 30 * time.Second
@@ -64,7 +42,7 @@ func (e *Engine) waitPaced(ctx context.Context, node, what string, first, most t
 
 	for {
 		if ctx.Err() != nil {
-			return &waitError{what: what, seen: last, after: e.clock.Now().Sub(begun), cause: cluster.Ended(ctx)}
+			return &say.WaitError{What: what, Seen: last, After: e.clock.Now().Sub(begun), Cause: cluster.Ended(ctx)}
 		}
 
 		done, seen, err := try(ctx)

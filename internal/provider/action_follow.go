@@ -14,6 +14,7 @@ import (
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/say"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/observer/publish"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/protocol"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
@@ -122,7 +123,7 @@ func (p *published) ended(end engine.FollowEnd) error {
 
 		return nil
 	case engine.RunDied:
-		return &engine.Failure{
+		return &say.Failure{
 			Summary: "Unable to follow the upgrade to its end: the run is gone",
 			Seen:    "It stopped renewing its lease, and did not say how it ended.",
 			State:   p.state(), Remedy: "Run terraform apply again: it continues where the cluster is.", Err: errFollowed,
@@ -135,12 +136,12 @@ func (p *published) ended(end engine.FollowEnd) error {
 		switch {
 		case !p.went[product]:
 		case status == protocol.StatusFailed:
-			return &engine.Failure{
+			return &say.Failure{
 				Summary: "Unable to upgrade the cluster: the run that was followed failed",
 				Seen:    sentence(p.last[protocol.Key(product, protocol.FieldMessage)]), State: p.state(), Remedy: remedy, Err: errFollowed,
 			}
 		case status.Busy():
-			return &engine.Failure{
+			return &say.Failure{
 				Summary: "Unable to tell how the upgrade ended", State: p.state(), Remedy: remedy, Err: errFollowed,
 				Seen: fmt.Sprintf("The run gave its lease back, and %s goes on to say that %s is being upgraded.", p.store, product.Name()),
 			}

@@ -11,7 +11,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/say"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/protocol"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
@@ -148,7 +148,7 @@ func TestStatus_RemembersTheHalfThatFailed(t *testing.T) {
 		"Kubernetes":       {desired("1.13.4", "1.35.0"), stop, protocol.StatusCompleted, protocol.StatusFailed, protocol.StatusFailed},
 		"Kubernetes alone": {desired("", "1.35.0"), stop, protocol.StatusIdle, protocol.StatusFailed, protocol.StatusFailed},
 		"a component before another hop of Talos": {
-			desired("1.13.5", "1.35.0"), &engine.Failure{Component: cluster.APIServer, Err: stop}, protocol.StatusPending, protocol.StatusFailed, protocol.StatusFailed,
+			desired("1.13.5", "1.35.0"), &say.Failure{Component: cluster.APIServer, Err: stop}, protocol.StatusPending, protocol.StatusFailed, protocol.StatusFailed,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -208,16 +208,16 @@ func TestStatus_RunThatNeverBeganDidNotFail(t *testing.T) {
 	}
 
 	for name, test := range map[string]struct {
-		failure *engine.Failure
+		failure *say.Failure
 		phase   string
 	}{
-		"checks":                  {&engine.Failure{Err: engine.ErrBlocked}, protocol.PhaseReady},
-		"lock":                    {&engine.Failure{Err: engine.ErrLocked}, protocol.PhaseReady},
-		"snapshot":                {&engine.Failure{Err: errors.Join(engine.ErrNotBegun, engine.ErrSnapshot, cluster.ErrUnreachable)}, protocol.PhaseReady},
-		"gate before the roll":    {&engine.Failure{Err: errors.Join(engine.ErrNotBegun, engine.ErrGate)}, protocol.PhaseReady},
-		"window before the roll":  {&engine.Failure{Err: errors.Join(engine.ErrNotBegun, engine.ErrWindow)}, protocol.PhaseReady},
-		"gate before a node":      {&engine.Failure{Err: engine.ErrGate, Node: "worker-0"}, protocol.PhaseUpgradeFailed},
-		"gate before a component": {&engine.Failure{Err: engine.ErrGate, Component: cluster.Kubelet, Node: "worker-0"}, protocol.PhaseUpgradeFailed},
+		"checks":                  {&say.Failure{Err: say.ErrBlocked}, protocol.PhaseReady},
+		"lock":                    {&say.Failure{Err: say.ErrLocked}, protocol.PhaseReady},
+		"snapshot":                {&say.Failure{Err: errors.Join(say.ErrNotBegun, say.ErrSnapshot, cluster.ErrUnreachable)}, protocol.PhaseReady},
+		"gate before the roll":    {&say.Failure{Err: errors.Join(say.ErrNotBegun, say.ErrGate)}, protocol.PhaseReady},
+		"window before the roll":  {&say.Failure{Err: errors.Join(say.ErrNotBegun, say.ErrWindow)}, protocol.PhaseReady},
+		"gate before a node":      {&say.Failure{Err: say.ErrGate, Node: "worker-0"}, protocol.PhaseUpgradeFailed},
+		"gate before a component": {&say.Failure{Err: say.ErrGate, Component: cluster.Kubelet, Node: "worker-0"}, protocol.PhaseUpgradeFailed},
 	} {
 		if got := stopped(*prior, *desired("1.13.5", ""), seen.Observation, "Unable to upgrade", test.failure); got.Phase != test.phase {
 			t.Errorf("%s: phase %s, want %s", name, got.Phase, test.phase)
@@ -236,7 +236,7 @@ func TestStatus_ManifestsAfterARollOfTalosFailInThatHalf(t *testing.T) {
 
 	model := *desired("1.13.4", "")
 
-	got := stopped(model, model, seen.Observation, "Unable to sync", &engine.Failure{Component: cluster.Manifests, Err: engine.ErrManifests})
+	got := stopped(model, model, seen.Observation, "Unable to sync", &say.Failure{Component: cluster.Manifests, Err: say.ErrManifests})
 	if got.Phase != protocol.PhaseUpgradeFailed || got.Talos.Status != protocol.StatusFailed || got.Kubernetes.Status != protocol.StatusIdle {
 		t.Errorf("phase %s, talos %s, kubernetes %s", got.Phase, got.Talos.Status, got.Kubernetes.Status)
 	}

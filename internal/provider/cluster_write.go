@@ -18,6 +18,7 @@ import (
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/say"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/observer/publish"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/observer/report"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/observer/trace"
@@ -97,7 +98,7 @@ func (r *clusterResource) Update(ctx context.Context, req resource.UpdateRequest
 	found := problem("upgrade the cluster", r.clusters.access, err)
 	resp.Diagnostics.Append(found)
 
-	if observed.Nodes != nil && !errors.Is(err, engine.ErrWrongCluster) {
+	if observed.Nodes != nil && !errors.Is(err, say.ErrWrongCluster) {
 		resp.Diagnostics.Append(prior.record(observed, stopped(prior, planned, observed, found.Summary(), err))...)
 	}
 
@@ -120,7 +121,7 @@ func stopped(prior, planned clusterModel, observed cluster.Observation, summary 
 		return current
 	}
 
-	failure := &engine.Failure{}
+	failure := &say.Failure{}
 	errors.As(err, &failure)
 
 	reached := statusOf(observed, planned)
@@ -135,7 +136,7 @@ func stopped(prior, planned clusterModel, observed cluster.Observation, summary 
 
 // neverBegan tells whether the upgrade was stopped before anything was disturbed.
 func neverBegan(err error) bool {
-	return errors.Is(err, engine.ErrBlocked) || errors.Is(err, engine.ErrLocked) || errors.Is(err, engine.ErrNotBegun)
+	return errors.Is(err, say.ErrBlocked) || errors.Is(err, say.ErrLocked) || errors.Is(err, say.ErrNotBegun)
 }
 
 // upgrade runs the engine for the claimant and publishes what it does. The
@@ -439,12 +440,12 @@ func endingOf(observed cluster.Observation, err error) report.Ending {
 
 	ending.Outcome = drawnOutcome(err)
 
-	if errors.Is(err, engine.ErrWrongCluster) {
+	if errors.Is(err, say.ErrWrongCluster) {
 		// They are another cluster's.
 		ending.Nodes = nil
 	}
 
-	var failure *engine.Failure
+	var failure *say.Failure
 	if !errors.As(err, &failure) {
 		ending.Failure = &report.Failure{Summary: "Unable to upgrade the cluster", Seen: sentence(err.Error())}
 
@@ -464,15 +465,15 @@ func endingOf(observed cluster.Observation, err error) report.Ending {
 }
 
 func drawnOutcome(err error) report.Outcome {
-	var failure *engine.Failure
+	var failure *say.Failure
 
 	switch {
-	case errors.Is(err, engine.ErrLeaseLost):
+	case errors.Is(err, say.ErrLeaseLost):
 		return report.Lost
 	case errors.As(err, &failure) && len(failure.Nodes()) > 0:
 		// Whatever else came to pass beside it.
 		return report.Failed
-	case errors.Is(err, context.Canceled), errors.Is(err, engine.ErrDeadline), errors.Is(err, engine.ErrWindow):
+	case errors.Is(err, context.Canceled), errors.Is(err, say.ErrDeadline), errors.Is(err, say.ErrWindow):
 		return report.Stopped
 	case neverBegan(err):
 		return report.Refused
@@ -554,7 +555,7 @@ func outcomeOf(ended error) trace.Outcome {
 
 	made := trace.Outcome{Err: ended, Summary: ended.Error(), Type: "other"}
 
-	var failure *engine.Failure
+	var failure *say.Failure
 	if errors.As(ended, &failure) {
 		made.Summary = failure.Summary
 	}
@@ -579,28 +580,28 @@ type failureKind struct {
 // failureKinds are the reasons, the more telling ones first.
 func failureKinds() []failureKind {
 	return []failureKind{
-		{engine.ErrWrongCluster, "wrong-cluster"},
-		{engine.ErrLeaseLost, "lease-lost"},
-		{engine.ErrLocked, "locked"},
-		{engine.ErrBlocked, "blocked"},
-		{engine.ErrRolledBack, "rolled-back"},
-		{engine.ErrFallback, "fallback"},
-		{engine.ErrUnhealthy, "unhealthy"},
-		{engine.ErrInstaller, "installer"},
-		{engine.ErrNeverReturned, "never-returned"},
-		{engine.ErrDeparted, "departed"},
-		{engine.ErrUnconfigured, "unconfigured"},
-		{engine.ErrRenamed, "renamed"},
-		{engine.ErrDrain, "drain"},
-		{engine.ErrUnsettled, "unsettled"},
-		{engine.ErrForeignWriter, "foreign-writer"},
-		{engine.ErrManifests, "manifests"},
-		{engine.ErrGate, "gate"},
-		{engine.ErrWindow, "window"},
-		{engine.ErrSnapshot, "snapshot"},
-		{engine.ErrOperator, "operator"},
-		{engine.ErrDeadline, "deadline"},
-		{engine.ErrGuard, "guard"},
+		{say.ErrWrongCluster, "wrong-cluster"},
+		{say.ErrLeaseLost, "lease-lost"},
+		{say.ErrLocked, "locked"},
+		{say.ErrBlocked, "blocked"},
+		{say.ErrRolledBack, "rolled-back"},
+		{say.ErrFallback, "fallback"},
+		{say.ErrUnhealthy, "unhealthy"},
+		{say.ErrInstaller, "installer"},
+		{say.ErrNeverReturned, "never-returned"},
+		{say.ErrDeparted, "departed"},
+		{say.ErrUnconfigured, "unconfigured"},
+		{say.ErrRenamed, "renamed"},
+		{say.ErrDrain, "drain"},
+		{say.ErrUnsettled, "unsettled"},
+		{say.ErrForeignWriter, "foreign-writer"},
+		{say.ErrManifests, "manifests"},
+		{say.ErrGate, "gate"},
+		{say.ErrWindow, "window"},
+		{say.ErrSnapshot, "snapshot"},
+		{say.ErrOperator, "operator"},
+		{say.ErrDeadline, "deadline"},
+		{say.ErrGuard, "guard"},
 		{context.Canceled, "cancelled"},
 		{cluster.ErrCredentials, "credentials"},
 		{cluster.ErrDenied, "denied"},

@@ -20,7 +20,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-log/tflog"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/say"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/readable"
 )
 
@@ -39,7 +39,7 @@ const summaryUnobserved = "Unable to observe the cluster"
 // problem turns an error into the one diagnostic that a person sees. The doing
 // completes "Unable to", such as "upgrade the cluster".
 func problem(doing string, access credentials, err error) diag.Diagnostic {
-	var failure *engine.Failure
+	var failure *say.Failure
 	if errors.As(err, &failure) {
 		return failed(failure)
 	}
@@ -141,7 +141,7 @@ func lookedAt(access credentials) string {
 
 // failed is the diagnostic of an upgrade that stopped. It points at a place in
 // the configuration where all reasons agree on one.
-func failed(failure *engine.Failure) diag.Diagnostic {
+func failed(failure *say.Failure) diag.Diagnostic {
 	at := path.Empty()
 
 	for index, finding := range failure.Findings {
@@ -170,7 +170,7 @@ func failed(failure *engine.Failure) diag.Diagnostic {
 
 // folded is the failure with findings that a person can read, however many nodes
 // they are about.
-func folded(failure engine.Failure) *engine.Failure {
+func folded(failure say.Failure) *say.Failure {
 	if len(failure.Findings) > 0 {
 		failure.Seen = strings.TrimPrefix(failure.Seen+"\n\n"+findingList(byCause(failure.Findings)), "\n\n")
 		failure.Findings = nil

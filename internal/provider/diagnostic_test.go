@@ -23,7 +23,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/say"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/protocol"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
@@ -90,7 +90,7 @@ func TestDiagnostic_SaysWhatToDo(t *testing.T) {
 			errors.New("boom"), credentials{}, "Unable to read the cluster", []string{"Boom."},
 		},
 		"failed upgrade": {
-			fmt.Errorf("wrapped: %w", &engine.Failure{Summary: "Unable to upgrade node cp-0", Seen: "Seen.", State: "State.", Remedy: "Remedy."}),
+			fmt.Errorf("wrapped: %w", &say.Failure{Summary: "Unable to upgrade node cp-0", Seen: "Seen.", State: "State.", Remedy: "Remedy."}),
 			credentials{},
 			"Unable to upgrade node cp-0",
 			[]string{"Seen.", "State.", "Remedy."},
@@ -116,7 +116,7 @@ func TestDiagnostic_SaysWhatToDo(t *testing.T) {
 }
 
 func TestDiagnostic_FailureOfManyNodesStaysReadable(t *testing.T) {
-	failure := &engine.Failure{Summary: "Unable to upgrade the cluster", Seen: "Seen.", State: "State.", Remedy: "Remedy."}
+	failure := &say.Failure{Summary: "Unable to upgrade the cluster", Seen: "Seen.", State: "State.", Remedy: "Remedy."}
 
 	for index := range 1000 {
 		failure.Findings = append(failure.Findings, cluster.Finding{Check: "disk-space", Node: fmt.Sprintf("worker-%d", index), Found: "/var is full"})
@@ -137,9 +137,9 @@ func TestDiagnostic_FailureOfManyNodesStaysReadable(t *testing.T) {
 // TestDiagnostic_LinesOfALogStayAsTheyAre: the command line wraps what is not indented, and a
 // list is only one while its elements stand out.
 func TestDiagnostic_LinesOfALogStayAsTheyAre(t *testing.T) {
-	failure := &engine.Failure{
+	failure := &say.Failure{
 		Summary: "Unable to upgrade node worker-1", Seen: "It is not ready.", State: "It was rolled back.", Remedy: "Look at it.",
-		Excerpts: []engine.Excerpt{{Source: "the log of machined on worker-1", Lines: []string{"[talos] task startAllServices failed", "  error=\"timeout\""}}},
+		Excerpts: []say.Excerpt{{Source: "the log of machined on worker-1", Lines: []string{"[talos] task startAllServices failed", "  error=\"timeout\""}}},
 	}
 
 	want := "It is not ready.\n\nThe last lines of the log of machined on worker-1:\n  [talos] task startAllServices failed\n    error=\"timeout\"\n\n" +
@@ -158,8 +158,8 @@ func TestDiagnostic_LinesOfALogStayAsTheyAre(t *testing.T) {
 }
 
 func TestDiagnostic_PointsAtTheAttributeThatAllFindingsBlame(t *testing.T) {
-	blame := func(attributes ...string) *engine.Failure {
-		failure := &engine.Failure{Summary: "Unable to upgrade the cluster"}
+	blame := func(attributes ...string) *say.Failure {
+		failure := &say.Failure{Summary: "Unable to upgrade the cluster"}
 		for _, attribute := range attributes {
 			failure.Findings = append(failure.Findings, cluster.Finding{Attribute: attribute, Found: "found"})
 		}
@@ -167,8 +167,8 @@ func TestDiagnostic_PointsAtTheAttributeThatAllFindingsBlame(t *testing.T) {
 		return failure
 	}
 
-	deep := func(indices ...cluster.Index) *engine.Failure {
-		failure := &engine.Failure{}
+	deep := func(indices ...cluster.Index) *say.Failure {
+		failure := &say.Failure{}
 		for _, index := range indices {
 			failure.Findings = append(failure.Findings, cluster.Finding{Attribute: "canary", Within: []cluster.Within{index}})
 		}
@@ -177,7 +177,7 @@ func TestDiagnostic_PointsAtTheAttributeThatAllFindingsBlame(t *testing.T) {
 	}
 
 	for name, test := range map[string]struct {
-		failure *engine.Failure
+		failure *say.Failure
 		at      path.Path
 	}{
 		"none":      {blame(), path.Empty()},

@@ -22,7 +22,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-go/tftypes"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/say"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/observer/publish"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/protocol"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
@@ -46,13 +46,13 @@ func TestDelegation_StatusAfterOneThatFailed(t *testing.T) {
 		phase             string
 		talos, kubernetes string
 	}{
-		"somebody else has asked it":            {&engine.Failure{Err: engine.ErrOperator}, "", protocol.PhaseReady, protocol.StatusCompleted, protocol.StatusCompleted},
-		"refused":                               {&engine.Failure{Err: engine.ErrBlocked}, "", protocol.PhaseReady, protocol.StatusCompleted, protocol.StatusCompleted},
-		"Talos":                                 {&engine.Failure{Err: engine.ErrOperator}, version.Talos, protocol.PhaseUpgradeFailed, protocol.StatusFailed, protocol.StatusCompleted},
-		"Kubernetes before more of Talos":       {&engine.Failure{Err: engine.ErrOperator}, version.Kubernetes, protocol.PhaseUpgradeFailed, protocol.StatusCompleted, protocol.StatusFailed},
-		"refused after the first leg":           {&engine.Failure{Err: engine.ErrBlocked}, version.Talos, protocol.PhaseUpgradeFailed, protocol.StatusFailed, protocol.StatusCompleted},
-		"a gate after the first leg":            {&engine.Failure{Err: errors.Join(engine.ErrNotBegun, engine.ErrGate)}, version.Talos, protocol.PhaseUpgradeFailed, protocol.StatusFailed, protocol.StatusCompleted},
-		"a lease that was lost while it was at": {&engine.Failure{Err: engine.ErrLeaseLost}, version.Talos, protocol.PhaseUpgradeFailed, protocol.StatusFailed, protocol.StatusCompleted},
+		"somebody else has asked it":            {&say.Failure{Err: say.ErrOperator}, "", protocol.PhaseReady, protocol.StatusCompleted, protocol.StatusCompleted},
+		"refused":                               {&say.Failure{Err: say.ErrBlocked}, "", protocol.PhaseReady, protocol.StatusCompleted, protocol.StatusCompleted},
+		"Talos":                                 {&say.Failure{Err: say.ErrOperator}, version.Talos, protocol.PhaseUpgradeFailed, protocol.StatusFailed, protocol.StatusCompleted},
+		"Kubernetes before more of Talos":       {&say.Failure{Err: say.ErrOperator}, version.Kubernetes, protocol.PhaseUpgradeFailed, protocol.StatusCompleted, protocol.StatusFailed},
+		"refused after the first leg":           {&say.Failure{Err: say.ErrBlocked}, version.Talos, protocol.PhaseUpgradeFailed, protocol.StatusFailed, protocol.StatusCompleted},
+		"a gate after the first leg":            {&say.Failure{Err: errors.Join(say.ErrNotBegun, say.ErrGate)}, version.Talos, protocol.PhaseUpgradeFailed, protocol.StatusFailed, protocol.StatusCompleted},
+		"a lease that was lost while it was at": {&say.Failure{Err: say.ErrLeaseLost}, version.Talos, protocol.PhaseUpgradeFailed, protocol.StatusFailed, protocol.StatusCompleted},
 	} {
 		t.Run(name, func(t *testing.T) {
 			failed := (&requestRecorder{last: test.asked}).failed(test.err)

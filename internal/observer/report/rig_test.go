@@ -13,6 +13,7 @@ import (
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/say"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/observer/report"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/harness"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/model"
@@ -154,13 +155,13 @@ func (k *killer) Observe(event cluster.Event) {
 func ending(observed cluster.Observation, err error) report.Ending {
 	made := report.Ending{Outcome: report.Completed, Nodes: observed.Nodes}
 
-	var failure *engine.Failure
+	var failure *say.Failure
 	if !errors.As(err, &failure) {
 		return made
 	}
 
 	made.Outcome = report.Failed
-	if errors.Is(err, engine.ErrBlocked) {
+	if errors.Is(err, say.ErrBlocked) {
 		made.Outcome = report.Refused
 	}
 

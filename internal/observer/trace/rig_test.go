@@ -28,6 +28,7 @@ import (
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/say"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/observer/trace"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/harness"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
@@ -104,7 +105,7 @@ func (s story) start(t testing.TB, of trace.Run) *trace.Tracer {
 func (s story) outcome() trace.Outcome {
 	made := trace.Outcome{Err: s.err, Type: "other"}
 
-	var failure *engine.Failure
+	var failure *say.Failure
 	if errors.As(s.err, &failure) {
 		made.Summary = failure.Summary
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/say"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/wording"
 )
 
@@ -53,7 +54,7 @@ func NoteFailure(t testing.TB, err error) {
 		return
 	}
 
-	var failed *engine.Failure
+	var failed *say.Failure
 	if !errors.As(err, &failed) {
 		t.Errorf("a run ended with %v, which says neither how the cluster is left nor what to do", err)
 

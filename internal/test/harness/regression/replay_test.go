@@ -12,6 +12,7 @@ import (
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/say"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/harness"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/checker"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/model"
@@ -225,7 +226,7 @@ func killedBesideFallback() *replay {
 
 		r.World().SetFaults(nil)
 
-		if err := r.Worker("run-2").Apply(context.Background(), aim()); !errors.Is(err, engine.ErrFallback) {
+		if err := r.Worker("run-2").Apply(context.Background(), aim()); !errors.Is(err, say.ErrFallback) {
 			r.T.Errorf("the run that found the node ended with %v, want its fallback", err)
 		}
 

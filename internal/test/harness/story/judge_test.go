@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/say"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/checker"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/history"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/model"
@@ -147,7 +147,7 @@ func (s *stage) converge(limit time.Duration) {
 		}
 
 		alone := s.controlPlanes == 1 && errors.Is(err, context.DeadlineExceeded)
-		if !alone && !errors.Is(err, engine.ErrFallback) && !errors.Is(err, engine.ErrRolledBack) {
+		if !alone && !errors.Is(err, say.ErrFallback) && !errors.Is(err, say.ErrRolledBack) {
 			s.fail("L1: the last apply failed: %v", err)
 		}
 
@@ -246,7 +246,7 @@ func (s *stage) examine(run *apply) {
 
 	s.tell("run failed", "%s: %v", run.name, err)
 
-	var failed *engine.Failure
+	var failed *say.Failure
 	if !errors.As(err, &failed) {
 		s.fail("L5: %s failed without saying how: %v", run.name, err)
 	}

@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/say"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/harness"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/history"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/model"
@@ -279,7 +279,7 @@ func (l *life) last() {
 		told := l.told()
 		err = l.apply(fmt.Sprintf("run-last-%d", attempt), told)
 
-		if err == nil || len(l.told()) == 0 || len(l.told()) == len(told) && !errors.Is(err, engine.ErrFallback) {
+		if err == nil || len(l.told()) == 0 || len(l.told()) == len(told) && !errors.Is(err, say.ErrFallback) {
 			break
 		}
 	}
@@ -371,7 +371,7 @@ func (l *life) ended(name string, err error) {
 		return
 	}
 
-	var failed *engine.Failure
+	var failed *say.Failure
 
 	switch {
 	case l.World().Now() >= runMost || errors.Is(err, context.Canceled):
@@ -393,7 +393,7 @@ func (l *life) ended(name string, err error) {
 }
 
 // explained wants what was seen, where that leaves the cluster, and a remedy.
-func (l *life) explained(name string, failed *engine.Failure) {
+func (l *life) explained(name string, failed *say.Failure) {
 	remedy := failed.Remedy
 	for _, finding := range failed.Findings {
 		if remedy == "" {
@@ -460,7 +460,7 @@ func (l *life) returned() {
 	}
 
 	switch {
-	case errors.Is(err, engine.ErrRolledBack), errors.Is(err, engine.ErrBlocked) && len(l.told()) > 0:
+	case errors.Is(err, say.ErrRolledBack), errors.Is(err, say.ErrBlocked) && len(l.told()) > 0:
 		l.sentBack()
 	case err == nil && l.recorded(cluster.PhaseRollingBack) && l.State(l.unit.victim).Reboots > 1:
 		// Where nobody knows whether it was told to start its old system, it is

@@ -10,7 +10,7 @@ import (
 
 	clientconfig "github.com/siderolabs/talos/pkg/machinery/client/config"
 
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/say"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/history"
 )
 
@@ -283,7 +283,7 @@ func (r *rig) interrupted(tested scenario, at point) {
 		r.T.Errorf("the run went on for %s, want at most %s", took, most)
 	}
 
-	var failed *engine.Failure
+	var failed *say.Failure
 	if errors.As(err, &failed) && failed.State == "" {
 		r.T.Errorf("the message does not say where the cluster stands: %v", err)
 	}

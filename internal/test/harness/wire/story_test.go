@@ -15,6 +15,7 @@ import (
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/say"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/harness"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/checker"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/model"
@@ -183,7 +184,7 @@ func (r *rig) live(told story) {
 		cancel()
 		r.explained(err)
 
-		if !errors.Is(err, engine.ErrFallback) {
+		if !errors.Is(err, say.ErrFallback) {
 			break
 		}
 
@@ -202,7 +203,7 @@ func (r *rig) live(told story) {
 func (r *rig) explained(err error) {
 	r.T.Helper()
 
-	var failed *engine.Failure
+	var failed *say.Failure
 
 	switch {
 	case err == nil, errors.Is(err, harness.ErrKilled):
