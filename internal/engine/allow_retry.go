@@ -29,7 +29,7 @@ func (e *Engine) AllowRetry(ctx context.Context, request NodeRequest) (cluster.E
 
 	held, err := e.acquire(ctx)
 	if err != nil {
-		return cluster.Entry{}, say.NotAcquired(ctx, err)
+		return cluster.Entry{}, say.NotAcquired(ctx.Err() != nil, err)
 	}
 
 	r := e.newRun(held, Request{Policy: request.Policy, ClusterID: request.ClusterID}, request.Policy)

@@ -65,7 +65,7 @@ func (e *Engine) Delegate(ctx context.Context, request Request) (cluster.Observa
 	}
 
 	if ctx.Err() != nil {
-		return observed, say.NotAcquired(ctx, cluster.Ended(ctx))
+		return observed, say.NotAcquired(ctx.Err() != nil, cluster.Ended(ctx))
 	}
 
 	e.outline(observed, made, found, request)
@@ -85,7 +85,7 @@ func (e *Engine) Delegate(ctx context.Context, request Request) (cluster.Observa
 	}
 
 	if err != nil {
-		return observed, say.NotAcquired(ctx, err)
+		return observed, say.NotAcquired(ctx.Err() != nil, err)
 	}
 
 	d := &delegation{run: e.newRun(held, request, request.Policy), snapshot: observed}

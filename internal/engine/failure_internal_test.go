@@ -54,9 +54,7 @@ func TestFailure_RareEndsOfARunAreWorded(t *testing.T) {
 	away := newFinding("talos-api", "worker-1", "its Talos API does not answer: connection refused", "Bring the machine back, or its network.", nil)
 
 	back := func(err error, cordoned bool) *say.Failure {
-		u := &nodeUpgrade{run: newRun(), step: step, entry: cluster.Entry{Previous: old, Target: next}, cordoned: cordoned, asked: true}
-
-		return u.rollbackFailure(t.Context(), err)
+		return say.Node{Step: step, Entry: cluster.Entry{Previous: old, Target: next}, Cordoned: cordoned}.RollbackFailure(err)
 	}
 	foreign := cluster.Observation{Nodes: []cluster.Node{{Name: "worker-0"}}, Foreign: []string{"flatcar-1"}}
 	unread := cluster.Observation{Nodes: []cluster.Node{{Name: "worker-1"}}, JournalError: cluster.ErrDenied}
@@ -75,10 +73,10 @@ func TestFailure_RareEndsOfARunAreWorded(t *testing.T) {
 		"changed 3 times in this run":       neverArrives(kubelet),
 		"asked for 30 stages":               legs.exhausted(),
 		"whoever holds the lease now":       asFailure(t, begun.failed(lost, say.ErrLeaseLost)),
-		"kubectl-edit has written to its N": (&nodeUpgrade{run: newRun(), step: step}).failure(t.Context(), &say.UncordonedError{By: "kubectl-edit"}),
+		"kubectl-edit has written to its N": say.Node{Step: step}.Failure(&say.UncordonedError{By: "kubectl-edit"}),
 		"unhealthy again and again":         (&rollout{run: newRun()}).soakFailure("worker-1", &soakingNode{}),
-		"its old system and is in service":  (&nodeUpgrade{run: newRun(), step: step, entry: entry, result: nodeResult{runs: old}, booted: "boot-2"}).failure(t.Context(), unsure),
-		"nothing was installed":             (&nodeUpgrade{run: newRun(), step: step, entry: entry}).failure(t.Context(), unsure),
+		"its old system and is in service":  say.Node{Step: step, Entry: entry, Open: true, Runs: old, Rebooted: true}.Failure(unsure),
+		"nothing was installed":             say.Node{Step: step, Entry: entry, Open: true}.Failure(unsure),
 		"is asked for nothing, and no node": {Summary: "Unable to go on with the upgrade: a gate does not hold", Seen: "It was closed.", State: (&delegation{}).stateText(), Remedy: say.GateRemedy(unsure)},
 	} {
 		if text := failed.Error(); !strings.Contains(text, says) {

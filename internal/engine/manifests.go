@@ -230,7 +230,7 @@ func (r *run) manifestFailure(ctx context.Context, step plan.Step, err error, ap
 		failed.Remedy = say.LostRemedy(errors.Join(cluster.Ended(ctx), err))
 	case ctx.Err() != nil:
 		failed.Summary = "The upgrade was cancelled while " + manifests + " were being synced"
-		failed.Seen = say.Interrupted(ctx, manifestActivity(applied), err)
+		failed.Seen = say.Interrupted(context.Cause(ctx), manifestActivity(applied), err)
 	case applied && !errors.Is(err, cluster.ErrDenied) && !errors.Is(err, cluster.ErrCredentials):
 		failed.Summary = "Unable to finish the rollout of " + manifests
 		failed.Remedy = "Look at what does not come up (kubectl -n kube-system get pods -o wide), bring back nodes that are not Ready (delete Node objects only of machines that are gone for good), " +

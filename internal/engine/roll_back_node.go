@@ -49,7 +49,7 @@ func (e *Engine) RollBackNode(ctx context.Context, request NodeRequest) (cluster
 
 	held, err := e.acquire(ctx)
 	if err != nil {
-		return cluster.Entry{}, say.NotAcquired(ctx, err)
+		return cluster.Entry{}, say.NotAcquired(ctx.Err() != nil, err)
 	}
 
 	r := e.newRun(held, Request{Policy: request.Policy, ClusterID: request.ClusterID}, request.Policy)
@@ -253,9 +253,6 @@ func (u *nodeUpgrade) unheard(result outcome) bool {
 	return true
 }
 
-// errStartedAgain is a node that was told to start its old system and did not.
-var errStartedAgain = errors.New("it was told to start its old system, and did not")
-
 // serveAgain puts the node into service with what it booted.
 func (u *nodeUpgrade) serveAgain(ctx context.Context, result outcome) error {
 	machine, err := u.awaitBootID(ctx)
@@ -269,7 +266,7 @@ func (u *nodeUpgrade) serveAgain(ctx context.Context, result outcome) error {
 		return u.recordOldSystem(ctx, cluster.PhaseRolledBack, machine.BootID)
 	}
 
-	failed := fmt.Errorf("%w: it runs Talos %s", errStartedAgain, machine.Talos)
+	failed := fmt.Errorf("%w: it runs Talos %s", say.ErrStartedAgain, machine.Talos)
 	if err := u.awaitServing(ctx); err != nil {
 		return fmt.Errorf("%w; it is not back in service: %w", failed, err)
 	}
@@ -306,48 +303,4 @@ func (u *nodeUpgrade) failureText(err error) string {
 	}
 
 	return err.Error()
-}
-
-// rollbackFailure puts the error of a rollback that a person asked for into words.
-func (u *nodeUpgrade) rollbackFailure(ctx context.Context, err error) *say.Failure {
-	var held *leftError
-	if errors.As(err, &held) {
-		return rollbackSuspended(u.step.Node, held.why)
-	}
-
-	failed := &say.Failure{
-		Summary: fmt.Sprintf("Unable to roll back node %s to Talos %s", u.step.Node, u.entry.Previous), Node: u.step.Node,
-		Seen: say.Sentence(err.Error()), State: u.stateText(),
-		Remedy: "Run the rollback again, or terraform apply: each goes on where the node is.", Err: err,
-	}
-
-	if !u.recorded() {
-		failed.State = "The node runs as before and is not cordoned by this run."
-		failed.Remedy = "When it is safe, run the rollback again."
-
-		if u.cordoned {
-			failed.State = "The node runs as before and is still cordoned; the next terraform apply takes the cordon away."
-		}
-	}
-
-	switch {
-	case failed.Explained(ctx, err):
-	case ctx.Err() != nil:
-		failed.Summary = fmt.Sprintf("The rollback of node %s was cancelled", u.step.Node)
-		failed.Seen = say.Interrupted(ctx, u.activity(err), err)
-	case errors.Is(err, errStartedAgain):
-		failed.Remedy = fmt.Sprintf("Look at its console for what became of the other system (talosctl -n %s dmesg). What is in its other boot slot is not certain any more, so that it is not sent back again.", u.step.Address)
-	case errors.Is(err, say.ErrNeverReturned):
-		failed.Remedy = "Look at its console. When it is back, run the rollback again, or terraform apply: each goes on with this node."
-	case errors.Is(err, say.ErrUncordoned):
-		failed.Remedy = "Find out who uncordons it (a person, an autoscaler, a controller that looks after cordons) and have the node left alone meanwhile, then run the rollback again."
-	case errors.Is(err, say.ErrDrain):
-		failed.Remedy = say.DrainRemedy(err)
-	case errors.Is(err, cluster.ErrRefused):
-		failed.Remedy = "Leave the node as it is, or upgrade it to a version that it should run instead: it has no other system that it could start."
-	case errors.Is(err, cluster.ErrCredentials), errors.Is(err, cluster.ErrDenied):
-		failed.Remedy = "Renew or correct the credentials (a rollback needs the role os:admin), then run the rollback again."
-	}
-
-	return failed
 }

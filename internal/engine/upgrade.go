@@ -30,7 +30,7 @@ func (e *Engine) Upgrade(ctx context.Context, request Request) (cluster.Observat
 
 	found := e.findProblems(ctx, observed, made, request)
 	if ctx.Err() != nil {
-		return observed, say.NotAcquired(ctx, cluster.Ended(ctx))
+		return observed, say.NotAcquired(ctx.Err() != nil, cluster.Ended(ctx))
 	}
 
 	blocking := cluster.Blocking(found)
@@ -52,7 +52,7 @@ func (e *Engine) Upgrade(ctx context.Context, request Request) (cluster.Observat
 	}
 
 	if err != nil {
-		return observed, withSnapshot(say.NotAcquired(ctx, err), observedSnapshotFor(observed, request.Target))
+		return observed, withSnapshot(say.NotAcquired(ctx.Err() != nil, err), observedSnapshotFor(observed, request.Target))
 	}
 
 	r := e.newRun(held, request, made.Policy)

@@ -218,14 +218,14 @@ func Causes(findings []cluster.Finding) []error {
 }
 
 // NotAcquired is the failure of a run that never got the lease.
-func NotAcquired(ctx context.Context, err error) error {
+func NotAcquired(cancelled bool, err error) error {
 	var failure *Failure
 	if errors.As(err, &failure) {
 		return err
 	}
 
 	summary, seen := "Unable to take the lease kube-system/talosupgrade", err.Error()
-	if ctx.Err() != nil {
+	if cancelled {
 		summary = "The upgrade was cancelled before it began"
 	}
 
@@ -301,9 +301,9 @@ func (e Excerpt) String() string {
 	return "The last lines of " + e.Source + ":\n  " + strings.Join(e.Lines, "\n  ")
 }
 
-// Explained says what is said in the same way whatever failed: which guards did
+// explained says what is said in the same way whatever failed: which guards did
 // not hold, and whose the lease is. It tells whether there is nothing to add.
-func (f *Failure) Explained(ctx context.Context, err error) bool {
+func (f *Failure) explained(ended, err error) bool {
 	var guarded *GuardError
 	if errors.As(err, &guarded) {
 		f.Seen = fmt.Sprintf("It was not safe to %s the node: %v", guarded.Before, guarded.Err)
@@ -311,13 +311,13 @@ func (f *Failure) Explained(ctx context.Context, err error) bool {
 	}
 
 	var unpulled *PullError
-	if errors.As(err, &unpulled) && ctx.Err() == nil && !errors.Is(err, ErrLeaseLost) {
+	if errors.As(err, &unpulled) && ended == nil && !errors.Is(err, ErrLeaseLost) {
 		f.Remedy = PullRemedy(unpulled.Err)
 
 		return true
 	}
 
-	cause := cluster.Ended(ctx)
+	cause := cluster.Worded(ended)
 	if !errors.Is(err, ErrLeaseLost) && !errors.Is(cause, ErrLeaseLost) {
 		return false
 	}

@@ -339,3 +339,6 @@ var ErrOverwritten = errors.New("its machine configuration does not keep the new
 // ErrLeaseFreed is a lease that somebody took away, by hand it seems: nobody holds
 // it.
 var ErrLeaseFreed = fmt.Errorf("%w: somebody deleted or freed kube-system/talosupgrade, and nobody holds it now", ErrLeaseLost)
+
+// ErrStartedAgain is a node that was told to start its old system and did not.
+var ErrStartedAgain = errors.New("it was told to start its old system, and did not")

@@ -3,7 +3,6 @@
 package say
 
 import (
-	"context"
 	"errors"
 	"strings"
 )
@@ -44,12 +43,12 @@ func LastSeen(err error) string {
 // InterruptedPrefix is how [Interrupted] begins.
 const InterruptedPrefix = "It was interrupted "
 
-// Interrupted says what was going on when a run was interrupted, and what was seen
-// last. An error that has nothing to do with the interruption is said as well.
-func Interrupted(ctx context.Context, activity string, err error) string {
+// Interrupted says what was going on when a run was interrupted by what ended its context, and what was
+// seen last. An error that has nothing to do with the interruption is said as well.
+func Interrupted(ended error, activity string, err error) string {
 	text := WithFullStop(InterruptedPrefix + "while " + activity + LastSeen(err))
 
-	if !errors.Is(err, context.Cause(ctx)) {
+	if !errors.Is(err, ended) {
 		text += " " + Sentence(err.Error())
 	}
 
