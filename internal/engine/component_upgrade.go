@@ -180,7 +180,7 @@ func (c *componentUpgrade) configure(ctx context.Context) error {
 
 		c.at, c.configured = cluster.StepConfigure, true
 
-		last = c.run.engine.callWhole(ctx, func(ctx context.Context) error { return c.run.engine.configure(ctx, c.step.Address, change) })
+		last = c.run.leased.configure(ctx, c.step.Address, change)
 		c.run.coordinator.acted(c.step.Role)
 
 		if last == nil || !cluster.Heals(last) || errors.Is(last, cluster.ErrConflict) {

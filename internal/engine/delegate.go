@@ -456,10 +456,6 @@ func (l *operatorStage) request(ctx context.Context) error {
 	idle := l.delegation.run.engine.clock.Now()
 
 	return l.delegation.run.engine.waitClosely(bounded, "", fmt.Sprintf("%s to be asked for %s", l.delegation.run.engine.operator, goalOf(l.step)), maxPoll, func(ctx context.Context) (bool, string, error) {
-		if ok, seen, err := l.delegation.run.lock.holds(ctx); err != nil || !ok {
-			return false, seen, err
-		}
-
 		report, err := l.delegation.run.engine.operator.Report(ctx)
 		if err != nil {
 			return false, err.Error(), permanentOnly(err)
@@ -490,9 +486,7 @@ func (l *operatorStage) request(ctx context.Context) error {
 		// middle of several objects. What fails may have taken effect.
 		l.asked = true
 
-		if err := l.delegation.run.engine.callWhole(ctx, func(ctx context.Context) error {
-			return l.delegation.run.engine.operator.Ask(ctx, l.product, l.step.To)
-		}); err != nil {
+		if err := l.delegation.run.leased.ask(ctx, l.product, l.step.To); err != nil {
 			return false, err.Error(), permanentOnly(err)
 		}
 
@@ -512,9 +506,7 @@ func (l *operatorStage) requested(said cluster.OperatorProduct) bool {
 // withdrawFailed takes back what has failed. An operator that cannot be asked for nothing
 // goes on trying by itself.
 func (l *operatorStage) withdrawFailed(ctx context.Context) error {
-	err := l.delegation.run.engine.callWhole(ctx, func(ctx context.Context) error {
-		return l.delegation.run.engine.operator.Withdraw(ctx, l.product, l.step.To)
-	})
+	err := l.delegation.run.leased.withdraw(ctx, l.product, l.step.To)
 	l.asked = err == nil || errors.Is(err, cluster.ErrUnsupported)
 
 	if l.asked {
@@ -621,10 +613,6 @@ func (l *operatorStage) follow(ctx context.Context) error {
 	what := fmt.Sprintf("the operator of %s to bring the cluster to %s", l.delegation.run.engine.operator, goalOf(l.step))
 
 	return l.delegation.run.engine.waitClosely(ctx, "", what, pollOperator, func(ctx context.Context) (bool, string, error) {
-		if _, _, err := l.delegation.run.lock.holds(ctx); err != nil {
-			return false, "", err
-		}
-
 		report, err := l.delegation.run.engine.operator.Report(ctx)
 		if err != nil && !cluster.Heals(err) {
 			return false, "", err
@@ -806,7 +794,7 @@ func (l *operatorStage) withdrawRequest(ctx context.Context) error {
 	defer cancel()
 
 	return l.delegation.run.engine.waitClosely(bounded, "", goalOf(l.step)+" to be taken back", minPoll, func(ctx context.Context) (bool, string, error) {
-		err := l.delegation.run.engine.operator.Withdraw(ctx, l.product, l.step.To)
+		err := l.delegation.run.engine.operator.Withdraw(ctx, l.product, l.step.To) //nolint:forbidigo // also where somebody has freed the lease
 		if err != nil && cluster.Heals(err) {
 			return false, err.Error(), nil
 		}
@@ -953,7 +941,7 @@ func (d *delegation) cleanUp(ctx context.Context) {
 // it any more), or what was reached and is still asked for.
 func (d *delegation) cleanUpOne(ctx context.Context, report cluster.OperatorReport) (found bool, err error) {
 	if cluster.IsRun(report.Hold) {
-		return true, d.run.engine.callWhole(ctx, func(ctx context.Context) error { return d.run.engine.operator.Release(ctx, report.Hold) })
+		return true, d.run.leased.releaseHold(ctx, report.Hold)
 	}
 
 	for _, product := range products {
@@ -962,7 +950,7 @@ func (d *delegation) cleanUpOne(ctx context.Context, report cluster.OperatorRepo
 			continue
 		}
 
-		err := d.run.engine.callWhole(ctx, func(ctx context.Context) error { return d.run.engine.operator.Withdraw(ctx, product, to) })
+		err := d.run.leased.withdraw(ctx, product, to)
 		if !errors.Is(err, cluster.ErrUnsupported) {
 			return true, err
 		}

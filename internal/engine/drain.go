@@ -68,7 +68,7 @@ func (u *nodeUpgrade) roomElsewhere(ctx context.Context) (bool, error) {
 	err := u.run.engine.wait(ctx, u.step.Node, "the list of nodes", func(ctx context.Context) (bool, string, error) {
 		var err error
 
-		nodes, err = u.run.engine.kubernetes.NodesNow(ctx, u.step.Node)
+		nodes, err = u.run.leased.nodesNow(ctx, u.step.Node)
 		if err != nil {
 			return false, err.Error(), permanentOnly(err)
 		}
@@ -100,17 +100,15 @@ func (u *nodeUpgrade) evictAll(ctx context.Context) (left map[string]string, err
 		for _, pod := range pods {
 			left[pod.String()] = say.ShuttingDown
 
-			if mine, err := u.removable(ctx, pod); err != nil {
-				return err
-			} else if !mine {
+			if pod.Terminating {
 				continue
 			}
 
-			if err := u.run.engine.callWhole(ctx, func(ctx context.Context) error { return u.run.engine.kubernetes.Evict(ctx, pod) }); err != nil {
+			if err := u.run.leased.evict(ctx, pod); err != nil {
 				left[pod.String()] = err.Error()
 
 				// What is never evicted is deleted in the end, where that is asked for.
-				if deletes := u.run.request.Policy.Drain.OnTimeout == cluster.DrainDelete; !cluster.Heals(err) && !(deletes && errors.Is(err, cluster.ErrOverlap)) {
+				if deletes := u.run.request.Policy.Drain.OnTimeout == cluster.DrainDelete; permanentOnly(err) != nil && !(deletes && errors.Is(err, cluster.ErrOverlap)) {
 					return fmt.Errorf("evicting pod %s: %w", pod, err)
 				}
 			}
@@ -132,13 +130,11 @@ func (u *nodeUpgrade) deleteAll(ctx context.Context) error {
 
 	return u.removeUntilEmpty(bounded, func(ctx context.Context, pods []cluster.Pod) error {
 		for _, pod := range pods {
-			if mine, err := u.removable(ctx, pod); err != nil {
-				return err
-			} else if !mine {
+			if pod.Terminating {
 				continue
 			}
 
-			if err := u.run.engine.callWhole(ctx, func(ctx context.Context) error { return u.run.engine.kubernetes.DeletePod(ctx, pod) }); err != nil && !cluster.Heals(err) {
+			if err := permanentOnly(u.run.leased.deletePod(ctx, pod)); err != nil {
 				return fmt.Errorf("deleting pod %s: %w", pod, err)
 			}
 		}
@@ -147,25 +143,9 @@ func (u *nodeUpgrade) deleteAll(ctx context.Context) error {
 	})
 }
 
-// removable tells whether a pod is still there to be removed, and the lease ours: a
-// node may have hundreds.
-func (u *nodeUpgrade) removable(ctx context.Context, pod cluster.Pod) (bool, error) {
-	if pod.Terminating {
-		return false, nil
-	}
-
-	ok, _, err := u.run.lock.holds(ctx)
-
-	return ok, err
-}
-
 // removeUntilEmpty removes pods the given way until the node has none left.
 func (u *nodeUpgrade) removeUntilEmpty(ctx context.Context, remove func(context.Context, []cluster.Pod) error) error {
 	return u.run.engine.wait(ctx, u.step.Node, "the pods to leave "+u.step.Node, func(ctx context.Context) (bool, string, error) {
-		if ok, seen, err := u.run.lock.holds(ctx); err != nil || !ok {
-			return false, seen, err
-		}
-
 		if ok, seen, err := u.keepCordoned(ctx); err != nil || !ok {
 			return false, seen, err
 		}

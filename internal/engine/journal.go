@@ -236,11 +236,6 @@ func (r *run) changeJournal(ctx context.Context, node string, change func(cluste
 			return true, "", nil
 		}
 
-		// The lease may have gone while others were writing.
-		if ok, seen, err := r.lock.holds(ctx); err != nil || !ok {
-			return false, seen, err
-		}
-
 		current, stale := r.journal.read()
 		if stale {
 			read, err := r.engine.kubernetes.Journal(ctx)
@@ -256,21 +251,14 @@ func (r *run) changeJournal(ctx context.Context, node string, change func(cluste
 			r.journal.adopt(current)
 		}
 
-		var written cluster.Journal
+		due, changed := r.journal.beginWrite(), current
+		for _, change := range due {
+			changed = change.apply(changed)
+		}
 
-		due := r.journal.beginWrite()
+		changed.Holder = r.engine.holder()
 
-		err := r.engine.callWhole(ctx, func(ctx context.Context) (err error) {
-			changed := current
-			for _, change := range due {
-				changed = change.apply(changed)
-			}
-
-			changed.Holder = r.engine.holder()
-			written, err = r.engine.kubernetes.WriteJournal(ctx, changed)
-
-			return err
-		})
+		written, err := r.leased.writeJournal(ctx, changed)
 		if err == nil {
 			r.journal.adopt(written)
 			r.journal.endWrite(due, true)

@@ -88,10 +88,6 @@ func (r *run) applyManifests(ctx context.Context) error {
 	begun := r.engine.clock.Now()
 
 	err := r.engine.wait(bounded, "", "the bootstrap manifests to be applied", func(ctx context.Context) (bool, string, error) {
-		if ok, seen, err := r.lock.holds(ctx); err != nil || !ok {
-			return false, seen, err
-		}
-
 		observed, err := r.observe(ctx, inquiry{proxies: true, machines: runsControlPlane})
 		if err != nil {
 			return false, err.Error(), permanentOnly(err)
@@ -112,7 +108,7 @@ func (r *run) applyManifests(ctx context.Context) error {
 
 		options.Incomplete = !options.Prune && r.engine.clock.Now().Sub(begun) >= incompleteTimeout
 
-		changes, err := r.engine.manifests.Apply(ctx, renderer.Address, options)
+		changes, err := r.leased.applyManifests(ctx, renderer.Address, options)
 		if errors.Is(err, cluster.ErrIncomplete) {
 			missing = err
 		}

@@ -580,13 +580,7 @@ func (u *nodeUpgrade) cordon(ctx context.Context) (bool, string, error) {
 	u.run.coordinator.disturb(u.step.Node)
 	u.acted = u.run.engine.clock.Now()
 
-	var ours bool
-
-	err := u.run.engine.callWhole(ctx, func(ctx context.Context) (err error) {
-		ours, err = u.run.engine.kubernetes.Cordon(ctx, u.step.Node, u.run.engine.runID)
-
-		return err
-	})
+	ours, err := u.run.leased.cordon(ctx, u.step.Node)
 	if err != nil {
 		// A cordon whose reply was lost carries our mark, by which it is taken back.
 		u.cordoned = true
@@ -617,11 +611,7 @@ func (u *nodeUpgrade) cleanUp(ctx context.Context) {
 // uncordon takes our own cordon back; the adapter leaves any other alone.
 func (u *nodeUpgrade) uncordon(ctx context.Context) error {
 	err := u.run.engine.wait(ctx, u.step.Node, "the uncordon of "+u.step.Node, func(ctx context.Context) (bool, string, error) {
-		if ok, seen, err := u.run.lock.holds(ctx); err != nil || !ok {
-			return false, seen, err
-		}
-
-		if err := u.run.engine.callWhole(ctx, func(ctx context.Context) error { return u.run.engine.kubernetes.Uncordon(ctx, u.step.Node) }); err != nil {
+		if err := u.run.leased.uncordon(ctx, u.step.Node); err != nil {
 			return false, err.Error(), permanentOnly(err)
 		}
 
@@ -750,7 +740,7 @@ func (u *nodeUpgrade) install(ctx context.Context) error {
 	u.enterStep(cluster.StepInstall, u.step.Image)
 
 	u.phase = installCalled
-	result, err := u.run.engine.talos.Install(ctx, u.step.Address, u.step.Image)
+	result, err := u.run.leased.install(ctx, u.step.Address, u.step.Image)
 	u.noteActed()
 
 	if len(result.Output) > 0 {
@@ -768,6 +758,8 @@ func (u *nodeUpgrade) install(ctx context.Context) error {
 	case err == nil:
 		return &say.InstallerError{Exit: result.Exit, Output: result.Output}
 	case neverRan(err):
+		u.phase = untouched
+
 		return errors.Join(err, u.withdrawIntent(ctx))
 	case ctx.Err() != nil:
 		return err
@@ -793,6 +785,11 @@ func notSent(err error) bool {
 func neverRan(err error) bool {
 	if errors.Is(err, cluster.ErrOutcomeUnknown) {
 		return false
+	}
+
+	// Without the lease nothing was called; if it may be had again, the call is repeated.
+	if errors.Is(err, errRefusedByLease) {
+		return errors.Is(err, say.ErrLeaseLost)
 	}
 
 	for _, clean := range []error{cluster.ErrRefused, cluster.ErrBusy, cluster.ErrNotFound, cluster.ErrDenied, cluster.ErrUnsupported, cluster.ErrCredentials} {
@@ -856,14 +853,7 @@ func (u *nodeUpgrade) rebootGuarded(ctx context.Context) error {
 func (u *nodeUpgrade) reboot(ctx context.Context) error {
 	u.enterStep(cluster.StepReboot, "")
 
-	err := u.run.engine.callWhole(ctx, func(ctx context.Context) error {
-		return u.run.engine.talos.Reboot(ctx, u.step.Address, u.run.policy().RebootModeOf(u.step.Node))
-	})
-	if err != nil && cluster.Heals(err) {
-		return nil
-	}
-
-	return err
+	return permanentOnly(u.run.leased.reboot(ctx, u.step.Address, u.run.policy().RebootModeOf(u.step.Node)))
 }
 
 // transferEtcdLeadership moves etcd leadership away from a control plane before it goes
@@ -884,14 +874,15 @@ func (u *nodeUpgrade) transferEtcdLeadership(ctx context.Context, before string)
 		return err
 	}
 
-	if ok, _, err := u.run.lock.holds(ctx); err != nil || !ok {
-		return err
-	}
-
 	u.acted = u.run.engine.clock.Now()
 
-	// Best effort: an election after the reboot is the worst that can happen.
-	if err := u.run.engine.callWhole(ctx, func(ctx context.Context) error { return u.run.engine.talos.ForfeitLeadership(ctx, u.step.Address) }); err != nil {
+	err = u.run.leased.forfeitLeadership(ctx, u.step.Address)
+
+	switch {
+	case errors.Is(err, errRefusedByLease):
+		return permanentOnly(err)
+	case err != nil:
+		// Best effort: an election after the reboot is the worst that can happen.
 		u.run.engine.emit(cluster.Event{Kind: cluster.EventWarning, Node: u.step.Node, Text: "etcd leadership could not be moved away: " + err.Error()})
 	}
 
@@ -919,7 +910,7 @@ func (u *nodeUpgrade) upgradeLegacy(ctx context.Context) error {
 	u.phase = installCalled
 	// What was pulled before is in another store than the node installs from.
 	downloaded := u.allowed.hold(cluster.PullTimeout)
-	result, err := u.run.engine.talos.Upgrade(ctx, u.step.Address, u.step.Image, u.run.policy().RebootModeOf(u.step.Node), downloaded)
+	result, err := u.run.leased.upgrade(ctx, u.step.Address, u.step.Image, u.run.policy().RebootModeOf(u.step.Node), downloaded)
 
 	downloaded()
 	u.noteActed()
@@ -930,6 +921,8 @@ func (u *nodeUpgrade) upgradeLegacy(ctx context.Context) error {
 	case err == nil:
 		return u.awaitLegacyReturn(ctx, &say.InstallerError{Exit: result.Exit, Output: result.Output})
 	case neverRan(err):
+		u.phase = untouched
+
 		return errors.Join(err, u.withdrawIntent(ctx))
 	case ctx.Err() != nil:
 		return err
@@ -1608,10 +1601,6 @@ func (u *nodeUpgrade) syncInstallImage() error {
 	defer cancel()
 
 	err := u.run.engine.wait(bounded, u.step.Node, "the installer image of "+u.step.Node+" to be configured", func(ctx context.Context) (bool, string, error) {
-		if ok, seen, err := u.run.lock.holds(ctx); err != nil || !ok {
-			return false, seen, err
-		}
-
 		return u.nameInstallImage(ctx)
 	})
 	if err == nil || ctx.Err() != nil || errors.Is(err, say.ErrLeaseLost) {
@@ -1639,7 +1628,7 @@ func (u *nodeUpgrade) nameInstallImage(ctx context.Context) (bool, string, error
 		return true, "", nil
 	}
 
-	err = u.run.engine.configure(ctx, u.step.Address, cluster.ImageChange{
+	err = u.run.leased.configure(ctx, u.step.Address, cluster.ImageChange{
 		Component: cluster.Installer, From: machine.Config.InstallImage, To: u.entry.Image,
 	})
 	if err != nil {

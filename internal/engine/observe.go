@@ -224,21 +224,6 @@ func (e *Engine) machine(ctx context.Context, address string) (cluster.Machine, 
 	return machine, err
 }
 
-// configure changes the configuration of a machine. Where that fails, nobody knows what it
-// names.
-func (e *Engine) configure(ctx context.Context, address string, change cluster.ImageChange) error {
-	err := e.talos.Configure(ctx, address, change)
-	if err != nil {
-		e.memory.forget(address)
-
-		return err
-	}
-
-	e.memory.configured(address, change)
-
-	return nil
-}
-
 // fillIn takes what its machine said over into the node.
 func (e *Engine) fillIn(node *cluster.Node, machine cluster.Machine) {
 	node.Machine = &machine

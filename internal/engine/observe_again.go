@@ -61,11 +61,6 @@ const answerAge = 5 * time.Second
 func (r *run) observe(ctx context.Context, asked inquiry) (cluster.Observation, error) {
 	e := r.engine
 
-	// Only who holds the lease writes a claim.
-	if _, fresh, lost := r.lock.state(); !fresh || lost != nil {
-		asked.claim = ""
-	}
-
 	facts := r.gatherAgain(ctx, asked)
 
 	return e.assemble(ctx, facts, func(nodes []cluster.Node) {
@@ -167,7 +162,7 @@ func (r *run) gatherAgain(ctx context.Context, asked inquiry) clusterFacts {
 		listed           = asked.proxies || asked.others && proxies == nil
 	)
 
-	group.Go(func() error { facts.nodes, nodeErr = e.kubernetes.NodesNow(ctx, asked.claim); return nil })
+	group.Go(func() error { facts.nodes, nodeErr = r.leased.nodesNow(ctx, asked.claim); return nil })
 	group.Go(func() error {
 		if listed {
 			facts.pods, facts.proxies, podsErr = e.componentPods(ctx)

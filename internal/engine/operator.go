@@ -234,7 +234,7 @@ func (r *run) operatorConflicts(ctx context.Context, begun bool) []cluster.Findi
 		// Even an attempt that fails may have taken effect.
 		r.operatorWatch.pause()
 
-		failed = r.engine.callWhole(ctx, func(ctx context.Context) error { return r.engine.operator.Hold(ctx, r.engine.runID, report.Hold) })
+		failed = r.leased.hold(ctx, report.Hold)
 		if !errors.Is(failed, cluster.ErrConflict) {
 			break
 		}
@@ -310,7 +310,7 @@ func (r *run) updateOperator(ctx context.Context, talos, kubernetes version.Vers
 // endPauseNamed ends a hold, which is tried for as long as the context lasts.
 func (e *Engine) endPauseNamed(ctx context.Context, hold string) error {
 	return e.waitClosely(ctx, "", fmt.Sprintf("the operator of %s to be set free", e.operator), minPoll, func(ctx context.Context) (bool, string, error) {
-		err := e.operator.Release(ctx, hold)
+		err := e.operator.Release(ctx, hold) //nolint:forbidigo // also where somebody has freed the lease
 		if err != nil && cluster.Heals(err) {
 			return false, err.Error(), nil
 		}

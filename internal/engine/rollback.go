@@ -199,7 +199,7 @@ func (u *nodeUpgrade) requestRollback(ctx context.Context, failed error) error {
 
 	u.enterStep(cluster.StepRollback, "")
 
-	err := u.run.engine.callWhole(ctx, func(ctx context.Context) error { return u.run.engine.talos.Rollback(ctx, u.step.Address) })
+	err := u.run.leased.rollBack(ctx, u.step.Address)
 	u.noteActed()
 
 	switch {

@@ -24,6 +24,7 @@ type run struct {
 	since         time.Time
 	guards        []guard
 	lock          *lock
+	leased        leased
 	operatorWatch *operatorWatch
 	journal       *journal
 	coordinator   *coordinator
@@ -43,7 +44,7 @@ type run struct {
 // selectors chose at the first look.
 func (e *Engine) newRun(held *lock, request Request, policy cluster.Policy) *run {
 	made := &run{
-		engine: e, request: request, selected: newSelected(policy), since: e.clock.Now(), lock: held,
+		engine: e, request: request, selected: newSelected(policy), since: e.clock.Now(), lock: held, leased: leased{engine: e, lock: held},
 		guards: e.guards, operatorWatch: &operatorWatch{}, journal: newJournal(), coordinator: newCoordinator(), starter: newStarter(), answers: newAnswers(),
 		soak: newSoak(request.Policy.Settle),
 	}

@@ -191,9 +191,9 @@ func (d semaphore) enter(ctx context.Context) error {
 
 func (d semaphore) leave() { <-d }
 
-// permanentOnly passes on an error that waiting does not cure.
+// permanentOnly passes on an error that waiting does not cure. A lease that was lost is one.
 func permanentOnly(err error) error {
-	if cluster.Heals(err) {
+	if cluster.Heals(err) && !errors.Is(err, say.ErrLeaseLost) {
 		return nil
 	}
 
