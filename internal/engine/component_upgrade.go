@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/fact"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/say"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/health"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
@@ -329,9 +330,9 @@ func (c *componentUpgrade) staticPodRuns(ctx context.Context) (bool, string, err
 	case index < 0:
 		return false, "it has no pod", nil
 	case pods[index].Image != c.step.Image:
-		return false, "its pod still runs " + pods[index].Image + troubled(pods[index]), nil
+		return false, "its pod still runs " + pods[index].Image + fact.Troubled(pods[index]), nil
 	case !pods[index].Ready:
-		return false, "its pod is not Ready" + troubled(pods[index]), nil
+		return false, "its pod is not Ready" + fact.Troubled(pods[index]), nil
 	}
 
 	if serves, seen, err := c.apiServerRuns(ctx, pods); err != nil || !serves {
@@ -367,7 +368,7 @@ func (c *componentUpgrade) apiServerRuns(ctx context.Context, pods []cluster.Com
 	pod, now := pods[index], c.run.engine.clock.Now()
 
 	// Nothing comes of asking the node again about a pod that it has spoken against.
-	if seen := unready(c.judged.machine, pod); seen != "" && pod == c.judged.pod && now.Sub(c.judged.at) < maxPoll {
+	if seen := fact.Unready(c.judged.machine, pod); seen != "" && pod == c.judged.pod && now.Sub(c.judged.at) < maxPoll {
 		return false, seen, nil
 	}
 
@@ -377,7 +378,7 @@ func (c *componentUpgrade) apiServerRuns(ctx context.Context, pods []cluster.Com
 	}
 
 	c.judged = judgedPod{pod: pod, machine: machine, at: now}
-	seen := unready(machine, pod)
+	seen := fact.Unready(machine, pod)
 
 	return seen == "", seen, nil
 }
@@ -649,7 +650,7 @@ func guardStaticPods(s guardInput) []cluster.Finding {
 				findings = append(findings, newFinding(checkComponents, node.Name, "no kube-apiserver pod is known of this control plane",
 					"Look at the node (talosctl containers --kubernetes, kubectl -n kube-system get pods).", nil)...)
 			case found && !pod.Ready:
-				findings = append(findings, newFinding(checkComponents, node.Name, fmt.Sprintf("its %s is not Ready%s", component, troubled(pod)),
+				findings = append(findings, newFinding(checkComponents, node.Name, fmt.Sprintf("its %s is not Ready%s", component, fact.Troubled(pod)),
 					fmt.Sprintf("Bring it back first (kubectl -n kube-system describe pod %s-%s).", component, node.Name), nil)...)
 			}
 		}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/fact"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/health"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
 )
@@ -415,7 +416,7 @@ func guardServing(s guardInput) []cluster.Finding {
 				continue
 			}
 
-			findings = append(findings, newFinding(checkComponents, node.Name, fmt.Sprintf("its %s is not Ready%s", component, troubled(pod)),
+			findings = append(findings, newFinding(checkComponents, node.Name, fmt.Sprintf("its %s is not Ready%s", component, fact.Troubled(pod)),
 				fmt.Sprintf("Bring it back first (kubectl -n kube-system describe pod %s-%s).", component, node.Name), nil)...)
 		}
 	}

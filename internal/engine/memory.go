@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/fact"
 )
 
 // memory is what was seen of the cluster, so that a run has to ask only for what may have
@@ -26,7 +27,7 @@ type memory struct {
 	registered map[string]bool
 	listed     time.Time
 	// proxies are the pods of kube-proxy; nil where they have to be listed.
-	proxies podsByNode
+	proxies fact.PodsByNode
 	// machines are by address.
 	machines map[string]memorisedMachine
 }
@@ -241,7 +242,7 @@ func (m *memory) clusterID() string {
 
 // proxyPods are the pods of kube-proxy as they were listed last; nil where they have to be
 // listed again.
-func (m *memory) proxyPods() podsByNode {
+func (m *memory) proxyPods() fact.PodsByNode {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 

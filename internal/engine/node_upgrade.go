@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/fact"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/say"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
@@ -1572,7 +1573,7 @@ func (u *nodeUpgrade) podsSpeak(ctx context.Context, machine cluster.Machine) (b
 			continue
 		}
 
-		if seen := unready(machine, pod); seen != "" {
+		if seen := fact.Unready(machine, pod); seen != "" {
 			return false, seen, nil
 		}
 	}

@@ -3,21 +3,16 @@
 package engine
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
-	"strings"
 	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/image"
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/fact"
 )
 
 // Observe looks at the whole cluster and changes nothing. What did not answer
@@ -53,12 +48,12 @@ func (e *Engine) assemble(ctx context.Context, facts clusterFacts, ask func([]cl
 		return observed, fmt.Errorf("neither discovery nor Kubernetes could list the nodes: %w", errors.Join(facts.membersErr, facts.kubeErr))
 	}
 
-	observed.Nodes, observed.Foreign = inventory(facts.members, facts.nodes, e.clock.Now())
-	keepUnfinished(observed.Nodes, facts.journal.Keyed(observed.Nodes))
-	addPods(observed.Nodes, facts.pods, facts.proxies)
-	addVersions(observed.Nodes)
+	observed.Nodes, observed.Foreign = fact.Inventory(facts.members, facts.nodes, e.clock.Now())
+	fact.KeepUnfinished(observed.Nodes, facts.journal.Keyed(observed.Nodes))
+	fact.AddPods(observed.Nodes, facts.pods, facts.proxies)
+	fact.AddVersions(observed.Nodes)
 	ask(observed.Nodes)
-	observed.Nodes, observed.Stale = setStaleAside(observed.Nodes, e.presence.moves)
+	observed.Nodes, observed.Stale = fact.SetStaleAside(observed.Nodes, e.presence.moves)
 
 	if facts.kubeErr == nil && facts.journalErr == nil {
 		e.presence.markGone(observed.Nodes, facts.journal)
@@ -68,7 +63,7 @@ func (e *Engine) assemble(ctx context.Context, facts clusterFacts, ask func([]cl
 		return observed, cluster.Ended(ctx)
 	}
 
-	sortNodes(observed.Nodes)
+	fact.Sort(observed.Nodes)
 
 	if facts.journalErr == nil && facts.kubeErr == nil {
 		journal := facts.journal.Keyed(observed.Nodes)
@@ -88,7 +83,7 @@ type clusterFacts struct {
 	nodes      []cluster.KubeNode
 	// pods are those of the control planes, proxies those of kube-proxy.
 	pods       []cluster.ComponentPod
-	proxies    podsByNode
+	proxies    fact.PodsByNode
 	kubeErr    error
 	journal    cluster.Journal
 	journalErr error
@@ -195,7 +190,7 @@ func (e *Engine) askMachine(ctx context.Context, node *cluster.Node, again fresh
 
 	if known != nil {
 		for _, pod := range node.Pods {
-			again.staticPods = again.staticPods || outdated(*known, pod) != ""
+			again.staticPods = again.staticPods || fact.Outdated(*known, pod) != ""
 		}
 	}
 
@@ -211,7 +206,7 @@ func (e *Engine) askMachine(ctx context.Context, node *cluster.Node, again fresh
 	}
 
 	e.memory.remember(node.Address, &machine, nil, asked, node.Kube)
-	e.fillIn(node, machine)
+	fact.Fill(node, machine)
 }
 
 // machine is what the machine at the address says, its static pods included.
@@ -222,30 +217,6 @@ func (e *Engine) machine(ctx context.Context, address string) (cluster.Machine, 
 	}
 
 	return machine, err
-}
-
-// fillIn takes what its machine said over into the node.
-func (e *Engine) fillIn(node *cluster.Node, machine cluster.Machine) {
-	node.Machine = &machine
-	pods := node.Pods
-
-	for component, pod := range pods {
-		if why := outdated(machine, pod); why != "" {
-			pod.Ready, pod.Outdated, pod.Trouble = false, true, why
-
-			// Others may have the same.
-			node.Pods = maps.Clone(node.Pods)
-			node.Pods[component] = pod
-		}
-	}
-
-	if machine.Role != "" {
-		node.Role = machine.Role
-	}
-
-	if node.Kube == nil && machine.NodeName != "" {
-		node.Name = machine.NodeName
-	}
 }
 
 // askEtcd fills in what the member of etcd on a control plane says.
@@ -260,42 +231,14 @@ func (e *Engine) askEtcd(ctx context.Context, node *cluster.Node, members bool) 
 	node.Etcd = &view
 }
 
-// What is wrong with a static pod that Kubernetes does not show as it is.
-const (
-	earlierPod  = "Kubernetes shows it as it was before the boot"
-	replacedPod = "its node has made it anew, and Kubernetes shows the one before"
-)
-
-// outdated says why what Kubernetes shows of a static pod is not, or will not be for
-// long, what its node runs; empty where it is. Its mirror outlives the container
-// when the node boots. Both times are of the node's clock, and Kubernetes knows no
-// parts of a second. The API server is made anew with each version of its files,
-// which the kubelet comes to later than the node.
-func outdated(machine cluster.Machine, pod cluster.ComponentPod) string {
-	switch {
-	case !pod.Component.Static():
-		return ""
-	case !pod.Started.IsZero() && pod.Started.Before(machine.PodsSince.Truncate(time.Second)):
-		return earlierPod
-	case pod.Component == cluster.APIServer && pod.FilesVersion != "" && machine.FilesVersion != "" && pod.FilesVersion != machine.FilesVersion:
-		return replacedPod
-	default:
-		return ""
-	}
-}
-
-// podsByNode are pods by the names of their nodes. Nobody changes them: many observations
-// have the same.
-type podsByNode map[string]map[cluster.Component]cluster.ComponentPod
-
 // componentPods lists the pods of the control planes, and those of kube-proxy.
-func (e *Engine) componentPods(ctx context.Context) ([]cluster.ComponentPod, podsByNode, error) {
+func (e *Engine) componentPods(ctx context.Context) ([]cluster.ComponentPod, fact.PodsByNode, error) {
 	all, err := e.kubernetes.ComponentPods(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
 
-	pods, proxies := make([]cluster.ComponentPod, 0, len(all)), podsByNode{}
+	pods, proxies := make([]cluster.ComponentPod, 0, len(all)), fact.PodsByNode{}
 
 	for _, pod := range all {
 		if pod.Component == cluster.Proxy {
@@ -306,323 +249,6 @@ func (e *Engine) componentPods(ctx context.Context) ([]cluster.ComponentPod, pod
 	}
 
 	return pods, proxies, nil
-}
-
-// addPods gives each node its pods. One with no others than kube-proxy's, as most are,
-// shares these.
-func addPods(nodes []cluster.Node, pods []cluster.ComponentPod, proxies podsByNode) {
-	own := podsByNode{}
-
-	for _, pod := range pods {
-		if own[pod.Node] == nil {
-			own[pod.Node] = map[cluster.Component]cluster.ComponentPod{}
-			maps.Copy(own[pod.Node], proxies[pod.Node])
-		}
-
-		own[pod.Node][pod.Component] = pod
-	}
-
-	for index := range nodes {
-		node := &nodes[index]
-		if node.Pods = own[node.Name]; node.Pods == nil {
-			node.Pods = proxies[node.Name]
-		}
-	}
-}
-
-// addVersions derives the running component versions from what the kubelets report and
-// from the images of the component pods. Nodes that run the same share them.
-func addVersions(nodes []cluster.Node) {
-	type running struct {
-		kubelet version.Version
-		proxy   string
-	}
-
-	shared := map[running]map[cluster.Component]version.Version{}
-
-	for index := range nodes {
-		node := &nodes[index]
-		runs := running{proxy: node.Pods[cluster.Proxy].Image}
-
-		if node.Kube != nil {
-			runs.kubelet = node.Kube.Kubelet
-		}
-
-		worker := len(node.Pods) == 0 || len(node.Pods) == 1 && runs.proxy != ""
-		if node.Versions = shared[runs]; worker && node.Versions != nil {
-			continue
-		}
-
-		node.Versions = map[cluster.Component]version.Version{}
-		if !runs.kubelet.IsZero() {
-			node.Versions[cluster.Kubelet] = runs.kubelet
-		}
-
-		for component, pod := range node.Pods {
-			if found := image.Version(pod.Image); !found.IsZero() {
-				node.Versions[component] = found
-			}
-		}
-
-		if worker {
-			shared[runs] = node.Versions
-		}
-	}
-}
-
-// inventory is who belongs to the cluster: Kubernetes nodes and discovery
-// members, matched by address. Either list alone will do when the other one is
-// not to be had.
-func inventory(members []cluster.Member, nodes []cluster.KubeNode, now time.Time) (known []cluster.Node, foreign []string) {
-	// at are the members with an address.
-	at := make(map[string][]int, len(members))
-
-	for index, member := range members {
-		for _, address := range member.Addresses {
-			at[address] = append(at[address], index)
-		}
-	}
-
-	owned, matched := matchMembers(members, nodes, at)
-	known = make([]cluster.Node, 0, len(nodes))
-
-	for i := range nodes {
-		kube, index := &nodes[i], owned[i]
-
-		if index < 0 && !kube.Talos {
-			foreign = append(foreign, kube.Name)
-
-			continue
-		}
-
-		node := cluster.Node{Name: kube.Name, Role: kubeRole(*kube), Kube: kube}
-
-		if index >= 0 {
-			node.Member, node.Role = true, members[index].Role
-			node.Address = commonAddress(members[index].Addresses, kube.Addresses)
-		} else {
-			node.Address = lastAddress(kube, at)
-		}
-
-		node.Gone = !node.Member && len(members) > 0 && !kube.Ready && now.Sub(kube.ReadySince) > cluster.GoneAfter
-		known = append(known, node)
-	}
-
-	for index, member := range members {
-		if !matched[index] {
-			known = append(known, cluster.Node{Name: member.Hostname, Role: member.Role, Member: true, Address: member.Address()})
-		}
-	}
-
-	return known, foreign
-}
-
-// matchMembers returns the index of the member of each node, negative where it has none,
-// and which members have a node. A member has one node at most. If several Node objects
-// have its address, all but one are stale: the one with the member's hostname is chosen,
-// then one that is Ready, then the first by name.
-func matchMembers(members []cluster.Member, nodes []cluster.KubeNode, at map[string][]int) (owned []int, matched []bool) {
-	owned, matched = make([]int, len(nodes)), make([]bool, len(members))
-	order := make([]int, len(nodes))
-
-	for i := range nodes {
-		owned[i], order[i] = -1, i
-	}
-
-	slices.SortFunc(order, func(a, b int) int {
-		return cmp.Or(cmp.Compare(readyRank(nodes[a]), readyRank(nodes[b])), cmp.Compare(nodes[a].Name, nodes[b].Name))
-	})
-
-	for _, named := range []bool{true, false} {
-		for _, i := range order {
-			if owned[i] >= 0 {
-				continue
-			}
-
-			free := func(index int) bool {
-				return !matched[index] && (!named || shortName(members[index].Hostname) == shortName(nodes[i].Name))
-			}
-
-			if owned[i] = memberOf(&nodes[i], at, free); owned[i] >= 0 {
-				matched[owned[i]] = true
-			}
-		}
-	}
-
-	return owned, matched
-}
-
-// memberOf is the first member that has an address of the node and is free; negative
-// where there is none.
-func memberOf(kube *cluster.KubeNode, at map[string][]int, free func(int) bool) int {
-	first := -1
-
-	for _, address := range kube.Addresses {
-		for _, index := range at[address] {
-			if free(index) && (first < 0 || index < first) {
-				first = index
-			}
-		}
-	}
-
-	return first
-}
-
-// lastAddress is where the machine of a node without a member is asked: at its first address
-// or, where the node is not Ready, at the first one that discovery knows, as that of another
-// machine may have been its own before.
-func lastAddress(kube *cluster.KubeNode, at map[string][]int) string {
-	for _, address := range kube.Addresses {
-		if kube.Ready || len(at[address]) > 0 {
-			return address
-		}
-	}
-
-	if len(kube.Addresses) > 0 {
-		return kube.Addresses[0]
-	}
-
-	return ""
-}
-
-func readyRank(node cluster.KubeNode) int {
-	if node.Ready {
-		return 0
-	}
-
-	return 1
-}
-
-// shortName is a hostname without its domain: discovery may spell it with one, and the
-// kubelet without, or the other way round.
-func shortName(name string) string {
-	short, _, _ := strings.Cut(name, ".")
-
-	return strings.ToLower(short)
-}
-
-// sharedAddresses are the addresses that several Node objects have.
-func sharedAddresses(nodes []cluster.Node) map[string]bool {
-	seen, shared := make(map[string]bool, len(nodes)), map[string]bool{}
-
-	for index := range nodes {
-		node := &nodes[index]
-		if node.Kube == nil || node.Gone || node.Address == "" {
-			continue
-		}
-
-		if seen[node.Address] {
-			shared[node.Address] = true
-		}
-
-		seen[node.Address] = true
-	}
-
-	return shared
-}
-
-// setStaleAside takes the stale Node objects out of the nodes. A Node object is stale if it
-// is not Ready and the machine that it leads to says that it registers under the name of
-// another Node object of the same machine. That of a node whose upgrade goes on is never
-// taken out, so that the upgrade does not lose sight of it.
-func setStaleAside(nodes []cluster.Node, moves func(string) bool) (current []cluster.Node, stale []cluster.StaleNode) {
-	byName := make(map[string]*cluster.Node, len(nodes))
-
-	for index := range nodes {
-		if nodes[index].Kube != nil {
-			byName[nodes[index].Name] = &nodes[index]
-		}
-	}
-
-	isStale := make([]bool, len(nodes))
-
-	for index := range nodes {
-		node := &nodes[index]
-		if node.Kube == nil || node.Kube.Ready || node.Gone || node.Machine == nil || node.Machine.NodeName == node.Name || moves(node.Name) {
-			continue
-		}
-
-		own, found := byName[node.Machine.NodeName]
-		if !found || own.Gone || !sameMachine(*node, *own) {
-			continue
-		}
-
-		isStale[index], own.Member = true, own.Member || node.Member
-		stale = append(stale, cluster.StaleNode{Name: node.Name, Address: node.Address, Registered: own.Name})
-	}
-
-	if len(stale) == 0 {
-		return nodes, nil
-	}
-
-	for index := range nodes {
-		if !isStale[index] {
-			current = append(current, nodes[index])
-		}
-	}
-
-	slices.SortFunc(stale, func(a, b cluster.StaleNode) int { return cmp.Compare(a.Name, b.Name) })
-
-	return current, stale
-}
-
-// sameMachine tells whether two nodes lead to one machine, which may have two addresses.
-func sameMachine(a, b cluster.Node) bool {
-	if a.Address == b.Address {
-		return true
-	}
-
-	return a.Machine != nil && b.Machine != nil && a.Machine.BootID != "" && a.Machine.BootID == b.Machine.BootID && a.Machine.MachineID == b.Machine.MachineID
-}
-
-// keepUnfinished does not let a node count as gone whose upgrade is unfinished:
-// going on without it could take down one node after the other with an image
-// that does not boot.
-func keepUnfinished(nodes []cluster.Node, journal cluster.Journal) {
-	for index := range nodes {
-		if !nodes[index].Gone {
-			continue
-		}
-
-		if _, entry, found := journal.Of(nodes[index]); found && entry.Awaited() {
-			nodes[index].Gone = false
-		}
-	}
-}
-
-func kubeRole(kube cluster.KubeNode) cluster.Role {
-	if kube.ControlPlane {
-		return cluster.ControlPlane
-	}
-
-	return cluster.Worker
-}
-
-// commonAddress is the first of the node's addresses that discovery knows too.
-func commonAddress(member, node []string) string {
-	for _, address := range node {
-		if slices.Contains(member, address) {
-			return address
-		}
-	}
-
-	return ""
-}
-
-// sortNodes puts workers first and orders by name within a role, so that every
-// table and every message lists nodes the same way.
-func sortNodes(nodes []cluster.Node) {
-	slices.SortFunc(nodes, func(a, b cluster.Node) int {
-		return cmp.Or(cmp.Compare(roleRank(a.Role), roleRank(b.Role)), cmp.Compare(a.Name, b.Name))
-	})
-}
-
-func roleRank(role cluster.Role) int {
-	if role == cluster.Worker {
-		return 0
-	}
-
-	return 1
 }
 
 // presence tells removed workers from those that are away. Nobody can take a
@@ -696,41 +322,6 @@ func (p *presence) markGone(nodes []cluster.Node, journal cluster.Journal) {
 		}
 
 		p.silent[node.Address] = node.Unreachable
-		node.Gone = !p.moving[node.Name] && !unfinishedNamed(journal, node.Name)
+		node.Gone = !p.moving[node.Name] && !fact.Unfinished(journal, node.Name)
 	}
-}
-
-// unfinishedNamed tells whether the journal has an open entry for a machine that
-// says nothing of itself.
-func unfinishedNamed(journal cluster.Journal, name string) bool {
-	for _, entry := range journal.Entries {
-		if shortName(entry.Node) == shortName(name) && entry.Awaited() {
-			return true
-		}
-	}
-
-	return false
-}
-
-// unready says what is wrong with a static pod of a machine; empty where it is Ready
-// and what the machine runs.
-func unready(machine cluster.Machine, pod cluster.ComponentPod) string {
-	why := outdated(machine, pod)
-
-	switch {
-	case why != "":
-		return fmt.Sprintf("its %s: %s", pod.Component, why)
-	case !pod.Ready:
-		return fmt.Sprintf("its %s is not Ready%s", pod.Component, troubled(pod))
-	default:
-		return ""
-	}
-}
-
-func troubled(pod cluster.ComponentPod) string {
-	if pod.Trouble == "" {
-		return ""
-	}
-
-	return " (" + pod.Trouble + ")"
 }

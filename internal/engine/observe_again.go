@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/fact"
 )
 
 // A run looks at the whole cluster when it begins and when it ends. In between what one
@@ -64,7 +65,7 @@ func (r *run) observe(ctx context.Context, asked inquiry) (cluster.Observation, 
 	facts := r.gatherAgain(ctx, asked)
 
 	return e.assemble(ctx, facts, func(nodes []cluster.Node) {
-		shared := sharedAddresses(nodes)
+		shared := fact.SharedAddresses(nodes)
 		wanted := func(node cluster.Node) bool {
 			if asked.machines(node) || shared[node.Address] || facts.kubeErr == nil && e.presence.doubts(node) {
 				return true
@@ -144,7 +145,7 @@ func (r *run) recall(nodes []cluster.Node, wanted func(cluster.Node) bool, blind
 
 		switch {
 		case found && known.machine != nil:
-			r.engine.fillIn(node, *known.machine)
+			fact.Fill(node, *known.machine)
 		case found:
 			node.Unreachable = known.err
 		}
@@ -268,7 +269,7 @@ func (a *answers) ask(ctx context.Context, r *run, node *cluster.Node, asked inq
 
 	if known, found := a.recent(node.Address, fresh, asked); found {
 		if machine {
-			e.fillIn(node, *known.node.Machine)
+			fact.Fill(node, *known.node.Machine)
 		}
 
 		if asked.etcd {

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MPL-2.0
 
-package engine
+package fact_test
 
 import (
 	"testing"
 	"time"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/fact"
 )
 
 // TestInventory_StaleNodeObjectTakesNoMember: whichever of two Node objects with one address
@@ -38,7 +39,7 @@ func TestInventory_StaleNodeObjectTakesNoMember(t *testing.T) {
 			{test.ghost, test.real, node("worker-2", true, "10.0.1.2")},
 			{node("worker-2", true, "10.0.1.2"), test.real, test.ghost},
 		} {
-			known, _ := inventory(members, nodes, now)
+			known, _ := fact.Inventory(members, nodes, now)
 			if len(known) != len(nodes) {
 				t.Fatalf("%s: %d nodes, want %d", title, len(known), len(nodes))
 			}
@@ -90,7 +91,7 @@ func TestInventory_SetsAsideWhatIsStale(t *testing.T) {
 	} {
 		nodes := []cluster.Node{node("worker-1", "10.0.1.1", true, registersAs("worker-1")), test.other}
 
-		current, stale := setStaleAside(nodes, func(name string) bool { return name == test.moving })
+		current, stale := fact.SetStaleAside(nodes, func(name string) bool { return name == test.moving })
 		if (len(stale) == 1) != test.stale || len(current)+len(stale) != len(nodes) {
 			t.Errorf("%s: %v are stale, and %d are left", title, stale, len(current))
 		}
@@ -105,7 +106,7 @@ func TestInventory_AsksAReadyNodeAtItsOwnAddress(t *testing.T) {
 	members := []cluster.Member{{Hostname: "cp-1", Role: cluster.ControlPlane, Addresses: []string{"10.0.0.1", "10.0.0.100"}}}
 
 	for ready, want := range map[bool]string{true: "10.0.0.2", false: "10.0.0.100"} {
-		known, _ := inventory(members, []cluster.KubeNode{
+		known, _ := fact.Inventory(members, []cluster.KubeNode{
 			{Name: "cp-1", Addresses: []string{"10.0.0.1"}, Ready: true, Talos: true},
 			{Name: "cp-2", Addresses: []string{"10.0.0.2", "10.0.0.100"}, Ready: ready, Talos: true},
 		}, time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
