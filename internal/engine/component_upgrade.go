@@ -182,7 +182,7 @@ func (c *componentUpgrade) configure(ctx context.Context) error {
 		c.at, c.configured = cluster.StepConfigure, true
 
 		last = c.run.leased.configure(ctx, c.step.Address, change)
-		c.run.coordinator.acted(c.step.Role)
+		c.run.engine.facts.Acted(c.step.Role)
 
 		if last == nil || !cluster.Heals(last) || errors.Is(last, cluster.ErrConflict) {
 			return last
@@ -261,7 +261,7 @@ func (c *componentUpgrade) awaitRunning(ctx context.Context) error {
 		}
 	}
 
-	c.run.coordinator.acted(c.step.Role)
+	c.run.engine.facts.Acted(c.step.Role)
 
 	return nil
 }
@@ -455,7 +455,7 @@ func componentGuards() []guard {
 func (c *componentUpgrade) awaitGuards(ctx context.Context) error {
 	var (
 		found []cluster.Finding
-		steps generation
+		steps fact.Steps
 	)
 
 	return c.run.awaitGuarded(ctx, guardedAction{
@@ -492,7 +492,7 @@ func (c *componentUpgrade) awaitGuards(ctx context.Context) error {
 		then: func(context.Context) (bool, string, error) {
 			// What other kubelets do is nothing to this one: the budget says how many
 			// may restart at a time.
-			if !c.run.coordinator.reserve(steps, c.step.Role, c.step.Component == cluster.Kubelet) {
+			if !c.run.engine.facts.Reserve(steps, c.step.Role, c.step.Component == cluster.Kubelet) {
 				return false, "another node was being changed meanwhile", nil
 			}
 
@@ -507,8 +507,8 @@ func (c *componentUpgrade) awaitGuards(ctx context.Context) error {
 
 // evaluateGuards observes what the guards are about and asks each of them; steps are
 // those that upgrades had done by then.
-func (c *componentUpgrade) evaluateGuards(ctx context.Context) (found []cluster.Finding, steps generation, err error) {
-	intruded, steps := c.run.operatorConflicts(ctx, true), c.run.coordinator.generation()
+func (c *componentUpgrade) evaluateGuards(ctx context.Context) (found []cluster.Finding, steps fact.Steps, err error) {
+	intruded, steps := c.run.operatorConflicts(ctx, true), c.run.engine.facts.Steps()
 
 	asked := inquiry{claim: c.step.Node, staticPods: true, machines: func(node cluster.Node) bool {
 		return node.Role == cluster.ControlPlane || node.Name == c.step.Node

@@ -35,7 +35,7 @@ type guardInput struct {
 
 	step plan.Step
 	// steps are those that upgrades had done when the observation began.
-	steps generation
+	steps fact.Steps
 	// run is the name under which cordons of this run are marked.
 	run    string
 	policy cluster.Policy

@@ -31,19 +31,12 @@ type coordinator struct {
 	// order in which it began to.
 	disturbed map[string]int
 	order     int
-	// steps counts what upgrades did to nodes. An observation is as old as the
-	// last step before it.
-	steps generation
 	// ended is closed when the next upgrade ends.
 	ended chan struct{}
 }
 
 // looksAtATime is how many upgrades look at the cluster in order to cordon at a time.
 const looksAtATime = 4
-
-// generation is how many steps there were at some time: all of them, and those of
-// control planes, which concern everybody.
-type generation struct{ all, grave int }
 
 func newCoordinator() *coordinator {
 	return &coordinator{cordoning: newSemaphore(1), looking: newSemaphore(looksAtATime), disturbed: map[string]int{}, ended: make(chan struct{})}
@@ -98,51 +91,6 @@ func (t *coordinator) others(node string) map[string]bool {
 	return found
 }
 
-// generation is how many steps there were so far.
-func (t *coordinator) generation() generation {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-
-	return t.steps
-}
-
-// acted notes that something was done to a node of that role, or came of it.
-func (t *coordinator) acted(role cluster.Role) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-
-	t.count(role)
-}
-
-// reserve notes a step about to be done, unless there was another one since the
-// given count was taken that it has to take into account. A worker that is out
-// of service already was counted when that began, so what other workers do in
-// their own upgrades is nothing to it.
-func (t *coordinator) reserve(seen generation, role cluster.Role, occupied bool) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-
-	if role == cluster.Worker && occupied {
-		seen.all = t.steps.all
-	}
-
-	if t.steps != seen {
-		return false
-	}
-
-	t.count(role)
-
-	return true
-}
-
-func (t *coordinator) count(role cluster.Role) {
-	t.steps.all++
-
-	if role != cluster.Worker {
-		t.steps.grave++
-	}
-}
-
 // starter is what keeps upgrades from touching their nodes once the run must not
 // begin another one. An upgrade begins long before it touches its node: an image
 // may take its time, and so may the guards.
@@ -171,7 +119,7 @@ func (r *run) startContext(ctx context.Context, step plan.Step) (stepCtx context
 	stepCtx, cancel := context.WithCancelCause(ctx)
 	entry, found := r.journal.entry(step.Key)
 
-	r.engine.presence.move(step.Node, true)
+	r.engine.facts.Move(step.Node, true)
 
 	r.starter.mu.Lock()
 	defer r.starter.mu.Unlock()
@@ -186,7 +134,7 @@ func (r *run) startContext(ctx context.Context, step plan.Step) (stepCtx context
 
 		delete(r.starter.untouched, step.Node)
 		delete(r.starter.doubtful, step.Node)
-		r.engine.presence.move(step.Node, false)
+		r.engine.facts.Move(step.Node, false)
 		cancel(nil)
 	}
 }

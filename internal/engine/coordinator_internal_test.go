@@ -7,58 +7,7 @@ import (
 	"errors"
 	"maps"
 	"testing"
-
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 )
-
-// TestCoordinator_StepIsClaimedOnANewLookOnly: whoever looked before another turn did
-// something has to look again.
-func TestCoordinator_StepIsClaimedOnANewLookOnly(t *testing.T) {
-	t.Parallel()
-
-	between := newCoordinator()
-	first, second := between.generation(), between.generation()
-
-	if !between.reserve(first, cluster.Worker, false) {
-		t.Fatal("the first step was not granted")
-	}
-
-	if between.reserve(second, cluster.Worker, false) {
-		t.Error("a step was granted on a look that is older than the one before")
-	}
-
-	looked := between.generation()
-	between.acted(cluster.Worker)
-
-	if between.reserve(looked, cluster.ControlPlane, true) {
-		t.Error("a step was granted on a look that is older than what came of another one")
-	}
-
-	if !between.reserve(between.generation(), cluster.ControlPlane, true) {
-		t.Error("a step was not granted on a new look")
-	}
-}
-
-// TestCoordinator_WorkersOutOfServiceDoNotHoldEachOtherUp: what happens to a control plane
-// still does.
-func TestCoordinator_WorkersOutOfServiceDoNotHoldEachOtherUp(t *testing.T) {
-	t.Parallel()
-
-	between := newCoordinator()
-	looked := between.generation()
-	between.acted(cluster.Worker)
-
-	if !between.reserve(looked, cluster.Worker, true) {
-		t.Error("a worker that is out of service was held up by another worker")
-	}
-
-	looked = between.generation()
-	between.acted(cluster.ControlPlane)
-
-	if between.reserve(looked, cluster.Worker, true) {
-		t.Error("a step was granted on a look that is older than that of a control plane")
-	}
-}
 
 func TestCoordinator_TurnsKnowWhoBeganBeforeThem(t *testing.T) {
 	t.Parallel()

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/fact"
 )
 
 // Options are what an [Engine] works with.
@@ -57,10 +58,12 @@ type Engine struct {
 	// component is.
 	guards, componentGuards []guard
 	// telling is held while observers are told of an event.
-	telling  semaphore
-	notices  *notices
-	presence *presence
-	memory   *memory
+	telling semaphore
+	// listing is held while members are listed again.
+	listing semaphore
+	notices *notices
+	// facts are what is known of the cluster.
+	facts *fact.Store
 	// shutdown is when the present operation had to stop.
 	shutdown *shutdown
 }
@@ -86,8 +89,8 @@ func New(options Options) *Engine {
 
 		telling:  newSemaphore(1),
 		notices:  newNotices(),
-		presence: newPresence(),
-		memory:   newMemory(),
+		facts:    fact.New(),
+		listing:  newSemaphore(1),
 		shutdown: &shutdown{},
 	}
 	if made.clock == nil {

@@ -301,7 +301,7 @@ func (u *nodeUpgrade) prepareForGuards(ctx context.Context, cordoning bool) guar
 
 // observeForGuards observes what the guards are about.
 func (u *nodeUpgrade) observeForGuards(ctx context.Context, seen *guardInput) error {
-	seen.steps = u.run.coordinator.generation()
+	seen.steps = u.run.engine.facts.Steps()
 
 	before := u.run.policy()
 
@@ -354,7 +354,7 @@ func (u *nodeUpgrade) judge(seen guardInput, cordoning bool) []cluster.Finding {
 
 	if node, found := seen.Node(u.step.Node); found && node.Machine != nil {
 		u.seen = sighting{
-			machine: *node.Machine, at: seen.Taken, generation: seen.steps,
+			machine: *node.Machine, at: seen.Taken, steps: seen.steps,
 			cordoned: node.Kube != nil && node.Kube.Unschedulable, well: isWell(node),
 		}
 

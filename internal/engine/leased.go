@@ -141,12 +141,12 @@ func (l leased) configure(ctx context.Context, address string, change cluster.Im
 	return l.whole(ctx, func(ctx context.Context) error {
 		err := l.engine.talos.Configure(ctx, address, change)
 		if err != nil {
-			l.engine.memory.forget(address)
+			l.engine.facts.Forget(address)
 
 			return err
 		}
 
-		l.engine.memory.configured(address, change)
+		l.engine.facts.Configured(address, change)
 
 		return nil
 	})

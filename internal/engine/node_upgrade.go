@@ -106,9 +106,9 @@ func (u *nodeUpgrade) mayHaveInstalled() bool { return u.recorded() && u.phase !
 // sighting is a node as the guards last saw it.
 type sighting struct {
 	machine cluster.Machine
-	// at is when it was seen, and generation what upgrades had done by then.
-	at         time.Time
-	generation generation
+	// at is when it was seen, and steps what upgrades had done by then.
+	at    time.Time
+	steps fact.Steps
 	// cordoned tells that it was, by whomever.
 	cordoned bool
 	// etcdVersion is the version that its member of etcd spoke; empty where there is
@@ -641,7 +641,7 @@ var errStale = errors.New("the node runs neither what the plan was made for nor 
 // notes that this is done: what another upgrade does from now on, it does after a
 // look of its own that is newer.
 func (u *nodeUpgrade) reserve() bool {
-	return u.run.engine.clock.Now().Sub(u.seen.at) <= observationAge && u.run.coordinator.reserve(u.seen.generation, u.step.Role, u.seen.cordoned)
+	return u.run.engine.clock.Now().Sub(u.seen.at) <= observationAge && u.run.engine.facts.Reserve(u.seen.steps, u.step.Role, u.seen.cordoned)
 }
 
 // recordIntent guards the node and records the intent. The record names the boot that
@@ -1173,7 +1173,7 @@ func (u *nodeUpgrade) neverReturned(ctx context.Context, err error) error {
 // before is old.
 func (u *nodeUpgrade) noteActed() {
 	u.acted = u.run.engine.clock.Now()
-	u.run.coordinator.acted(u.step.Role)
+	u.run.engine.facts.Acted(u.step.Role)
 }
 
 // returned asks a node that was sent into a reboot how it is. When it has finished booting,
@@ -1182,7 +1182,7 @@ func (u *nodeUpgrade) noteActed() {
 func (u *nodeUpgrade) returned(ctx context.Context, before cluster.Machine) (cluster.Machine, error) {
 	e := u.run.engine
 
-	known := e.memory.machine(u.step.Address)
+	asked, known := e.moment(), e.facts.Known(u.step.Address)
 	if before.BootID != "" {
 		known = &before
 	}
@@ -1192,12 +1192,15 @@ func (u *nodeUpgrade) returned(ctx context.Context, before cluster.Machine) (clu
 		return machine, err
 	}
 
+	all := known == nil
+
 	if machine.BootID != u.entry.BootID && !(before.Settled() && before.BootID == machine.BootID) {
+		asked, all = e.moment(), true
 		machine, err = e.talos.Machine(ctx, u.step.Address, nil)
 	}
 
 	if err == nil {
-		e.memory.saw(machine)
+		e.facts.Tell(u.step.Address, told(e, asked, &machine, nil), all, nil)
 	}
 
 	return machine, err
@@ -1490,7 +1493,7 @@ func (u *nodeUpgrade) awaitReady(ctx context.Context) error {
 			return false, "NotReady: " + node.ReadyReason, u.renamed(ctx, &name)
 		}
 
-		machine, err := u.run.engine.machine(ctx, u.step.Address)
+		machine, err := u.run.engine.machineOf(ctx, u.step.Address, &node)
 
 		switch {
 		case err != nil:
@@ -1498,8 +1501,6 @@ func (u *nodeUpgrade) awaitReady(ctx context.Context) error {
 		case node.BootID != "" && node.BootID != machine.BootID:
 			return false, "the kubelet has not registered since the reboot", u.renamed(ctx, &name)
 		}
-
-		u.run.engine.memory.remember(u.step.Address, &machine, nil, u.run.engine.clock.Now(), &node)
 
 		u.result.ready = node.ReadySince
 		if u.step.Role != cluster.ControlPlane {

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -53,10 +52,10 @@ func (e *Engine) assemble(ctx context.Context, facts clusterFacts, ask func([]cl
 	fact.AddPods(observed.Nodes, facts.pods, facts.proxies)
 	fact.AddVersions(observed.Nodes)
 	ask(observed.Nodes)
-	observed.Nodes, observed.Stale = fact.SetStaleAside(observed.Nodes, e.presence.moves)
+	observed.Nodes, observed.Stale = fact.SetStaleAside(observed.Nodes, e.facts.Moves)
 
 	if facts.kubeErr == nil && facts.journalErr == nil {
-		e.presence.markGone(observed.Nodes, facts.journal)
+		e.facts.MarkGone(observed.Nodes, facts.journal)
 	}
 
 	if err := ctx.Err(); err != nil {
@@ -98,6 +97,7 @@ func (e *Engine) gather(ctx context.Context) clusterFacts {
 		discovered, uid  string
 		idErr            error
 		podsErr, nodeErr error
+		asked            = e.moment()
 	)
 
 	group.Go(func() error {
@@ -126,11 +126,16 @@ func (e *Engine) gather(ctx context.Context) clusterFacts {
 		facts.kubeErr = podsErr
 	}
 
-	if facts.membersErr == nil && facts.kubeErr == nil {
-		e.memory.listMembers(facts.members, facts.nodes, e.clock.Now())
+	e.facts.Identify(facts.id)
+
+	if facts.kubeErr == nil {
+		e.facts.ListPods(told(e, asked, facts.pods, nil))
+		e.facts.ListProxies(facts.proxies)
 	}
 
-	e.memory.list(facts, true)
+	if facts.membersErr == nil && facts.kubeErr == nil {
+		e.facts.ListMembers(told(e, asked, facts.members, nil), facts.nodes)
+	}
 
 	return facts
 }
@@ -186,7 +191,7 @@ func (f freshness) without(known *cluster.Machine) *cluster.Machine {
 // askMachine fills in what the machine of a node says. What static pods of a control plane
 // are made from is asked in any case where its pods do not fit what is known.
 func (e *Engine) askMachine(ctx context.Context, node *cluster.Node, again freshness) {
-	asked, known := e.clock.Now(), e.memory.machine(node.Address)
+	asked, known := e.moment(), e.facts.Known(node.Address)
 
 	if known != nil {
 		for _, pod := range node.Pods {
@@ -197,7 +202,7 @@ func (e *Engine) askMachine(ctx context.Context, node *cluster.Node, again fresh
 	machine, err := e.talos.Machine(ctx, node.Address, again.without(known))
 	if err != nil {
 		if ctx.Err() == nil {
-			e.memory.remember(node.Address, nil, err, asked, node.Kube)
+			e.facts.Tell(node.Address, told[*cluster.Machine](e, asked, nil, err), false, node.Kube)
 		}
 
 		node.Unreachable = err
@@ -205,23 +210,44 @@ func (e *Engine) askMachine(ctx context.Context, node *cluster.Node, again fresh
 		return
 	}
 
-	e.memory.remember(node.Address, &machine, nil, asked, node.Kube)
+	e.facts.Tell(node.Address, told(e, asked, &machine, nil), again.staticPods || known == nil, node.Kube)
 	fact.Fill(node, machine)
 }
 
 // machine is what the machine at the address says, its static pods included.
 func (e *Engine) machine(ctx context.Context, address string) (cluster.Machine, error) {
-	machine, err := e.talos.Machine(ctx, address, freshness{staticPods: true}.without(e.memory.machine(address)))
+	return e.machineOf(ctx, address, nil)
+}
+
+// machineOf is [Engine.machine] of the machine of a node whose object was just read.
+func (e *Engine) machineOf(ctx context.Context, address string, kube *cluster.KubeNode) (cluster.Machine, error) {
+	asked := e.moment()
+
+	machine, err := e.talos.Machine(ctx, address, freshness{staticPods: true}.without(e.facts.Known(address)))
 	if err == nil {
-		e.memory.saw(machine)
+		e.facts.Tell(address, told(e, asked, &machine, nil), true, kube)
 	}
 
 	return machine, err
 }
 
+// moment is the present.
+func (e *Engine) moment() fact.Moment { return e.facts.Moment(e.clock.Now()) }
+
+// told is the answer, now, to a question of then.
+func told[T any](e *Engine, asked fact.Moment, value T, err error) fact.Dated[T] {
+	return fact.Dated[T]{Value: value, Err: err, Asked: asked, Got: e.clock.Now()}
+}
+
 // askEtcd fills in what the member of etcd on a control plane says.
 func (e *Engine) askEtcd(ctx context.Context, node *cluster.Node, members bool) {
+	asked := e.moment()
+
 	view, err := e.talos.Etcd(ctx, node.Address, members)
+	if err == nil || ctx.Err() == nil {
+		e.facts.TellEtcd(node.Address, told(e, asked, &view, err), members)
+	}
+
 	if err != nil {
 		node.EtcdError = err
 
@@ -249,79 +275,4 @@ func (e *Engine) componentPods(ctx context.Context) ([]cluster.ComponentPod, fac
 	}
 
 	return pods, proxies, nil
-}
-
-// presence tells removed workers from those that are away. Nobody can take a
-// machine out of discovery, which forgets it half an hour after its last word.
-type presence struct {
-	mu sync.Mutex
-	// moving are the nodes whose upgrades have begun and not ended.
-	moving map[string]bool
-	// silent is, by address, why a worker without a Node object did not answer.
-	// Only looks at the whole cluster ask it again: one that is switched off holds
-	// up whoever asks until the call times out.
-	silent map[string]error
-}
-
-func newPresence() *presence {
-	return &presence{moving: map[string]bool{}, silent: map[string]error{}}
-}
-
-// move notes that the upgrade of a node begins or has ended.
-func (p *presence) move(node string, moving bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-
-	if !moving {
-		delete(p.moving, node)
-
-		return
-	}
-
-	p.moving[node] = true
-}
-
-// moves tells whether the upgrade of a node has begun and not ended.
-func (p *presence) moves(node string) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-
-	return p.moving[node]
-}
-
-// doubts tells whether a node has to be asked whether it is there, be the look
-// about it or not. What is known to be silent is not asked again.
-func (p *presence) doubts(node cluster.Node) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-
-	return node.Kube == nil && node.Role == cluster.Worker && p.silent[node.Address] == nil
-}
-
-// markGone marks the workers as gone that discovery lists, and nothing else speaks
-// for: they have no Node object, which the Kubernetes API must have said, do not
-// answer, and no run of ours is in the middle of anything with them.
-func (p *presence) markGone(nodes []cluster.Node, journal cluster.Journal) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-
-	for index := range nodes {
-		node := &nodes[index]
-		if node.Kube != nil || node.Role != cluster.Worker {
-			continue
-		}
-
-		if node.Machine == nil && node.Unreachable == nil {
-			node.Unreachable = p.silent[node.Address]
-		}
-
-		if !errors.Is(node.Unreachable, cluster.ErrUnreachable) {
-			delete(p.silent, node.Address)
-
-			continue
-		}
-
-		p.silent[node.Address] = node.Unreachable
-		node.Gone = !p.moving[node.Name] && !fact.Unfinished(journal, node.Name)
-	}
 }

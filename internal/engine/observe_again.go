@@ -5,7 +5,6 @@ package engine
 import (
 	"context"
 	"slices"
-	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -42,6 +41,11 @@ type inquiry struct {
 	after time.Time
 }
 
+// need is how recent an answer has to be for the inquiry, at a moment.
+func (i inquiry) need(now fact.Moment) fact.Need {
+	return fact.Need{Now: now, Age: i.age, After: i.after}
+}
+
 // planAge is how long ago a control plane may have been asked for a plan: whatever comes of
 // the plan is guarded by a look of its own.
 const planAge = 2 * time.Minute
@@ -67,7 +71,7 @@ func (r *run) observe(ctx context.Context, asked inquiry) (cluster.Observation, 
 	return e.assemble(ctx, facts, func(nodes []cluster.Node) {
 		shared := fact.SharedAddresses(nodes)
 		wanted := func(node cluster.Node) bool {
-			if asked.machines(node) || shared[node.Address] || facts.kubeErr == nil && e.presence.doubts(node) {
+			if asked.machines(node) || shared[node.Address] || facts.kubeErr == nil && e.facts.Doubts(node) {
 				return true
 			}
 
@@ -75,7 +79,7 @@ func (r *run) observe(ctx context.Context, asked inquiry) (cluster.Observation, 
 				return false
 			}
 
-			_, known := e.memory.unchanged(node, e.presence.moves(node.Name), e.clock.Now())
+			_, _, known := e.facts.Unchanged(node, false, e.clock.Now())
 
 			return !known
 		}
@@ -93,7 +97,7 @@ func (r *run) observe(ctx context.Context, asked inquiry) (cluster.Observation, 
 				return
 			}
 
-			r.answers.ask(ctx, r, node, asked, wanted(*node), asked.opinions || node.Name == teller)
+			r.askControlPlane(ctx, node, asked, wanted(*node), asked.opinions || node.Name == teller)
 		})
 
 		repeatMembers(nodes, teller)
@@ -141,13 +145,13 @@ func (r *run) recall(nodes []cluster.Node, wanted func(cluster.Node) bool, blind
 			continue
 		}
 
-		known, found := r.engine.memory.unchanged(*node, blind || r.engine.presence.moves(node.Name), now)
+		said, err, known := r.engine.facts.Unchanged(*node, blind, now)
 
 		switch {
-		case found && known.machine != nil:
-			fact.Fill(node, *known.machine)
-		case found:
-			node.Unreachable = known.err
+		case known && said != nil:
+			fact.Fill(node, *said)
+		case known:
+			node.Unreachable = err
 		}
 	}
 }
@@ -156,11 +160,12 @@ func (r *run) recall(nodes []cluster.Node, wanted func(cluster.Node) bool, blind
 func (r *run) gatherAgain(ctx context.Context, asked inquiry) clusterFacts {
 	var (
 		e                = r.engine
-		facts            = clusterFacts{id: e.memory.clusterID()}
+		facts            = clusterFacts{id: e.facts.ClusterID()}
 		group            errgroup.Group
 		podsErr, nodeErr error
-		proxies          = e.memory.proxyPods()
+		proxies          = e.facts.Proxies()
 		listed           = asked.proxies || asked.others && proxies == nil
+		begun            = e.moment()
 	)
 
 	group.Go(func() error { facts.nodes, nodeErr = r.leased.nodesNow(ctx, asked.claim); return nil })
@@ -169,7 +174,7 @@ func (r *run) gatherAgain(ctx context.Context, asked inquiry) clusterFacts {
 			facts.pods, facts.proxies, podsErr = e.componentPods(ctx)
 		} else {
 			facts.proxies = proxies
-			facts.pods, podsErr = r.answers.staticPods(ctx, r, asked)
+			facts.pods, podsErr = r.staticPods(ctx, asked)
 		}
 
 		return nil
@@ -195,7 +200,11 @@ func (r *run) gatherAgain(ctx context.Context, asked inquiry) clusterFacts {
 	}
 
 	facts.members, facts.membersErr = e.members(ctx, facts)
-	e.memory.list(facts, listed)
+
+	if facts.kubeErr == nil && listed {
+		e.facts.ListPods(told(e, begun, facts.pods, nil))
+		e.facts.ListProxies(facts.proxies)
+	}
 
 	return facts
 }
@@ -203,21 +212,21 @@ func (r *run) gatherAgain(ctx context.Context, asked inquiry) clusterFacts {
 // members are those that discovery lists. Where they were listed before, and have to be
 // listed again, one look at a time asks for them: all the others want to know the same.
 func (e *Engine) members(ctx context.Context, facts clusterFacts) ([]cluster.Member, error) {
-	known, found := e.memory.membersOf(facts.nodes, e.clock.Now())
+	known, found := e.facts.Members(facts.nodes, e.clock.Now())
 	if found {
 		return known, nil
 	}
 
-	if facts.kubeErr != nil || !e.memory.listedMembers() {
+	if facts.kubeErr != nil || !e.facts.ListedMembers() {
 		return e.listMembers(ctx, facts)
 	}
 
-	if err := e.memory.listing.enter(ctx); err != nil {
+	if err := e.listing.enter(ctx); err != nil {
 		return nil, err
 	}
-	defer e.memory.listing.leave()
+	defer e.listing.leave()
 
-	if known, found = e.memory.membersOf(facts.nodes, e.clock.Now()); found {
+	if known, found = e.facts.Members(facts.nodes, e.clock.Now()); found {
 		return known, nil
 	}
 
@@ -225,130 +234,56 @@ func (e *Engine) members(ctx context.Context, facts clusterFacts) ([]cluster.Mem
 }
 
 func (e *Engine) listMembers(ctx context.Context, facts clusterFacts) ([]cluster.Member, error) {
+	asked := e.moment()
+
 	members, err := e.talos.Members(ctx)
 	if err == nil && facts.kubeErr == nil {
-		e.memory.listMembers(members, facts.nodes, e.clock.Now())
+		e.facts.ListMembers(told(e, asked, members, nil), facts.nodes)
 	}
 
 	return members, err
 }
 
-// answers are what the control planes said last to anybody who looked at them, and what
-// Kubernetes said of their pods.
-type answers struct {
-	mu sync.Mutex
-	// given are by address.
-	given map[string]answer
-	// pods are those of the control planes as Kubernetes listed them last.
-	pods answer
-}
-
-// answer is what one control plane said, and when it was asked for that.
-type answer struct {
-	at time.Time
-	// steps are those that upgrades had done to control planes by then.
-	steps int
-	// machine and etcd tell what was asked.
-	machine, etcd, members bool
-	freshness              freshness
-	// node has what was answered, pods what was listed.
-	node cluster.Node
-	pods []cluster.ComponentPod
-}
-
-func newAnswers() *answers { return &answers{given: map[string]answer{}} }
-
-// ask fills in what a control plane says, or has said a moment ago to somebody else, where
-// the inquiry allows that.
-func (a *answers) ask(ctx context.Context, r *run, node *cluster.Node, asked inquiry, machine, members bool) {
+// askControlPlane fills in what a control plane says, or has said a moment ago to somebody else, where
+// the inquiry allows that. What failed is asked again by whoever looks next.
+func (r *run) askControlPlane(ctx context.Context, node *cluster.Node, asked inquiry, machine, members bool) {
 	e := r.engine
-	fresh := answer{
-		at: e.clock.Now(), steps: r.coordinator.generation().grave, machine: machine, etcd: asked.etcd, members: asked.etcd && members,
-		freshness: freshness{staticPods: asked.staticPods},
+	need := asked.need(e.moment())
+
+	if machine {
+		if known, fits := e.facts.Machine(node.Address, need, asked.staticPods); fits {
+			fact.Fill(node, *known)
+		} else {
+			e.askMachine(ctx, node, freshness{staticPods: asked.staticPods})
+		}
 	}
 
-	if known, found := a.recent(node.Address, fresh, asked); found {
-		if machine {
-			fact.Fill(node, *known.node.Machine)
-		}
-
-		if asked.etcd {
-			node.Etcd = known.node.Etcd
-		}
-
+	if !asked.etcd || node.Role != cluster.ControlPlane || node.Unreachable != nil {
 		return
 	}
 
-	if machine {
-		e.askMachine(ctx, node, fresh.freshness)
-	}
-
-	if asked.etcd && node.Role == cluster.ControlPlane && node.Unreachable == nil {
+	if known, fits := e.facts.Etcd(node.Address, need, members); fits {
+		node.Etcd = known
+	} else {
 		e.askEtcd(ctx, node, members)
-	}
-
-	// What failed is asked again by whoever looks next.
-	if ctx.Err() == nil && node.Unreachable == nil && node.EtcdError == nil {
-		fresh.node = cluster.Node{Machine: node.Machine, Etcd: node.Etcd}
-		a.give(node.Address, fresh)
 	}
 }
 
 // staticPods are those of the control planes, or what they were a moment ago, where the
 // inquiry allows that.
-func (a *answers) staticPods(ctx context.Context, r *run, asked inquiry) ([]cluster.ComponentPod, error) {
-	fresh := answer{at: r.engine.clock.Now(), steps: r.coordinator.generation().grave}
-	asked.age = min(asked.age, answerAge)
+func (r *run) staticPods(ctx context.Context, asked inquiry) ([]cluster.ComponentPod, error) {
+	begun := r.engine.moment()
+	need := asked.need(begun)
+	need.Age = min(need.Age, answerAge)
 
-	a.mu.Lock()
-	known := a.pods
-	a.mu.Unlock()
-
-	if fresh.follows(known, asked) {
-		return known.pods, nil
+	if known, fits := r.engine.facts.StaticPods(need); fits {
+		return known, nil
 	}
 
 	pods, err := r.engine.kubernetes.StaticPods(ctx)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		r.engine.facts.ListPods(told(r.engine, begun, pods, nil))
 	}
 
-	fresh.pods = pods
-
-	a.mu.Lock()
-	defer a.mu.Unlock()
-
-	// One that is not well is looked at again by whoever looks next.
-	well := !slices.ContainsFunc(pods, func(pod cluster.ComponentPod) bool { return !pod.Ready })
-	if well && fresh.at.After(a.pods.at) {
-		a.pods = fresh
-	}
-
-	return pods, nil
-}
-
-// follows tells whether what was answered before will still do.
-func (a answer) follows(known answer, asked inquiry) bool {
-	return a.at.Sub(known.at) < asked.age && known.at.After(asked.after) && known.steps == a.steps
-}
-
-// recent is an answer that will do.
-func (a *answers) recent(address string, now answer, asked inquiry) (answer, bool) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-
-	known, found := a.given[address]
-	recent := found && now.follows(known, asked)
-
-	enough := (known.machine || !now.machine) && (known.etcd || !now.etcd) && (known.members || !now.members) &&
-		(known.freshness.staticPods || !now.freshness.staticPods)
-
-	return known, recent && enough
-}
-
-func (a *answers) give(address string, fresh answer) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-
-	a.given[address] = fresh
+	return pods, err
 }

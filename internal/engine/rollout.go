@@ -577,11 +577,11 @@ func (s *rollout) end(over result) {
 
 	if over.err != nil {
 		s.run.engine.emit(stoppedEvent(over))
-		s.run.engine.memory.forget(over.step.Address)
+		s.run.engine.facts.Forget(over.step.Address)
 	}
 
 	if over.step.Component == cluster.Proxy || over.step.Component == cluster.Manifests {
-		s.run.engine.memory.forgetProxies()
+		s.run.engine.facts.ListProxies(nil)
 	}
 
 	switch {

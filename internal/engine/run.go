@@ -29,7 +29,6 @@ type run struct {
 	journal       *journal
 	coordinator   *coordinator
 	starter       *starter
-	answers       *answers
 	ahead         *ahead
 
 	soak *soak
@@ -45,7 +44,7 @@ type run struct {
 func (e *Engine) newRun(held *lock, request Request, policy cluster.Policy) *run {
 	made := &run{
 		engine: e, request: request, selected: newSelected(policy), since: e.clock.Now(), lock: held, leased: leased{engine: e, lock: held},
-		guards: e.guards, operatorWatch: &operatorWatch{}, journal: newJournal(), coordinator: newCoordinator(), starter: newStarter(), answers: newAnswers(),
+		guards: e.guards, operatorWatch: &operatorWatch{}, journal: newJournal(), coordinator: newCoordinator(), starter: newStarter(),
 		soak: newSoak(request.Policy.Settle),
 	}
 	made.ahead = newAhead(made)

@@ -250,9 +250,9 @@ func KeepUnfinished(nodes []cluster.Node, journal cluster.Journal) {
 	}
 }
 
-// Unfinished tells whether the journal has an open entry for a machine that
+// unfinished tells whether the journal has an open entry for a machine that
 // says nothing of itself.
-func Unfinished(journal cluster.Journal, name string) bool {
+func unfinished(journal cluster.Journal, name string) bool {
 	for _, entry := range journal.Entries {
 		if shortName(entry.Node) == shortName(name) && entry.Awaited() {
 			return true

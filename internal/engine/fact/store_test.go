@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package fact_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/fact"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
+)
+
+// TestSteps_AreClaimedOnANewLookOnly: whoever looked before another turn did
+// something has to look again.
+func TestSteps_AreClaimedOnANewLookOnly(t *testing.T) {
+	t.Parallel()
+
+	between := fact.New()
+	first, second := between.Steps(), between.Steps()
+
+	if !between.Reserve(first, cluster.Worker, false) {
+		t.Fatal("the first step was not granted")
+	}
+
+	if between.Reserve(second, cluster.Worker, false) {
+		t.Error("a step was granted on a look that is older than the one before")
+	}
+
+	looked := between.Steps()
+	between.Acted(cluster.Worker)
+
+	if between.Reserve(looked, cluster.ControlPlane, true) {
+		t.Error("a step was granted on a look that is older than what came of another one")
+	}
+
+	if !between.Reserve(between.Steps(), cluster.ControlPlane, true) {
+		t.Error("a step was not granted on a new look")
+	}
+}
+
+// TestSteps_WorkersOutOfServiceDoNotHoldEachOtherUp: what happens to a control plane
+// still does.
+func TestSteps_WorkersOutOfServiceDoNotHoldEachOtherUp(t *testing.T) {
+	t.Parallel()
+
+	between := fact.New()
+	looked := between.Steps()
+	between.Acted(cluster.Worker)
+
+	if !between.Reserve(looked, cluster.Worker, true) {
+		t.Error("a worker that is out of service was held up by another worker")
+	}
+
+	looked = between.Steps()
+	between.Acted(cluster.ControlPlane)
+
+	if between.Reserve(looked, cluster.Worker, true) {
+		t.Error("a step was granted on a look that is older than that of a control plane")
+	}
+}
+
+// begin is when the tests of a store begin.
+func begin() time.Time { return time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC) }
+
+const address = "10.0.0.1"
+
+// booted is a machine that has finished a boot.
+func booted(boot string) *cluster.Machine {
+	return &cluster.Machine{Address: address, BootID: boot, Talos: version.MustParse("1.13.2"), Stage: cluster.StageRunning, Ready: true}
+}
+
+// TestStore_AnAnswerIsAsOldAsItsEnd, and older than a step by its beginning.
+func TestStore_AnAnswerIsAsOldAsItsEnd(t *testing.T) {
+	t.Parallel()
+
+	const age = 5 * time.Second
+
+	for title, test := range map[string]struct {
+		// took is how long the answer took, and since how long ago it came.
+		took, since time.Duration
+		// between is done after the question, and after is what the question has to have begun after.
+		between func(*fact.Store)
+		after   time.Duration
+		staticPods,
+		want bool
+	}{
+		"a quick one":                     {took: time.Second, since: 4 * time.Second, want: true},
+		"a slow one that has just come":   {took: 20 * time.Second, since: 4 * time.Second, want: true},
+		"one that is too old":             {took: time.Second, since: 5 * time.Second},
+		"asked before what it is to tell": {took: 20 * time.Second, after: time.Second},
+		"asked after it":                  {took: 20 * time.Second, after: -time.Second, want: true},
+		"a control plane was changed":     {took: time.Second, between: func(s *fact.Store) { s.Acted(cluster.ControlPlane) }},
+		"a worker was changed":            {took: time.Second, between: func(s *fact.Store) { s.Acted(cluster.Worker) }, want: true},
+		"not asked for its static pods":   {took: time.Second, staticPods: true},
+		"the node did not answer since": {took: time.Second, between: func(s *fact.Store) {
+			s.Tell(address, fact.Dated[*cluster.Machine]{Err: cluster.ErrUnreachable, Got: begin().Add(2 * time.Second)}, false, nil)
+		}},
+		"it was forgotten": {took: time.Second, between: func(s *fact.Store) { s.Forget(address) }},
+	} {
+		s := fact.New()
+		asked, got := s.Moment(begin()), begin().Add(test.took)
+
+		s.Tell(address, fact.Dated[*cluster.Machine]{Value: booted("a"), Asked: asked, Got: got}, false, nil)
+		s.TellEtcd(address, fact.Dated[*cluster.EtcdView]{Value: &cluster.EtcdView{}, Asked: asked, Got: got}, true)
+		s.ListPods(fact.Dated[[]cluster.ComponentPod]{Value: []cluster.ComponentPod{{Ready: true}}, Asked: asked, Got: got})
+
+		if test.between != nil {
+			test.between(s)
+		}
+
+		need := fact.Need{Now: s.Moment(got.Add(test.since)), Age: age, After: begin().Add(test.after)}
+		if test.after == 0 {
+			need.After = time.Time{}
+		}
+
+		if _, fits := s.Machine(address, need, test.staticPods); fits != test.want {
+			t.Errorf("%s: the machine's will do: %t, want %t", title, fits, test.want)
+		}
+
+		if _, fits := s.Etcd(address, need, true); fits != (test.want || test.staticPods) {
+			t.Errorf("%s: that of etcd will do: %t, want %t", title, fits, test.want)
+		}
+
+		need.Age = 0
+		if _, fits := s.Machine(address, need, false); fits {
+			t.Errorf("%s: it will do although it has to be asked anew", title)
+		}
+	}
+}
+
+// TestStore_NothingOutlivesTheBoot: what a machine said before is nothing that its new boot is
+// judged by, and neither is what its member of etcd said.
+func TestStore_NothingOutlivesTheBoot(t *testing.T) {
+	t.Parallel()
+
+	for title, next := range map[string]fact.Dated[*cluster.Machine]{
+		"another boot":    {Value: &cluster.Machine{Address: address, BootID: "b", Stage: cluster.StageBooting}},
+		"no answer":       {Err: cluster.ErrUnreachable},
+		"an unknown boot": {Value: &cluster.Machine{Address: address, Stage: cluster.StageRunning, Ready: true}},
+	} {
+		s := fact.New()
+		s.Tell(address, fact.Dated[*cluster.Machine]{Value: booted("a"), Asked: fact.Moment{At: begin()}, Got: begin()}, true, nil)
+		s.TellEtcd(address, fact.Dated[*cluster.EtcdView]{Value: &cluster.EtcdView{}, Asked: fact.Moment{At: begin()}, Got: begin()}, true)
+
+		need := fact.Need{Now: s.Moment(begin().Add(time.Second)), Age: time.Minute}
+		if _, fits := s.Etcd(address, need, true); s.Known(address) == nil || !fits {
+			t.Fatal("a machine that has finished its boot is not known")
+		}
+
+		next.Asked, next.Got = fact.Moment{At: begin()}, begin().Add(time.Second)
+		s.Tell(address, next, false, nil)
+
+		if known := s.Known(address); known != nil {
+			t.Errorf("%s: %+v is still known", title, *known)
+		}
+
+		if _, fits := s.Etcd(address, need, false); fits {
+			t.Errorf("%s: what etcd said in the boot before still counts", title)
+		}
+
+		s.Tell(address, fact.Dated[*cluster.Machine]{Value: booted("b"), Asked: fact.Moment{At: begin()}, Got: begin().Add(2 * time.Second)}, false, nil)
+
+		if _, fits := s.Machine(address, need, false); !fits {
+			t.Errorf("%s: what it said in its new boot does not count", title)
+		}
+
+		if _, fits := s.Machine(address, need, true); fits {
+			t.Errorf("%s: its static pods count as asked for", title)
+		}
+	}
+}
+
+// TestStore_WhatIsNotWellIsAskedAgain: an older answer does not stand in for it.
+func TestStore_WhatIsNotWellIsAskedAgain(t *testing.T) {
+	t.Parallel()
+
+	s := fact.New()
+	pods := func(ready bool, at time.Duration) {
+		s.ListPods(fact.Dated[[]cluster.ComponentPod]{Value: []cluster.ComponentPod{{Ready: ready}}, Asked: fact.Moment{At: begin()}, Got: begin().Add(at)})
+	}
+	fits := func() bool {
+		_, fits := s.StaticPods(fact.Need{Now: s.Moment(begin().Add(3 * time.Second)), Age: 5 * time.Second})
+
+		return fits
+	}
+
+	pods(true, time.Second)
+
+	if !fits() {
+		t.Error("pods that are well are listed again")
+	}
+
+	pods(false, 2*time.Second)
+
+	if fits() {
+		t.Error("pods that were well before one was not stand in for it")
+	}
+
+	s.Tell(address, fact.Dated[*cluster.Machine]{Value: booted("a"), Asked: fact.Moment{At: begin()}, Got: begin()}, true, nil)
+	s.TellEtcd(address, fact.Dated[*cluster.EtcdView]{Value: &cluster.EtcdView{}, Asked: fact.Moment{At: begin()}, Got: begin()}, true)
+	s.TellEtcd(address, fact.Dated[*cluster.EtcdView]{Err: errors.New("no leader"), Asked: fact.Moment{At: begin()}, Got: begin().Add(time.Second)}, true)
+
+	if _, fits := s.Etcd(address, fact.Need{Now: s.Moment(begin().Add(2 * time.Second)), Age: 5 * time.Second}, false); fits {
+		t.Error("what etcd said before it did not answer stands in for that")
+	}
+}
+
+// TestStore_SilentWorkersAreGone: those without a Node object, of which nobody has heard, and that this run is
+// not in the middle of.
+func TestStore_SilentWorkersAreGone(t *testing.T) {
+	t.Parallel()
+
+	silent := fact.Dated[*cluster.Machine]{Err: cluster.ErrUnreachable, Asked: fact.Moment{At: begin()}, Got: begin()}
+	kube := &cluster.KubeNode{Name: "worker-1"}
+
+	for title, test := range map[string]struct {
+		told         func(*fact.Store)
+		journal      cluster.Journal
+		gone, doubts bool
+	}{
+		"nobody has asked":          {told: func(*fact.Store) {}, doubts: true},
+		"silent":                    {told: func(s *fact.Store) { s.Tell(address, silent, false, nil) }, gone: true},
+		"asked while it had a Node": {told: func(s *fact.Store) { s.Tell(address, silent, false, kube) }, doubts: true},
+		"its credentials are refused": {told: func(s *fact.Store) {
+			s.Tell(address, fact.Dated[*cluster.Machine]{Err: cluster.ErrCredentials, Asked: fact.Moment{At: begin()}, Got: begin()}, false, nil)
+		}, doubts: true},
+		"it is being upgraded": {told: func(s *fact.Store) {
+			s.Tell(address, silent, false, nil)
+			s.Move("worker-1", true)
+		}},
+		"its upgrade is unfinished": {told: func(s *fact.Store) { s.Tell(address, silent, false, nil) }, journal: cluster.Journal{
+			Entries: map[string]cluster.Entry{"uuid": {Node: "worker-1", Phase: cluster.PhaseInstalled}},
+		}},
+	} {
+		s := fact.New()
+		test.told(s)
+
+		nodes := []cluster.Node{{Name: "worker-1", Role: cluster.Worker, Address: address}}
+		if doubts := s.Doubts(nodes[0]); doubts != test.doubts {
+			t.Errorf("%s: it has to be asked: %t, want %t", title, doubts, test.doubts)
+		}
+
+		if s.MarkGone(nodes, test.journal); nodes[0].Gone != test.gone {
+			t.Errorf("%s: it is gone: %t, want %t", title, nodes[0].Gone, test.gone)
+		}
+	}
+}
