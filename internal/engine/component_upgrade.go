@@ -7,13 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/fact"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/rule"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/say"
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/health"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
 )
 
@@ -288,29 +287,13 @@ func (c *componentUpgrade) apiServerStays(ctx context.Context) (bool, string, er
 
 	for _, pod := range pods {
 		if pod.Node == c.step.Node && pod.Component == cluster.APIServer {
-			if seen := apiServerToRestart(status, pod); seen != "" && c.run.engine.clock.Now().Sub(c.watched) < keepsPods {
+			if seen := rule.APIServerToRestart(status, pod); seen != "" && c.run.engine.clock.Now().Sub(c.watched) < rule.KeepsPods {
 				return false, seen, nil
 			}
 		}
 	}
 
 	return c.apiServerRuns(ctx, pods)
-}
-
-// keepsPods is how long a kubelet that has restarted has to keep the static pods that it
-// found before they count as those it goes on with. It looks at their sources each 20 seconds,
-// and an API server has 30 seconds to stop, while its pod is Ready.
-const keepsPods = time.Minute
-
-// apiServerToRestart says that a kubelet may still make the API server of its node anew;
-// empty where it has. Both tell the time by the clock of the node.
-func apiServerToRestart(kubelet cluster.ComponentStatus, pod cluster.ComponentPod) string {
-	if !pod.Started.Before(kubelet.Since) {
-		return ""
-	}
-
-	return fmt.Sprintf("its kubelet restarted at %s, and may restart its %s, which runs since %s",
-		kubelet.Since.UTC().Format(time.TimeOnly), pod.Component, pod.Started.UTC().Format(time.TimeOnly))
 }
 
 // staticPodRuns wants the static pod to be made from the configuration that names the
@@ -427,29 +410,6 @@ func (c *componentUpgrade) kubeletRuns(ctx context.Context) (bool, string, error
 	}
 }
 
-const (
-	checkComponents = cluster.CheckControlPlane
-	checkKubelets   = "kubelets-ready"
-	checkSkew       = "version-skew"
-	checkRestarted  = "restarted-kubelets"
-)
-
-// componentGuards are checked before a component is replaced.
-func componentGuards() []guard {
-	return []guard{
-		{name: cluster.CheckKubernetesAPI, check: guardKubernetes},
-		{name: cluster.CheckTalosAPI, check: guardMachine},
-		{name: "control-planes", check: guardOtherControlPlanes},
-		{name: checkComponents, check: guardStaticPods},
-		{name: checkRestarted, check: guardRestartedKubelets},
-		{name: checkKubelets, check: guardKubelets},
-		{name: checkSkew, check: guardSkew},
-		{name: cluster.CheckOperator, check: guardOperator},
-		{name: cluster.CheckSelectors, check: guardHeld},
-		{name: cluster.CheckCanary, check: guardKubeletCanaries},
-	}
-}
-
 // awaitGuards waits until it is safe to restart the component. The observation is
 // newer than all that was done to nodes.
 func (c *componentUpgrade) awaitGuards(ctx context.Context) error {
@@ -524,29 +484,25 @@ func (c *componentUpgrade) evaluateGuards(ctx context.Context) (found []cluster.
 	}
 
 	c.onlyControlPlane = len(observed.ControlPlanes()) == 1
-	seen := guardInput{
-		Observation: observed, step: c.step, run: c.run.engine.runID, policy: c.run.selectIn(observed), starting: c.changes(), intruded: intruded,
+	seen := rule.View{
+		Observation: observed, Step: c.step, Run: c.run.engine.runID, Policy: c.run.selectIn(observed), Starting: c.changes(), Intruded: intruded,
 	}
 
 	if err := c.readKubelets(ctx, &seen); err != nil {
 		return nil, steps, err
 	}
 
-	for _, guard := range c.run.engine.componentGuards {
-		found = append(found, guard.check(seen)...)
-	}
-
-	return c.run.standing(found), steps, nil
+	return c.run.standing(rule.Judge(c.run.engine.rules, rule.Component, seen)), steps, nil
 }
 
 // readKubelets asks the other control planes for the services of their kubelets, while they
 // matter: an earlier run may have ended when one of them had just restarted.
-func (c *componentUpgrade) readKubelets(ctx context.Context, seen *guardInput) error {
-	if !c.remakesPods() || c.run.engine.clock.Now().Sub(c.run.since) >= keepsPods {
+func (c *componentUpgrade) readKubelets(ctx context.Context, seen *rule.View) error {
+	if !c.remakesPods() || c.run.engine.clock.Now().Sub(c.run.since) >= rule.KeepsPods {
 		return nil
 	}
 
-	seen.kubelets = map[string]cluster.ComponentStatus{}
+	seen.Kubelets = map[string]cluster.ComponentStatus{}
 
 	for _, node := range seen.ControlPlanes() {
 		if node.Name == c.step.Node || node.Machine == nil {
@@ -558,173 +514,8 @@ func (c *componentUpgrade) readKubelets(ctx context.Context, seen *guardInput) e
 			return fmt.Errorf("unable to ask %s for its kubelet: %w", node.Name, err)
 		}
 
-		seen.kubelets[node.Name] = status
+		seen.Kubelets[node.Name] = status
 	}
 
 	return nil
-}
-
-// guardRestartedKubelets wants the kubelets of the other control planes to be done with
-// their static pods before one more restarts: no two API servers may go away.
-func guardRestartedKubelets(s guardInput) []cluster.Finding {
-	var findings []cluster.Finding
-
-	for _, node := range s.ControlPlanes() {
-		status, asked := s.kubelets[node.Name]
-		pod, found := node.Pods[cluster.APIServer]
-
-		if !asked || !found {
-			continue
-		}
-
-		if why := apiServerToRestart(status, pod); why != "" && s.Taken.Sub(status.Since) < keepsPods {
-			findings = append(findings, newFinding(checkComponents, node.Name, why, "", nil)...)
-		}
-	}
-
-	return findings
-}
-
-// guardMachine wants the node to be there, and to be neither booting nor going
-// down.
-func guardMachine(s guardInput) []cluster.Finding {
-	node, found := s.Node(s.step.Node)
-
-	switch {
-	case !found:
-		return newFinding(cluster.CheckTalosAPI, s.step.Node, "the node is no longer part of the cluster", "Let it join again, or leave it out for good.", nil)
-	case node.Machine == nil:
-		return newFinding(cluster.CheckTalosAPI, node.Name, fmt.Sprintf("its Talos API does not answer: %v", node.Unreachable),
-			"Bring the machine back, or its network.", node.Unreachable)
-	case node.Machine.Stage != cluster.StageRunning:
-		return newFinding(cluster.CheckTalosAPI, node.Name, fmt.Sprintf("the machine is %s", node.Machine.Stage),
-			"Wait until it runs, or look at its console (talosctl dmesg).", nil)
-	default:
-		return nil
-	}
-}
-
-// guardOtherControlPlanes wants the other control planes whole before anything
-// of this one is restarted. Kubelets of workers are nothing to them.
-func guardOtherControlPlanes(s guardInput) []cluster.Finding {
-	if s.step.Role != cluster.ControlPlane {
-		return nil
-	}
-
-	var findings []cluster.Finding
-
-	for _, node := range s.ControlPlanes() {
-		if node.Name != s.step.Node && node.Machine == nil {
-			findings = append(findings, newFinding(cluster.CheckTalosAPI, node.Name, fmt.Sprintf("its Talos API does not answer: %v", node.Unreachable),
-				"Bring the machine back, or its network.", node.Unreachable)...)
-		}
-	}
-
-	return append(findings, guardControlPlanes(s)...)
-}
-
-// guardStaticPods wants every static pod of every control plane to be Ready, but
-// the one that is to be replaced: that may be broken, and this the cure. What an
-// earlier run left broken must not be followed by the next component.
-func guardStaticPods(s guardInput) []cluster.Finding {
-	if s.KubernetesError != nil {
-		return nil
-	}
-
-	var findings []cluster.Finding
-
-	for _, node := range s.ControlPlanes() {
-		for _, component := range []cluster.Component{cluster.APIServer, cluster.ControllerManager, cluster.Scheduler} {
-			if node.Name == s.step.Node && component == s.step.Component || health.Disables(node, component) {
-				continue
-			}
-
-			pod, found := node.Pods[component]
-			if component != cluster.APIServer && node.Versions[component].Less(s.step.To) {
-				// Its own upgrade is still to come, and may be the cure.
-				continue
-			}
-
-			switch {
-			case !found && component == cluster.APIServer:
-				findings = append(findings, newFinding(checkComponents, node.Name, "no kube-apiserver pod is known of this control plane",
-					"Look at the node (talosctl containers --kubernetes, kubectl -n kube-system get pods).", nil)...)
-			case found && !pod.Ready:
-				findings = append(findings, newFinding(checkComponents, node.Name, fmt.Sprintf("its %s is not Ready%s", component, fact.Troubled(pod)),
-					fmt.Sprintf("Bring it back first (kubectl -n kube-system describe pod %s-%s).", component, node.Name), nil)...)
-			}
-		}
-	}
-
-	return findings
-}
-
-// guardKubelets counts the workers whose kubelets run the new version and whose
-// nodes are not Ready with it: as many as may restart at a time, of all or of the pool,
-// are enough to stop, and so is one canary. A kubelet that does not come up with a version must
-// not be followed by others, in this run or in the next.
-func guardKubelets(s guardInput) []cluster.Finding {
-	if s.step.Component != cluster.Kubelet || s.step.Role != cluster.Worker || s.KubernetesError != nil {
-		return nil
-	}
-
-	var broken []string
-
-	workers := s.Workers()
-	budget := s.Budget(s.policy.Kubernetes.MaxUnavailableKubelets)
-
-	for _, node := range workers {
-		if node.Name == s.step.Node || node.Kube == nil || node.Kube.Ready || !node.Kube.Kubelet.Equal(s.step.To) || s.policy.Holds(node.Name) {
-			continue
-		}
-
-		broken = append(broken, node.Name)
-
-		if slices.Contains(s.policy.Canaries(), node.Name) && !s.step.Canary {
-			return newFinding(checkKubelets, node.Name, fmt.Sprintf("this canary is not Ready with its kubelet %s: %s", s.step.To, node.Kube.ReadyReason),
-				"Look at it (kubectl describe node, talosctl logs kubelet).", nil)
-		}
-	}
-
-	if len(broken) >= budget {
-		return brokenKubelets(s.step, broken, budget, "workers", "kubernetes.max_unavailable_kubelets")
-	}
-
-	for _, pool := range s.policy.Selected.Pools {
-		inPool := slices.DeleteFunc(slices.Clone(broken), func(name string) bool { return !pool.Has(name) })
-		if pool.Has(s.step.Node) && len(inPool) >= pool.Budget() {
-			return brokenKubelets(s.step, inPool, pool.Budget(), "workers of the pool "+pool.Name, "max_unavailable of that pool")
-		}
-	}
-
-	return nil
-}
-
-// brokenKubelets says that as many kubelets did not come up as may restart at a time, of
-// the workers that are named so. Raised is what would have to be raised.
-func brokenKubelets(step plan.Step, broken []string, budget int, workers, raised string) []cluster.Finding {
-	return newFinding(checkKubelets, broken[0],
-		fmt.Sprintf("%d of at most %d %s are not Ready with their kubelets %s: %s", len(broken), budget, workers, step.To, strings.Join(broken, ", ")),
-		"Look at them (kubectl describe node, talosctl logs kubelet), or raise "+raised+".", nil)
-}
-
-// guardSkew wants no API server to be of an older release line than what is to
-// talk to it.
-func guardSkew(s guardInput) []cluster.Finding {
-	if s.step.Component == cluster.APIServer || s.step.Component == cluster.Proxy {
-		return nil
-	}
-
-	var findings []cluster.Finding
-
-	for _, node := range s.ControlPlanes() {
-		running := node.Versions[cluster.APIServer]
-		if running.Minor().Compare(s.step.To.Minor()) < 0 {
-			findings = append(findings, newFinding(checkSkew, node.Name,
-				fmt.Sprintf("its kube-apiserver runs %s, and %s %s on %s would be newer", running, s.step.Component, s.step.To, s.step.Node),
-				"Upgrade that API server first.", nil)...)
-		}
-	}
-
-	return findings
 }

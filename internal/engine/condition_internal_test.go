@@ -3,10 +3,12 @@
 package engine
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/rule"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/wording"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
@@ -39,25 +41,25 @@ func TestRoom_NodeIsKeptForThePodsOfOthers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			seen := guardInput{
+			seen := rule.View{
 				Observation: cluster.Observation{Nodes: []cluster.Node{
 					{Name: "own", Role: cluster.Worker, Kube: &given.own}, {Name: "other", Role: cluster.Worker, Kube: &given.other},
 				}},
-				step: plan.Step{Node: "own", Role: cluster.Worker}, run: "run-1", cordoning: true,
+				Step: plan.Step{Node: "own", Role: cluster.Worker}, Run: "run-1", Cordoning: true,
 			}
 			if given.busy {
-				seen.others = map[string]bool{"other": true}
+				seen.Others = map[string]bool{"other": true}
 			}
 
-			findings := guardRoom(seen)
+			findings := judged(rule.CheckRoom, rule.Cordon, seen)
 			if len(findings) > 0 != given.keeps {
 				t.Errorf("is it kept? %+v", findings)
 			}
 
 			wording.NoteFindings(t, findings)
 
-			seen.cordoning = false
-			if findings := guardRoom(seen); len(findings) > 0 {
+			seen.Cordoning = false
+			if findings := judged(rule.CheckRoom, rule.Cordon, seen); len(findings) > 0 {
 				t.Errorf("it is kept from something else than a cordon: %+v", findings)
 			}
 		})
@@ -69,15 +71,15 @@ func TestRoom_NodeIsKeptForThePodsOfOthers(t *testing.T) {
 func TestRoom_NobodyIsAdvisedToLeaveNoNodeForPods(t *testing.T) {
 	t.Parallel()
 
-	seen := guardInput{
+	seen := rule.View{
 		Observation: cluster.Observation{Nodes: []cluster.Node{
 			{Name: "worker-0", Role: cluster.Worker, Kube: &cluster.KubeNode{Ready: true}},
 			{Name: "worker-1", Role: cluster.Worker, Kube: &cluster.KubeNode{Ready: true, Unschedulable: true}},
 		}},
-		step: plan.Step{Node: "worker-0", Role: cluster.Worker}, run: "run-1", policy: cluster.Policy{MaxUnavailable: cluster.OneAtATime()},
+		Step: plan.Step{Node: "worker-0", Role: cluster.Worker}, Run: "run-1", Policy: cluster.Policy{MaxUnavailable: cluster.OneAtATime()},
 	}
 
-	findings := guardBudget(seen)
+	findings := judged(rule.CheckBudget, rule.Cordon, seen)
 	wording.NoteFindings(t, findings)
 
 	if len(findings) != 1 || findings[0].Remedy != "Bring them back (kubectl uncordon, kubectl describe node)." {
@@ -124,18 +126,18 @@ func TestGuard_JudgesLabelsOfTheMoment(t *testing.T) {
 		node, says string
 		component  cluster.Component
 		policy     func(*cluster.Policy)
-		guard      func(guardInput) []cluster.Finding
+		check      string
 		begun      bool
 	}{
-		"held":                         {node: "worker-0", policy: holds, guard: guardHeld, says: `the node is held (selector_overrides "pool=storage")`},
-		"held, and begun":              {node: "worker-0", policy: holds, guard: guardHeld, begun: true},
-		"not held":                     {node: "worker-2", policy: holds, guard: guardHeld},
-		"its pool is taken up":         {node: "worker-0", policy: bounds, guard: guardBudget, says: `pools["storage"].max_unavailable = 1 of 2 workers is 1, and these are not Ready or cordoned: worker-1`},
-		"another pool is taken up":     {node: "worker-2", policy: bounds, guard: guardBudget},
-		"a kubelet of its pool broke":  {node: "worker-0", component: cluster.Kubelet, policy: bounds, guard: guardKubelets, says: "1 of at most 1 workers of the pool storage are not Ready with their kubelets 1.35.2: worker-1"},
-		"a kubelet elsewhere broke":    {node: "worker-2", component: cluster.Kubelet, policy: bounds, guard: guardKubelets},
-		"a canary has its old kubelet": {node: "worker-0", component: cluster.Kubelet, policy: leads, guard: guardKubeletCanaries, says: "this canary runs the kubelet 1.34.2"},
-		"no canary":                    {node: "worker-0", component: cluster.Kubelet, policy: holds, guard: guardKubeletCanaries},
+		"held":                         {node: "worker-0", policy: holds, check: cluster.CheckSelectors, says: `the node is held (selector_overrides "pool=storage")`},
+		"held, and begun":              {node: "worker-0", policy: holds, check: cluster.CheckSelectors, begun: true},
+		"not held":                     {node: "worker-2", policy: holds, check: cluster.CheckSelectors},
+		"its pool is taken up":         {node: "worker-0", policy: bounds, check: rule.CheckBudget, says: `pools["storage"].max_unavailable = 1 of 2 workers is 1, and these are not Ready or cordoned: worker-1`},
+		"another pool is taken up":     {node: "worker-2", policy: bounds, check: rule.CheckBudget},
+		"a kubelet of its pool broke":  {node: "worker-0", component: cluster.Kubelet, policy: bounds, check: rule.CheckKubelets, says: "1 of at most 1 workers of the pool storage are not Ready with their kubelets 1.35.2: worker-1"},
+		"a kubelet elsewhere broke":    {node: "worker-2", component: cluster.Kubelet, policy: bounds, check: rule.CheckKubelets},
+		"a canary has its old kubelet": {node: "worker-0", component: cluster.Kubelet, policy: leads, check: cluster.CheckCanary, says: "this canary runs the kubelet 1.34.2"},
+		"no canary":                    {node: "worker-0", component: cluster.Kubelet, policy: holds, check: cluster.CheckCanary},
 	} {
 		policy := cluster.DefaultPolicy()
 		given.policy(&policy)
@@ -143,11 +145,23 @@ func TestGuard_JudgesLabelsOfTheMoment(t *testing.T) {
 		policy, _ = plan.Select(observed, policy)
 		step := plan.Step{Node: given.node, Role: cluster.Worker, Component: given.component, To: newer}
 
-		found := given.guard(guardInput{Observation: observed, step: step, policy: policy, starting: !given.begun})
+		stage := rule.Cordon
+		if given.component != "" {
+			stage = rule.Component
+		}
+
+		found := judged(given.check, stage, rule.View{Observation: observed, Step: step, Policy: policy, Starting: !given.begun})
 		wording.NoteFindings(t, found)
 
 		if (len(found) > 0) != (given.says != "") || len(found) > 0 && !strings.Contains(found[0].String(), given.says) {
 			t.Errorf("%s: got %+v, want %q", name, found, given.says)
 		}
 	}
+}
+
+// judged is what the rule of that name finds before a stage.
+func judged(name string, stage rule.Stage, seen rule.View) []cluster.Finding {
+	named := slices.DeleteFunc(rule.Table(), func(r rule.Rule) bool { return r.Name != name })
+
+	return rule.Judge(named, stage, seen)
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/rule"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/say"
 )
 
@@ -84,7 +85,7 @@ func (u *nodeUpgrade) roomElsewhere(ctx context.Context) (bool, error) {
 		// A cordon that an earlier run left is taken away in an upgrade of this one.
 		left := n.Ready && n.CordonedBy != "" && !n.ExcludesWorkloads && !u.run.policy().Holds(n.Name)
 
-		return n.Name != u.step.Node && (left || roomOn(n, u.run.engine.runID, busy) != noRoom)
+		return n.Name != u.step.Node && (left || rule.RoomOn(n, u.run.engine.runID, busy) != rule.NoRoom)
 	}), err
 }
 

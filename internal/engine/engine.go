@@ -11,6 +11,7 @@ import (
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/fact"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/rule"
 )
 
 // Options are what an [Engine] works with.
@@ -54,9 +55,8 @@ type Engine struct {
 	runID      string
 	owner      string
 	name       string
-	// guards are asked before a node is disturbed, componentGuards before a
-	// component is.
-	guards, componentGuards []guard
+	// rules are what has to hold before anything is done to a node.
+	rules []rule.Rule
 	// telling is held while observers are told of an event.
 	telling semaphore
 	// listing is held while members are listed again.
@@ -83,9 +83,7 @@ func New(options Options) *Engine {
 		runID:      options.Run,
 		owner:      options.Owner,
 		name:       options.ClusterName,
-		guards:     defaultGuards(),
-
-		componentGuards: componentGuards(),
+		rules:      rule.Table(),
 
 		telling:  newSemaphore(1),
 		notices:  newNotices(),

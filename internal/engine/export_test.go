@@ -6,23 +6,25 @@ import (
 	"slices"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/rule"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
 )
 
+// nodeStages are those of a node.
+const nodeStages = rule.Cordon | rule.Install | rule.Reboot | rule.SendBack
+
 // DropGuards makes the engine disturb nodes without asking any guard. Tests
 // plant a bug with it.
-func (e *Engine) DropGuards() { e.guards, e.componentGuards = nil, nil }
+func (e *Engine) DropGuards() { e.rules = nil }
 
 // DropGuard makes the engine forget one guard.
 func (e *Engine) DropGuard(name string) {
-	forgotten := func(g guard) bool { return g.name == name }
-	e.guards = slices.DeleteFunc(slices.Clone(e.guards), forgotten)
-	e.componentGuards = slices.DeleteFunc(slices.Clone(e.componentGuards), forgotten)
+	e.rules = slices.DeleteFunc(slices.Clone(e.rules), func(r rule.Rule) bool { return r.Name == name })
 }
 
 // HoldUpGuards does something when a guard is asked, after the observation.
 func (e *Engine) HoldUpGuards(meanwhile func()) {
-	e.guards = append(slices.Clone(e.guards), guard{name: "slow", check: func(guardInput) []cluster.Finding {
+	e.rules = append(slices.Clone(e.rules), rule.Rule{Name: "slow", Stages: nodeStages, Check: func(rule.View) []cluster.Finding {
 		meanwhile()
 
 		return nil
@@ -42,16 +44,10 @@ type Asked struct {
 
 // Judge asks all guards.
 func Judge(asked Asked) []cluster.Finding {
-	var findings []cluster.Finding
+	policy := asked.Policy
+	policy.MaxUnavailable = asked.Share
 
-	for _, guard := range defaultGuards() {
-		policy := asked.Policy
-		policy.MaxUnavailable = asked.Share
-
-		findings = append(findings, guard.check(guardInput{
-			Observation: asked.Snapshot, step: asked.Step, run: asked.Run, policy: policy, others: asked.Others,
-		})...)
-	}
-
-	return findings
+	return rule.Judge(rule.Table(), nodeStages, rule.View{
+		Observation: asked.Snapshot, Step: asked.Step, Run: asked.Run, Policy: policy, Others: asked.Others,
+	})
 }

@@ -200,11 +200,6 @@ func fatal(findings []cluster.Finding) error {
 	return nil
 }
 
-// newFinding makes the finding of a guard.
-func newFinding(check, node, found, remedy string, err error) []cluster.Finding {
-	return []cluster.Finding{{Check: check, Severity: cluster.Observed, Node: node, Found: found, Remedy: remedy, Err: err}}
-}
-
 func hasPermanent(findings []cluster.Finding) bool {
 	return slices.ContainsFunc(findings, func(f cluster.Finding) bool { return f.Severity == cluster.Permanent })
 }

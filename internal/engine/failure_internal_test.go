@@ -11,6 +11,7 @@ import (
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/adapter/operator"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/rule"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/say"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/wording"
@@ -51,7 +52,7 @@ func TestFailure_RareEndsOfARunAreWorded(t *testing.T) {
 			"uuid-0": {Node: "worker-0", Phase: cluster.PhaseInstalled}, "uuid-2": {Node: "worker-2", Phase: cluster.PhaseIntent},
 		}},
 	}
-	away := newFinding("talos-api", "worker-1", "its Talos API does not answer: connection refused", "Bring the machine back, or its network.", nil)
+	away := rule.NewFinding("talos-api", "worker-1", "its Talos API does not answer: connection refused", "Bring the machine back, or its network.", nil)
 
 	back := func(err error, cordoned bool) *say.Failure {
 		return say.Node{Step: step, Entry: cluster.Entry{Previous: old, Target: next}, Cordoned: cordoned}.RollbackFailure(err)
@@ -119,9 +120,9 @@ func TestFailure_RareFindingsAreWorded(t *testing.T) {
 	for says, found := range map[string][]cluster.Finding{
 		"none of them may start now": (&rollout{made: plan.Plan{Budget: 1}}).idleReasons(),
 		"1 workers may be unavailable at a time, and these are not Ready or cordoned": (&rollout{snapshot: away, made: plan.Plan{Budget: 1}}).idleReasons(),
-		"kube-apiserver runs 1.34.2, and kubelet 1.35.2 on worker-1 would be newer":   guardSkew(guardInput{Observation: behind, step: kubelet}),
-		"no kube-apiserver pod is known":                                              guardStaticPods(guardInput{Observation: behind, step: kubelet}),
-		"its pods could only go to nodes":                                             guardRoom(guardInput{Observation: room, step: plan.Step{Node: "own", Role: cluster.Worker}, run: "run-1", cordoning: true}),
+		"kube-apiserver runs 1.34.2, and kubelet 1.35.2 on worker-1 would be newer":   judged(rule.CheckSkew, rule.Component, rule.View{Observation: behind, Step: kubelet}),
+		"no kube-apiserver pod is known":                                              judged(rule.CheckComponents, rule.Component, rule.View{Observation: behind, Step: kubelet}),
+		"its pods could only go to nodes":                                             judged(rule.CheckRoom, rule.Cordon, rule.View{Observation: room, Step: plan.Step{Node: "own", Role: cluster.Worker}, Run: "run-1", Cordoning: true}),
 		"does not say how much space":                                                 diskFindings(cluster.Node{Name: "worker-1"}, nil, nil, 1<<20),
 		"its disk has: unreachable, and its kubelet reports DiskPressure":             diskFindings(cluster.Node{Name: "worker-1", Kube: &cluster.KubeNode{Pressure: []string{cluster.DiskPressure}}}, nil, cluster.ErrUnreachable, 1<<20),
 		"below 15 % the kubelet deletes images":                                       diskFindings(cluster.Node{Name: "worker-1"}, &cluster.DiskSpace{Size: 100 << 30, Available: 10 << 30}, nil, 1<<20),

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/fact"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/rule"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/say"
 )
 
@@ -44,7 +46,7 @@ func decide(findings []cluster.Finding) decision {
 		return decision{verdict: proceed}
 	}
 
-	if len(filterByCheck(cluster.CheckOperator, findings)) > 0 {
+	if len(rule.OfCheck(cluster.CheckOperator, findings)) > 0 {
 		return decision{verdict: abort, err: errOccupied}
 	}
 
@@ -243,7 +245,7 @@ func (u *nodeUpgrade) awaitGuards(ctx context.Context, before string) error {
 // observation that said so. One that an installer may have run on has all the time
 // that its upgrade has: to stop with it is worse than to wait.
 func (u *nodeUpgrade) awaitGuardsThen(ctx context.Context, before string, then look) error {
-	var seen guardInput
+	var seen looked
 
 	u.waits = "it was safe to " + before + " " + u.step.Node
 
@@ -276,20 +278,31 @@ func (u *nodeUpgrade) awaitGuardsThen(ctx context.Context, before string, then l
 	return err
 }
 
+// looked is what rules are asked about, and what that was made of.
+type looked struct {
+	rule.View
+
+	// steps are those that upgrades had done when the observation began.
+	steps fact.Steps
+	// told is what the node says of its disk and its clock, or why it does not.
+	told    cluster.Vitals
+	toldErr error
+}
+
 // prepareForGuards asks what may take its time, the gates and the node, before the
 // observation: what is done next has to rest on a fresh one.
-func (u *nodeUpgrade) prepareForGuards(ctx context.Context, cordoning bool) guardInput {
-	seen := guardInput{
-		step: u.step, run: u.run.engine.runID, starting: cordoning && !u.mayHaveInstalled() && !u.cordoned,
-		cordoning: cordoning && u.run.request.Policy.Drain.Enabled, returning: u.phase == returning,
-	}
+func (u *nodeUpgrade) prepareForGuards(ctx context.Context, cordoning bool) looked {
+	seen := looked{View: rule.View{
+		Step: u.step, Run: u.run.engine.runID, Starting: cordoning && !u.mayHaveInstalled() && !u.cordoned,
+		Cordoning: cordoning && u.run.request.Policy.Drain.Enabled, Returning: u.phase == returning,
+	}}
 
-	if seen.starting {
-		seen.closed = append(u.run.closedGates(ctx, u.step.Node), u.run.suspensionFindings(ctx)...)
+	if seen.Starting {
+		seen.Closed = append(u.run.closedGates(ctx, u.step.Node), u.run.suspensionFindings(ctx)...)
 	}
 
 	if !u.mayHaveInstalled() {
-		seen.intruded = u.run.operatorConflicts(ctx, true)
+		seen.Intruded = u.run.operatorConflicts(ctx, true)
 	}
 
 	if u.judgesVitals() {
@@ -300,7 +313,7 @@ func (u *nodeUpgrade) prepareForGuards(ctx context.Context, cordoning bool) guar
 }
 
 // observeForGuards observes what the guards are about.
-func (u *nodeUpgrade) observeForGuards(ctx context.Context, seen *guardInput) error {
+func (u *nodeUpgrade) observeForGuards(ctx context.Context, seen *looked) error {
 	seen.steps = u.run.engine.facts.Steps()
 
 	before := u.run.policy()
@@ -328,7 +341,7 @@ func (u *nodeUpgrade) observeForGuards(ctx context.Context, seen *guardInput) er
 	seen.Observation = observed
 
 	if node, found := observed.Node(u.step.Node); found && u.judgesVitals() {
-		seen.vitals = vitalFindings(node, seen.told, seen.toldErr, diskFloor)
+		seen.Vitals = vitalFindings(node, seen.told, seen.toldErr, diskFloor)
 	}
 
 	return nil
@@ -336,26 +349,20 @@ func (u *nodeUpgrade) observeForGuards(ctx context.Context, seen *guardInput) er
 
 // judge asks each guard about what was seen, and about what other upgrades of this run do
 // by now.
-func (u *nodeUpgrade) judge(seen guardInput, cordoning bool) []cluster.Finding {
-	seen.others = u.run.coordinator.others(u.step.Node)
-	seen.policy = u.selectIn(seen.Observation)
+func (u *nodeUpgrade) judge(seen looked, cordoning bool) []cluster.Finding {
+	seen.Others = u.run.coordinator.others(u.step.Node)
+	seen.Policy = u.selectIn(seen.Observation)
 
 	if !u.mayHaveInstalled() {
-		seen.unsettled = u.run.soak.unsettled(seen, u.run.engine.clock.Now(), u.touched(cordoning))
+		seen.Unsettled = u.run.soak.unsettled(seen.View, u.run.engine.clock.Now(), u.touched(cordoning))
 	}
 
-	var findings []cluster.Finding
-
-	for _, guard := range u.run.guards {
-		if !guard.beforeInstall || !u.mayHaveInstalled() {
-			findings = append(findings, guard.check(seen)...)
-		}
-	}
+	findings := rule.Judge(u.run.engine.rules, u.stage(cordoning), seen.View)
 
 	if node, found := seen.Node(u.step.Node); found && node.Machine != nil {
 		u.seen = sighting{
 			machine: *node.Machine, at: seen.Taken, steps: seen.steps,
-			cordoned: node.Kube != nil && node.Kube.Unschedulable, well: isWell(node),
+			cordoned: node.Kube != nil && node.Kube.Unschedulable, well: rule.Well(node),
 		}
 
 		if node.Etcd != nil {
@@ -364,6 +371,20 @@ func (u *nodeUpgrade) judge(seen guardInput, cordoning bool) []cluster.Finding {
 	}
 
 	return u.run.standing(findings)
+}
+
+// stage is what the upgrade is about to do.
+func (u *nodeUpgrade) stage(cordoning bool) rule.Stage {
+	switch {
+	case u.mayHaveInstalled() && u.phase == returning:
+		return rule.SendBack
+	case u.mayHaveInstalled():
+		return rule.Reboot
+	case cordoning:
+		return rule.Cordon
+	default:
+		return rule.Install
+	}
 }
 
 // judgesVitals tells whether the disk and the clock of the node matter: they do to an
@@ -415,11 +436,11 @@ func (w *waitsError) Unwrap() error { return errYield }
 
 // yieldTo is what an upgrade ends with that stands back for these reasons.
 func yieldTo(findings []cluster.Finding) error {
-	if index := slices.IndexFunc(findings, aboutMoved); index >= 0 {
+	if index := slices.IndexFunc(findings, rule.AboutMoved); index >= 0 {
 		return &waitsError{why: findings[index].String()}
 	}
 
-	if slices.ContainsFunc(findings, func(f cluster.Finding) bool { return f.Check != checkRoom && f.Check != cluster.CheckGates }) {
+	if slices.ContainsFunc(findings, func(f cluster.Finding) bool { return f.Check != rule.CheckRoom && f.Check != cluster.CheckGates }) {
 		return errYield
 	}
 
@@ -443,11 +464,11 @@ func (u *nodeUpgrade) yields(findings []cluster.Finding, cordoning bool) bool {
 
 	return !slices.ContainsFunc(rest, func(f cluster.Finding) bool {
 		switch {
-		case aboutBudget(f):
+		case rule.AboutBudget(f):
 			return !beside
-		case f.Check == checkRoom:
+		case f.Check == rule.CheckRoom:
 			return !beside || u.cordoned
-		case aboutMoved(f):
+		case rule.AboutMoved(f):
 			return u.touched(cordoning)
 		default:
 			return true

@@ -13,6 +13,7 @@ import (
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/fact"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/rule"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/say"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
@@ -1255,7 +1256,7 @@ func (u *nodeUpgrade) onOldBoot(ctx context.Context, machine cluster.Machine, id
 // new system, whether that has confirmed itself.
 func (u *nodeUpgrade) bootFinished(machine cluster.Machine) (bool, string, error) {
 	if !machine.Settled() {
-		return false, fmt.Sprintf("on a new boot with Talos %s, %s%s", machine.Talos, machine.Stage, unmet(machine)), nil
+		return false, fmt.Sprintf("on a new boot with Talos %s, %s%s", machine.Talos, machine.Stage, rule.Unmet(machine)), nil
 	}
 
 	if machine.UpgradePending && machine.Talos.Equal(u.entry.Target) {
@@ -1466,7 +1467,7 @@ func (u *nodeUpgrade) awaitEtcd(ctx context.Context) error {
 			return false, err.Error(), permanentOnly(err)
 		}
 
-		if findings := etcdFindings(observed); len(findings) > 0 {
+		if findings := rule.Etcd(observed); len(findings) > 0 {
 			return false, findings[0].String(), fatal(findings)
 		}
 

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/rule"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/health"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
@@ -491,7 +492,7 @@ func (p *preflight) vitals(ctx context.Context) []cluster.Finding {
 	group.SetLimit(observeParallel)
 
 	nodes := slices.DeleteFunc(p.snapshot.Managed(), func(node cluster.Node) bool {
-		return node.Machine == nil || unfinished(p.snapshot, node) || !slices.ContainsFunc(p.made.Steps, func(s plan.Step) bool { return s.Node == node.Name })
+		return node.Machine == nil || rule.Unfinished(p.snapshot, node) || !slices.ContainsFunc(p.made.Steps, func(s plan.Step) bool { return s.Node == node.Name })
 	})
 	findings := make([][]cluster.Finding, len(nodes))
 

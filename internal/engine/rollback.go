@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/rule"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/say"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
 )
@@ -120,7 +121,7 @@ func (u *nodeUpgrade) guardRollback(ctx context.Context) error {
 			return false, observed.KubernetesError.Error(), permanentOnly(observed.KubernetesError)
 		}
 
-		if node, found := observed.Node(u.step.Node); found && isWell(node) && !u.asked {
+		if node, found := observed.Node(u.step.Node); found && rule.Well(node) && !u.asked {
 			return false, "", errWell
 		}
 

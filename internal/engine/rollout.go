@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/rule"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/say"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
 )
@@ -361,7 +362,7 @@ func (s *rollout) idleReasons() []cluster.Finding {
 		found = fmt.Sprintf("%d workers may be unavailable at a time, and these are not Ready or cordoned: %v", s.made.Budget, away)
 	}
 
-	return newFinding(checkBudget, "", found, budgetRemedy(s.snapshot, "max_unavailable"), nil)
+	return rule.NewFinding(rule.CheckBudget, "", found, rule.BudgetRemedy(s.snapshot, "max_unavailable"), nil)
 }
 
 // firstObservation looks at the cluster for the first time under the lease, where whatever

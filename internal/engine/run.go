@@ -22,7 +22,6 @@ type run struct {
 	// selected is what the selectors of the policy have chosen so far.
 	selected      *selected
 	since         time.Time
-	guards        []guard
 	lock          *lock
 	leased        leased
 	operatorWatch *operatorWatch
@@ -44,7 +43,7 @@ type run struct {
 func (e *Engine) newRun(held *lock, request Request, policy cluster.Policy) *run {
 	made := &run{
 		engine: e, request: request, selected: newSelected(policy), since: e.clock.Now(), lock: held, leased: leased{engine: e, lock: held},
-		guards: e.guards, operatorWatch: &operatorWatch{}, journal: newJournal(), coordinator: newCoordinator(), starter: newStarter(),
+		operatorWatch: &operatorWatch{}, journal: newJournal(), coordinator: newCoordinator(), starter: newStarter(),
 		soak: newSoak(request.Policy.Settle),
 	}
 	made.ahead = newAhead(made)

@@ -127,31 +127,3 @@ func with(holds map[string]cluster.Hold, node string, hold cluster.Hold) map[str
 
 	return more
 }
-
-// guardHeld wants a node that nothing was done to yet not to be held by its labels.
-func guardHeld(s guardInput) []cluster.Finding {
-	if _, held := s.policy.Selected.Held[s.step.Node]; !held || !s.starting {
-		return nil
-	}
-
-	return newFinding(cluster.CheckSelectors, s.step.Node, fmt.Sprintf("the node is held (%s)", plan.HeldBy(s.policy, s.step.Node)),
-		"To have it upgraded, take that label away and apply again.", nil)
-}
-
-// guardKubeletCanaries wants the kubelet of every canary to be replaced before others:
-// labels may have made one a canary since the plan was made, or hold one.
-func guardKubeletCanaries(s guardInput) []cluster.Finding {
-	if !s.starting || s.step.Component != cluster.Kubelet || s.step.Canary || s.KubernetesError != nil {
-		return nil
-	}
-
-	for _, name := range s.policy.Selected.Canaries {
-		node, found := s.Node(name)
-		if found && !node.Gone && plan.BehindKubelet(node, s.step) {
-			return newFinding(cluster.CheckCanary, name, fmt.Sprintf("this canary runs the kubelet %s, and the other nodes get %s only behind it", node.Kube.Kubelet, s.step.To),
-				"Nothing has to be done: it is planned to go first.", nil)
-		}
-	}
-
-	return nil
-}

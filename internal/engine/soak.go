@@ -12,12 +12,10 @@ import (
 	"time"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/rule"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/say"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
 )
-
-// checkSettle is the name of the check of nodes that were moved.
-const checkSettle = "settle"
 
 // soak keeps an eye on nodes that were moved: each must have stayed healthy
 // for a while before the next one is disturbed. The schedule asks it before it
@@ -146,12 +144,12 @@ func ailment(observed cluster.Observation, node cluster.Node) string {
 	case node.Machine == nil:
 		return fmt.Sprintf("its Talos API does not answer: %v", node.Unreachable)
 	case !node.Machine.Settled():
-		return fmt.Sprintf("the machine is %s and has not finished booting%s", node.Machine.Stage, unmet(*node.Machine))
+		return fmt.Sprintf("the machine is %s and has not finished booting%s", node.Machine.Stage, rule.Unmet(*node.Machine))
 	case node.Role != cluster.ControlPlane:
 		return ""
 	}
 
-	if findings := etcdFindings(observed); len(findings) > 0 {
+	if findings := rule.Etcd(observed); len(findings) > 0 {
 		return findings[0].Found
 	}
 
@@ -185,7 +183,7 @@ func (w *soak) watches(name string) bool {
 // that were moved speak against that. Before an upgrade has touched its node each of
 // them must have had its time; from then on each must be healthy. The upgrade's own
 // node is none of them, nor are those on which other upgrades are at work.
-func (w *soak) unsettled(s guardInput, now time.Time, touched bool) []cluster.Finding {
+func (w *soak) unsettled(s rule.View, now time.Time, touched bool) []cluster.Finding {
 	if w.most == 0 || s.KubernetesError != nil {
 		return nil
 	}
@@ -200,11 +198,11 @@ func (w *soak) unsettled(s guardInput, now time.Time, touched bool) []cluster.Fi
 
 	for _, name := range slices.Sorted(maps.Keys(w.watched)) {
 		node := w.watched[name]
-		if name == s.step.Node || touched && node.ails == "" {
+		if name == s.Step.Node || touched && node.ails == "" {
 			continue
 		}
 
-		findings = append(findings, newFinding(checkSettle, name,
+		findings = append(findings, rule.NewFinding(rule.CheckSettle, name,
 			fmt.Sprintf("a node that was moved has to stay healthy for %s before another one is disturbed: %s", w.most, node.stateText(name, now)),
 			fmt.Sprintf("Look at it if it does not become healthy by itself (kubectl describe node %s, talosctl health).", name), nil)...)
 	}
@@ -214,13 +212,13 @@ func (w *soak) unsettled(s guardInput, now time.Time, touched bool) []cluster.Fi
 
 // relapsed watches those once more that have had their time and are not healthy
 // any more, or were not meanwhile.
-func (w *soak) relapsed(s guardInput, now time.Time) {
+func (w *soak) relapsed(s rule.View, now time.Time) {
 	for name, ready := range w.passed {
 		node, found := s.Node(name)
-		_, busy := s.others[name]
+		_, busy := s.Others[name]
 		_, known := w.watched[name]
 
-		if !found || node.Gone || node.Kube == nil || busy || known || name == s.step.Node || node.Kube.ReadySince.Equal(ready) {
+		if !found || node.Gone || node.Kube == nil || busy || known || name == s.Step.Node || node.Kube.ReadySince.Equal(ready) {
 			continue
 		}
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/rule"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/wording"
 )
@@ -36,12 +37,12 @@ func TestSoak_MovedNodesSpeakForThemselves(t *testing.T) {
 			w := newSoak(2 * time.Minute)
 			w.watch(step, now, now)
 
-			seen := guardInput{step: plan.Step{Node: "worker-1"}, Observation: cluster.Observation{Nodes: []cluster.Node{{
+			seen := rule.View{Step: plan.Step{Node: "worker-1"}, Observation: cluster.Observation{Nodes: []cluster.Node{{
 				Name: "worker-0", Role: cluster.Worker, Machine: &cluster.Machine{Stage: cluster.StageRunning, Ready: true},
 				Kube: &cluster.KubeNode{Ready: given.ready, ReadyReason: "KubeletNotReady", ReadySince: now},
 			}}}}
 			if given.own {
-				seen.step = step
+				seen.Step = step
 			}
 
 			for touched, want := range map[bool]string{false: given.before, true: given.behind} {

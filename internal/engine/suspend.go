@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/rule"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/say"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
 )
@@ -182,9 +183,9 @@ func (r *run) suspensionFindings(ctx context.Context) []cluster.Finding {
 
 	switch {
 	case err != nil:
-		return newFinding(cluster.CheckSuspended, "", fmt.Sprintf("unable to find out whether upgrades of this cluster are suspended: %v", err), leaseRemedy(err), err)
+		return rule.NewFinding(cluster.CheckSuspended, "", fmt.Sprintf("unable to find out whether upgrades of this cluster are suspended: %v", err), leaseRemedy(err), err)
 	case lease.Suspended != nil:
-		return newFinding(cluster.CheckSuspended, "", suspendedText(*lease.Suspended), "", nil)
+		return rule.NewFinding(cluster.CheckSuspended, "", suspendedText(*lease.Suspended), "", nil)
 	default:
 		return nil
 	}

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package rule
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/fact"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/health"
+)
+
+// controlPlanes wants every other control plane whole: finished booting
+// and Ready, whatever is about to be disturbed.
+func controlPlanes(s View) []cluster.Finding {
+	const remedy = "Bring it back to health first (talosctl health, kubectl describe node)."
+
+	var findings []cluster.Finding
+
+	for _, node := range s.ControlPlanes() {
+		if node.Name == s.Step.Node {
+			continue
+		}
+
+		switch {
+		case node.Machine != nil && !node.Machine.Settled():
+			findings = append(findings, NewFinding(cluster.CheckTalosAPI, node.Name,
+				fmt.Sprintf("this control plane is %s and has not finished booting%s", node.Machine.Stage, Unmet(*node.Machine)), remedy, nil)...)
+		case node.Kube == nil || !node.Kube.Ready:
+			findings = append(findings, NewFinding(cluster.CheckNodesReady, node.Name, "this control plane is not Ready in Kubernetes", remedy, nil)...)
+		}
+	}
+
+	return findings
+}
+
+// otherControlPlanes wants the other control planes whole before anything
+// of this one is restarted. Kubelets of workers are nothing to them.
+func otherControlPlanes(s View) []cluster.Finding {
+	if s.Step.Role != cluster.ControlPlane {
+		return nil
+	}
+
+	var findings []cluster.Finding
+
+	for _, node := range s.ControlPlanes() {
+		if node.Name != s.Step.Node && node.Machine == nil {
+			findings = append(findings, NewFinding(cluster.CheckTalosAPI, node.Name, fmt.Sprintf("its Talos API does not answer: %v", node.Unreachable),
+				"Bring the machine back, or its network.", node.Unreachable)...)
+		}
+	}
+
+	return append(findings, controlPlanes(s)...)
+}
+
+// Unmet says what a machine still waits for.
+func Unmet(machine cluster.Machine) string {
+	if len(machine.Unmet) == 0 {
+		return ""
+	}
+
+	return "; not yet: " + strings.Join(machine.Unmet, ", ")
+}
+
+// serving wants the static pods of the other control planes Ready before a
+// control plane goes away: the Kubernetes API must not go with it.
+func serving(s View) []cluster.Finding {
+	if s.Step.Role != cluster.ControlPlane || s.KubernetesError != nil {
+		return nil
+	}
+
+	var findings []cluster.Finding
+
+	for _, node := range s.ControlPlanes() {
+		for _, component := range []cluster.Component{cluster.APIServer, cluster.ControllerManager, cluster.Scheduler} {
+			pod, found := node.Pods[component]
+			if node.Name == s.Step.Node || health.Disables(node, component) || found && pod.Ready || !found && component != cluster.APIServer {
+				continue
+			}
+
+			findings = append(findings, NewFinding(CheckComponents, node.Name, fmt.Sprintf("its %s is not Ready%s", component, fact.Troubled(pod)),
+				fmt.Sprintf("Bring it back first (kubectl -n kube-system describe pod %s-%s).", component, node.Name), nil)...)
+		}
+	}
+
+	return findings
+}
+
+// staticPods wants every static pod of every control plane to be Ready, but
+// the one that is to be replaced: that may be broken, and this the cure. What an
+// earlier run left broken must not be followed by the next component.
+func staticPods(s View) []cluster.Finding {
+	if s.KubernetesError != nil {
+		return nil
+	}
+
+	var findings []cluster.Finding
+
+	for _, node := range s.ControlPlanes() {
+		for _, component := range []cluster.Component{cluster.APIServer, cluster.ControllerManager, cluster.Scheduler} {
+			if node.Name == s.Step.Node && component == s.Step.Component || health.Disables(node, component) {
+				continue
+			}
+
+			pod, found := node.Pods[component]
+			if component != cluster.APIServer && node.Versions[component].Less(s.Step.To) {
+				// Its own upgrade is still to come, and may be the cure.
+				continue
+			}
+
+			switch {
+			case !found && component == cluster.APIServer:
+				findings = append(findings, NewFinding(CheckComponents, node.Name, "no kube-apiserver pod is known of this control plane",
+					"Look at the node (talosctl containers --kubernetes, kubectl -n kube-system get pods).", nil)...)
+			case found && !pod.Ready:
+				findings = append(findings, NewFinding(CheckComponents, node.Name, fmt.Sprintf("its %s is not Ready%s", component, fact.Troubled(pod)),
+					fmt.Sprintf("Bring it back first (kubectl -n kube-system describe pod %s-%s).", component, node.Name), nil)...)
+			}
+		}
+	}
+
+	return findings
+}
+
+// restartedKubelets wants the kubelets of the other control planes to be done with
+// their static pods before one more restarts: no two API servers may go away.
+func restartedKubelets(s View) []cluster.Finding {
+	var findings []cluster.Finding
+
+	for _, node := range s.ControlPlanes() {
+		status, asked := s.Kubelets[node.Name]
+		pod, found := node.Pods[cluster.APIServer]
+
+		if !asked || !found {
+			continue
+		}
+
+		if why := APIServerToRestart(status, pod); why != "" && s.Taken.Sub(status.Since) < KeepsPods {
+			findings = append(findings, NewFinding(CheckComponents, node.Name, why, "", nil)...)
+		}
+	}
+
+	return findings
+}
+
+// APIServerToRestart says that a kubelet may still make the API server of its node anew;
+// empty where it has. Both tell the time by the clock of the node.
+func APIServerToRestart(kubelet cluster.ComponentStatus, pod cluster.ComponentPod) string {
+	if !pod.Started.Before(kubelet.Since) {
+		return ""
+	}
+
+	return fmt.Sprintf("its kubelet restarted at %s, and may restart its %s, which runs since %s",
+		kubelet.Since.UTC().Format(time.TimeOnly), pod.Component, pod.Started.UTC().Format(time.TimeOnly))
+}
+
+// KeepsPods is how long a kubelet that has restarted has to keep the static pods that it
+// found before they count as those it goes on with. It looks at their sources each 20 seconds,
+// and an API server has 30 seconds to stop, while its pod is Ready.
+const KeepsPods = time.Minute
+
+// skew wants no API server to be of an older release line than what is to
+// talk to it.
+func skew(s View) []cluster.Finding {
+	if s.Step.Component == cluster.APIServer || s.Step.Component == cluster.Proxy {
+		return nil
+	}
+
+	var findings []cluster.Finding
+
+	for _, node := range s.ControlPlanes() {
+		running := node.Versions[cluster.APIServer]
+		if running.Minor().Compare(s.Step.To.Minor()) < 0 {
+			findings = append(findings, NewFinding(CheckSkew, node.Name,
+				fmt.Sprintf("its kube-apiserver runs %s, and %s %s on %s would be newer", running, s.Step.Component, s.Step.To, s.Step.Node),
+				"Upgrade that API server first.", nil)...)
+		}
+	}
+
+	return findings
+}

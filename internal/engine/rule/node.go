@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package rule
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/health"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
+)
+
+func kubernetes(s View) []cluster.Finding {
+	if s.KubernetesError == nil {
+		return nil
+	}
+
+	return NewFinding(cluster.CheckKubernetesAPI, "", "the Kubernetes API does not answer: "+s.KubernetesError.Error(),
+		"Make it answer again: without it nothing can be cordoned, drained or recorded.", s.KubernetesError)
+}
+
+// machines wants an answer from every control plane and from the node
+// itself, which must be there and neither booting nor going down.
+func machines(s View) []cluster.Finding {
+	var findings []cluster.Finding
+
+	node, found := s.Node(s.Step.Node)
+	if !found {
+		return NewFinding(cluster.CheckTalosAPI, s.Step.Node, "the node is no longer part of the cluster", "Let it join again, or leave it out for good.", nil)
+	}
+
+	stuck := node.Machine != nil && s.ill(node) && node.Machine.Stage == cluster.StageBooting
+
+	if node.Machine != nil && node.Machine.Stage != cluster.StageRunning && !stuck {
+		findings = append(findings, NewFinding(cluster.CheckTalosAPI, node.Name, fmt.Sprintf("the machine is %s", node.Machine.Stage),
+			"Wait until it runs, or look at its console (talosctl dmesg).", nil)...)
+	}
+
+	if node.Machine != nil && node.Machine.BootID == "" {
+		findings = append(findings, NewFinding(cluster.CheckTalosAPI, node.Name, "its boot ID cannot be read, and without it a reboot cannot be proven",
+			"Look at the machine (talosctl read /proc/sys/kernel/random/boot_id), and at what the credentials allow.", nil)...)
+	}
+
+	for _, other := range s.Managed() {
+		if other.Machine != nil || other.Name != s.Step.Node && other.Role != cluster.ControlPlane {
+			continue
+		}
+
+		if cluster.Unaccepted(other.Unreachable) != "" {
+			findings = append(findings, plan.Unaccepted(other))
+		} else {
+			findings = append(findings, NewFinding(cluster.CheckTalosAPI, other.Name, fmt.Sprintf("its Talos API does not answer: %v", other.Unreachable),
+				"Bring the machine back, or its network.", other.Unreachable)...)
+		}
+	}
+
+	return findings
+}
+
+// machine wants the node to be there, and to be neither booting nor going
+// down.
+func machine(s View) []cluster.Finding {
+	node, found := s.Node(s.Step.Node)
+
+	switch {
+	case !found:
+		return NewFinding(cluster.CheckTalosAPI, s.Step.Node, "the node is no longer part of the cluster", "Let it join again, or leave it out for good.", nil)
+	case node.Machine == nil:
+		return NewFinding(cluster.CheckTalosAPI, node.Name, fmt.Sprintf("its Talos API does not answer: %v", node.Unreachable),
+			"Bring the machine back, or its network.", node.Unreachable)
+	case node.Machine.Stage != cluster.StageRunning:
+		return NewFinding(cluster.CheckTalosAPI, node.Name, fmt.Sprintf("the machine is %s", node.Machine.Stage),
+			"Wait until it runs, or look at its console (talosctl dmesg).", nil)
+	default:
+		return nil
+	}
+}
+
+// external wants nobody else to be upgrading or rebooting a node. Those of
+// this run, and those that an earlier run left in the middle of an upgrade, are its
+// own affair.
+func external(s View) []cluster.Finding {
+	var findings []cluster.Finding
+
+	for _, node := range s.Managed() {
+		doing := doneElsewhere(node)
+		_, busy := s.Others[node.Name]
+		held := node.Role == cluster.Worker && s.Policy.Holds(node.Name)
+
+		if doing != "" && !busy && !held && node.Name != s.Step.Node && !Unfinished(s.Observation, node) {
+			findings = append(findings, NewFinding(cluster.CheckExternalChanges, node.Name, doing+", and not by this upgrade",
+				"Wait until that is over, or find out who does it (talosctl -n "+node.Address+" get machinestatus).", nil)...)
+		}
+	}
+
+	return findings
+}
+
+// Unfinished tells whether an earlier run, or another upgrade of this one, left the
+// node in the middle of its upgrade.
+func Unfinished(observed cluster.Observation, node cluster.Node) bool {
+	if observed.Journal == nil {
+		return false
+	}
+
+	_, entry, found := observed.Journal.Of(node)
+
+	return found && entry.Open()
+}
+
+// doneElsewhere says what a machine is doing that no healthy one does by itself.
+func doneElsewhere(node cluster.Node) string {
+	switch {
+	case node.Machine != nil && health.Leaving(node.Machine.Stage):
+		return fmt.Sprintf("the machine is %s", node.Machine.Stage)
+	case node.Kube != nil && node.Kube.CordonedByTalos:
+		return "the machine has cordoned its node, as it does when it is upgraded, reset or shut down"
+	default:
+		return ""
+	}
+}
+
+// pending refuses to touch a system that Talos has not confirmed: an install now
+// would overwrite the one that it could return to, or a newer one that a person tries.
+func pending(s View) []cluster.Finding {
+	node, found := s.Node(s.Step.Node)
+	if !found || node.Machine == nil || !node.Machine.UpgradePending {
+		return nil
+	}
+
+	return NewFinding(cluster.CheckPendingInstall, node.Name, health.UnconfirmedFound(*node.Machine), health.UnconfirmedRemedy(*node.Machine, node.Address), nil)
+}
+
+func disk(s View) []cluster.Finding {
+	return OfCheck(cluster.CheckDiskSpace, s.Vitals)
+}
+
+func clock(s View) []cluster.Finding {
+	return OfCheck(cluster.CheckTimeSync, s.Vitals)
+}
+
+func gates(s View) []cluster.Finding { return s.Closed }
+
+// operator wants the operator of the cluster to leave it alone.
+func operator(s View) []cluster.Finding { return s.Intruded }
+
+// held wants a node that nothing was done to yet not to be held by its labels.
+func held(s View) []cluster.Finding {
+	if _, held := s.Policy.Selected.Held[s.Step.Node]; !held || !s.Starting {
+		return nil
+	}
+
+	return NewFinding(cluster.CheckSelectors, s.Step.Node, fmt.Sprintf("the node is held (%s)", plan.HeldBy(s.Policy, s.Step.Node)),
+		"To have it upgraded, take that label away and apply again.", nil)
+}
+
+// OfCheck are the findings of one check that stop something.
+func OfCheck(check string, findings []cluster.Finding) []cluster.Finding {
+	return slices.DeleteFunc(cluster.Blocking(findings), func(f cluster.Finding) bool { return f.Check != check })
+}
+
+// NewFinding makes the finding of a guard.
+func NewFinding(check, node, found, remedy string, err error) []cluster.Finding {
+	return []cluster.Finding{{Check: check, Severity: cluster.Observed, Node: node, Found: found, Remedy: remedy, Err: err}}
+}

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package rule
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+)
+
+// CheckRoom is the name of the check of where the pods of a node could go.
+const CheckRoom = "room-for-pods"
+
+// Room is what a node has for the pods of another one.
+type Room int
+
+const (
+	// NoRoom: it takes no pods, whatever this run does.
+	NoRoom Room = iota
+	// RoomLater: it takes pods when this run is done with it.
+	RoomLater
+	// RoomNow: it takes pods.
+	RoomNow
+)
+
+// RoomOn tells what room a node has. Busy are those that an upgrade of this run is
+// taking out of service.
+func RoomOn(node cluster.KubeNode, run string, busy bool) Room {
+	switch {
+	case node.ExcludesWorkloads, node.Unschedulable && node.CordonedBy == "":
+		return NoRoom
+	case busy:
+		return RoomLater
+	case !node.Ready:
+		return NoRoom
+	case !node.Unschedulable:
+		return RoomNow
+	case node.CordonedBy == run:
+		return RoomLater
+	default:
+		return NoRoom
+	}
+}
+
+// roomForPods keeps a node in service while other upgrades of this run have every
+// node that could take its pods: these would have nowhere to go. So does it with the
+// last one that takes pods while another upgrade empties a node, whether that one takes
+// any afterwards or not. Where there is no such node anyway, as in a cluster of one
+// worker, waiting is of no use.
+func roomForPods(s View) []cluster.Finding {
+	node, found := s.Node(s.Step.Node)
+	if !s.Cordoning || !found || node.Kube == nil || !node.Kube.Ready {
+		// To move a node that is not Ready may be what brings it back.
+		return nil
+	}
+
+	var later, emptied []string
+
+	for _, other := range s.Managed() {
+		if other.Name == node.Name || other.Kube == nil {
+			continue
+		}
+
+		_, busy := s.Others[other.Name]
+
+		switch room := RoomOn(*other.Kube, s.Run, busy); {
+		case room == RoomNow:
+			return nil
+		case room == RoomLater:
+			later = append(later, other.Name)
+		case busy && !other.Kube.ExcludesWorkloads:
+			emptied = append(emptied, other.Name)
+		}
+	}
+
+	slices.Sort(later)
+	slices.Sort(emptied)
+
+	switch {
+	case len(later) > 0:
+		return NewFinding(CheckRoom, node.Name,
+			fmt.Sprintf("its pods could only go to nodes that this run has taken out of service: %s", strings.Join(later, ", ")),
+			"They come back by themselves; one more node that takes pods would let them move at the same time.", nil)
+	case len(emptied) > 0 && node.Available():
+		return NewFinding(CheckRoom, node.Name,
+			fmt.Sprintf("it is the last node that takes pods, and this run is at work on others that somebody else has cordoned: %s", strings.Join(emptied, ", ")),
+			"Take their cordons away (kubectl uncordon), so that its pods have somewhere to go.", nil)
+	default:
+		return nil
+	}
+}

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package rule
+
+import (
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/health"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
+)
+
+// View is what a rule judges: an observation, and the step that would
+// disturb a node.
+type View struct {
+	cluster.Observation
+
+	Step plan.Step
+	// Run is the name under which cordons of this run are marked.
+	Run    string
+	Policy cluster.Policy
+	// Others are the nodes that upgrades of this run are taking out of service:
+	// true where that began before the step's own node.
+	Others map[string]bool
+	// Cordoning tells that the step would take a node out of service whose pods
+	// have to go somewhere.
+	Cordoning bool
+	// Starting tells that nothing was done yet to the step's node, or component.
+	Starting bool
+	// Returning tells that the step's node is to be sent back to its old system,
+	// because it is not well with the new one.
+	Returning bool
+	// Vitals are what is wrong with the disk and the clock of the step's node,
+	// Closed are the gates that do not hold, and that somebody has suspended the
+	// upgrades.
+	Vitals, Closed []cluster.Finding
+	// Unsettled are nodes that were moved and have not stayed healthy since.
+	Unsettled []cluster.Finding
+	// Kubelets are the services of the kubelets of other control planes, by the names of
+	// their nodes; nil where they do not matter.
+	Kubelets map[string]cluster.ComponentStatus
+	// Intruded is what shows that the operator of the cluster acts.
+	Intruded []cluster.Finding
+}
+
+// ill tells whether the node is the one that is not expected to be well.
+func (s View) ill(node cluster.Node) bool { return s.Returning && node.Name == s.Step.Node }
+
+// Well tells whether everything about a node itself is as it should be: its
+// system, its kubelet and its member of etcd.
+func Well(node cluster.Node) bool {
+	switch {
+	case node.Machine == nil || !node.Machine.Settled():
+		return false
+	case node.Kube == nil || !node.Kube.Ready || node.Kube.BootID != "" && node.Kube.BootID != node.Machine.BootID:
+		return false
+	case node.Role != cluster.ControlPlane:
+		return true
+	default:
+		return health.Votes(node)
+	}
+}
