@@ -178,9 +178,12 @@ func (c *componentUpgrade) configure(ctx context.Context) error {
 			c.emitStep(cluster.StepConfigure, c.step.Image)
 		}
 
+		before := c.configured
 		c.at, c.configured = cluster.StepConfigure, true
 
 		last = c.run.leased.configure(ctx, c.step.Address, change)
+		c.configured = before || !errors.Is(last, errRefusedByLease)
+
 		c.run.engine.facts.Acted(c.step.Role)
 
 		if last == nil || !cluster.Heals(last) || errors.Is(last, cluster.ErrConflict) {

@@ -484,9 +484,10 @@ func (l *operatorStage) request(ctx context.Context) error {
 
 		// Also where a run before this one has asked: it may have been cut off in the
 		// middle of several objects. What fails may have taken effect.
-		l.asked = true
+		err = l.delegation.run.leased.ask(ctx, l.product, l.step.To)
+		l.asked = l.asked || !errors.Is(err, errRefusedByLease)
 
-		if err := l.delegation.run.leased.ask(ctx, l.product, l.step.To); err != nil {
+		if err != nil {
 			return false, err.Error(), permanentOnly(err)
 		}
 
@@ -925,11 +926,11 @@ func (d *delegation) cleanUp(ctx context.Context) {
 			_, err = d.cleanUpOne(ctx, report)
 		}
 
-		if err != nil && cluster.Heals(err) {
-			return false, err.Error(), nil
+		if err != nil {
+			return false, err.Error(), permanentOnly(err)
 		}
 
-		return err == nil, "", err
+		return true, "", nil
 	})
 	if err != nil {
 		d.run.engine.warn(fmt.Sprintf("what earlier runs left on %s could not be taken away: %v", d.run.engine.operator, err))

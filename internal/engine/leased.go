@@ -10,9 +10,10 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
-// leased changes the cluster under the lease of a run. It is the only way in which a run does so:
+// leased changes the cluster under the lease of a run, and is the only way to do so:
 // a call is refused, before it has any effect, unless the lease is ours and was renewed recently.
-// A call that takes a moment is not cut off once it has begun.
+// A call that takes a moment is not cut off once it has begun. Three things are done without the lease: nodes
+// pull images, which disturbs nobody, an operator is set free, and a request to it is taken back.
 type leased struct {
 	engine *Engine
 	lock   *lock
@@ -32,8 +33,8 @@ func (l *leaseError) Error() string { return l.text }
 
 func (l *leaseError) Unwrap() []error { return []error{errRefusedByLease, l.reason} }
 
-// allow refuses a call unless the lease is ours, and was renewed so recently that it is ours until the
-// call has ended.
+// allow refuses a call unless the lease is ours and was renewed less than [leaseFresh] ago. It is renewed while
+// the call goes on.
 func (l leased) allow(ctx context.Context) error {
 	ok, seen, err := l.lock.holds(ctx)
 
@@ -169,6 +170,11 @@ func (l leased) hold(ctx context.Context, before string) error {
 // releaseHold is [cluster.Operator.Release].
 func (l leased) releaseHold(ctx context.Context, held string) error {
 	return l.whole(ctx, func(ctx context.Context) error { return l.engine.operator.Release(ctx, held) })
+}
+
+// settle is [cluster.Operator.Settle].
+func (l leased) settle(ctx context.Context, talos, kubernetes version.Version) error {
+	return l.whole(ctx, func(ctx context.Context) error { return l.engine.operator.Settle(ctx, talos, kubernetes) })
 }
 
 // ask is [cluster.Operator.Ask].

@@ -12,8 +12,16 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
-// awayKubernetes takes no lease, and has nothing else.
+// awayKubernetes takes no lease, and lists nodes for those who claim none.
 type awayKubernetes struct{ cluster.Kubernetes }
+
+func (awayKubernetes) NodesNow(_ context.Context, claim string) ([]cluster.KubeNode, error) {
+	if claim != "" {
+		return nil, errors.New("a claim was written")
+	}
+
+	return nil, nil
+}
 
 func (awayKubernetes) WriteLease(context.Context, cluster.Lease) (cluster.Lease, error) {
 	return cluster.Lease{}, cluster.ErrUnreachable
@@ -28,10 +36,9 @@ func TestLeased_NothingIsCalledWithoutTheLease(t *testing.T) {
 		lost error
 		want error
 	}{
-		"the lease is somebody else's":       {lost: say.ErrLeaseLost, want: say.ErrLeaseLost},
-		"the lease could not be renewed":     {want: cluster.ErrUnreachable},
-		"the lease was freed by somebody":    {lost: say.ErrLeaseFreed, want: say.ErrLeaseFreed},
-		"the lease was freed, and is missed": {lost: say.ErrLeaseFreed, want: say.ErrLeaseLost},
+		"the lease is somebody else's":    {lost: say.ErrLeaseLost, want: say.ErrLeaseLost},
+		"the lease could not be renewed":  {want: cluster.ErrUnreachable},
+		"the lease was freed by somebody": {lost: say.ErrLeaseFreed, want: say.ErrLeaseFreed},
 	} {
 		e := New(Options{Kubernetes: awayKubernetes{}})
 		l := leased{engine: e, lock: &lock{engine: e, renewing: newSemaphore(1), lost: test.lost}}
@@ -57,6 +64,7 @@ func TestLeased_NothingIsCalledWithoutTheLease(t *testing.T) {
 			"releaseHold": func(ctx context.Context) error { return l.releaseHold(ctx, "") },
 			"ask":         func(ctx context.Context) error { return l.ask(ctx, version.Talos, version.Version{}) },
 			"withdraw":    func(ctx context.Context) error { return l.withdraw(ctx, version.Talos, version.Version{}) },
+			"settle":      func(ctx context.Context) error { return l.settle(ctx, version.Version{}, version.Version{}) },
 		} {
 			// A port that were called would panic: there are none.
 			err := made(t.Context())
@@ -67,6 +75,10 @@ func TestLeased_NothingIsCalledWithoutTheLease(t *testing.T) {
 			if lost := test.lost != nil; (permanentOnly(err) != nil) != lost || notSent(err) == lost {
 				t.Errorf("%s, %s: permanent is %v and not sent %t", name, call, permanentOnly(err), notSent(err))
 			}
+		}
+
+		if _, err := l.nodesNow(t.Context(), "a"); err != nil {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 }

@@ -585,7 +585,7 @@ func (u *nodeUpgrade) cordon(ctx context.Context) (bool, string, error) {
 	ours, err := u.run.leased.cordon(ctx, u.step.Node)
 	if err != nil {
 		// A cordon whose reply was lost carries our mark, by which it is taken back.
-		u.cordoned = true
+		u.cordoned = u.cordoned || !errors.Is(err, errRefusedByLease)
 
 		return false, err.Error(), permanentOnly(err)
 	}
@@ -760,7 +760,9 @@ func (u *nodeUpgrade) install(ctx context.Context) error {
 	case err == nil:
 		return &say.InstallerError{Exit: result.Exit, Output: result.Output}
 	case neverRan(err):
-		u.phase = untouched
+		if errors.Is(err, errRefusedByLease) {
+			u.phase = untouched
+		}
 
 		return errors.Join(err, u.withdrawIntent(ctx))
 	case ctx.Err() != nil:
@@ -842,7 +844,10 @@ func (u *nodeUpgrade) rebootGuarded(ctx context.Context) error {
 		}
 
 		if u.reserve() {
-			return u.reboot(ctx)
+			err := u.reboot(ctx)
+			if !errors.Is(err, errRefusedByLease) || permanentOnly(err) != nil {
+				return err
+			}
 		}
 
 		// A context that ended is noticed by the guards.
@@ -851,11 +856,16 @@ func (u *nodeUpgrade) rebootGuarded(ctx context.Context) error {
 }
 
 // reboot asks for the reboot. Whether a call without a reply took effect, the
-// wait for the new boot ID finds out.
+// wait for the new boot ID finds out. One that the lease did not allow is [errRefusedByLease].
 func (u *nodeUpgrade) reboot(ctx context.Context) error {
 	u.enterStep(cluster.StepReboot, "")
 
-	return permanentOnly(u.run.leased.reboot(ctx, u.step.Address, u.run.policy().RebootModeOf(u.step.Node)))
+	err := u.run.leased.reboot(ctx, u.step.Address, u.run.policy().RebootModeOf(u.step.Node))
+	if errors.Is(err, errRefusedByLease) {
+		return err
+	}
+
+	return permanentOnly(err)
 }
 
 // transferEtcdLeadership moves etcd leadership away from a control plane before it goes
@@ -923,7 +933,9 @@ func (u *nodeUpgrade) upgradeLegacy(ctx context.Context) error {
 	case err == nil:
 		return u.awaitLegacyReturn(ctx, &say.InstallerError{Exit: result.Exit, Output: result.Output})
 	case neverRan(err):
-		u.phase = untouched
+		if errors.Is(err, errRefusedByLease) {
+			u.phase = untouched
+		}
 
 		return errors.Join(err, u.withdrawIntent(ctx))
 	case ctx.Err() != nil:
@@ -1249,7 +1261,7 @@ func (u *nodeUpgrade) onOldBoot(ctx context.Context, machine cluster.Machine, id
 
 	*idle = u.run.engine.clock.Now()
 
-	return false, seen, u.reboot(ctx)
+	return false, seen, permanentOnly(u.reboot(ctx))
 }
 
 // bootFinished tells whether the machine is done booting and, where it runs a

@@ -97,7 +97,7 @@ func (e *Engine) gather(ctx context.Context) clusterFacts {
 		discovered, uid  string
 		idErr            error
 		podsErr, nodeErr error
-		asked            = e.moment()
+		members          fact.Dated[[]cluster.Member]
 	)
 
 	group.Go(func() error {
@@ -105,7 +105,13 @@ func (e *Engine) gather(ctx context.Context) clusterFacts {
 
 		return nil
 	})
-	group.Go(func() error { facts.members, facts.membersErr = e.talos.Members(ctx); return nil })
+	group.Go(func() error {
+		asked := e.moment()
+		facts.members, facts.membersErr = e.talos.Members(ctx)
+		members = told(e, asked, facts.members, nil)
+
+		return nil
+	})
 	group.Go(func() error { uid, _ = e.kubernetes.UID(ctx); return nil })
 	group.Go(func() error { facts.nodes, nodeErr = e.kubernetes.Nodes(ctx); return nil })
 	group.Go(func() error { facts.pods, facts.proxies, podsErr = e.componentPods(ctx); return nil })
@@ -129,12 +135,11 @@ func (e *Engine) gather(ctx context.Context) clusterFacts {
 	e.facts.Identify(facts.id)
 
 	if facts.kubeErr == nil {
-		e.facts.ListPods(told(e, asked, facts.pods, nil))
 		e.facts.ListProxies(facts.proxies)
 	}
 
 	if facts.membersErr == nil && facts.kubeErr == nil {
-		e.facts.ListMembers(told(e, asked, facts.members, nil), facts.nodes)
+		e.facts.ListMembers(members, facts.nodes)
 	}
 
 	return facts
@@ -259,10 +264,14 @@ func (e *Engine) askEtcd(ctx context.Context, node *cluster.Node, members bool) 
 
 // componentPods lists the pods of the control planes, and those of kube-proxy.
 func (e *Engine) componentPods(ctx context.Context) ([]cluster.ComponentPod, fact.PodsByNode, error) {
+	asked := e.moment()
+
 	all, err := e.kubernetes.ComponentPods(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
+
+	got := told[[]cluster.ComponentPod](e, asked, nil, nil)
 
 	pods, proxies := make([]cluster.ComponentPod, 0, len(all)), fact.PodsByNode{}
 
@@ -273,6 +282,9 @@ func (e *Engine) componentPods(ctx context.Context) ([]cluster.ComponentPod, fac
 			pods = append(pods, pod)
 		}
 	}
+
+	got.Value = pods
+	e.facts.ListPods(got)
 
 	return pods, proxies, nil
 }

@@ -35,8 +35,8 @@ type inquiry struct {
 	staticPods bool
 	// proxies tells that the pods of kube-proxy are listed, however well they are known.
 	proxies bool
-	// age is how long ago a control plane may have been asked by somebody else, as long as
-	// that was after the given moment and no control plane was changed since.
+	// age is how long ago a control plane may have answered somebody else, if that was
+	// asked after the given moment and no control plane was changed since.
 	age   time.Duration
 	after time.Time
 }
@@ -46,7 +46,7 @@ func (i inquiry) need(now fact.Moment) fact.Need {
 	return fact.Need{Now: now, Age: i.age, After: i.after}
 }
 
-// planAge is how long ago a control plane may have been asked for a plan: whatever comes of
+// planAge is how long ago a control plane may have answered for a plan: whatever comes of
 // the plan is guarded by a look of its own.
 const planAge = 2 * time.Minute
 
@@ -56,7 +56,7 @@ func runsControlPlane(node cluster.Node) bool { return node.Role == cluster.Cont
 // nobody is for looks that ask no machine.
 func nobody(cluster.Node) bool { return false }
 
-// answerAge is how long ago the control planes may have been asked before a worker is
+// answerAge is how long ago the control planes may have answered before a worker is
 // disturbed, provided that this run has done nothing to it or to them since: of ninety
 // workers beside each other not each has to ask.
 const answerAge = 5 * time.Second
@@ -165,7 +165,6 @@ func (r *run) gatherAgain(ctx context.Context, asked inquiry) clusterFacts {
 		podsErr, nodeErr error
 		proxies          = e.facts.Proxies()
 		listed           = asked.proxies || asked.others && proxies == nil
-		begun            = e.moment()
 	)
 
 	group.Go(func() error { facts.nodes, nodeErr = r.leased.nodesNow(ctx, asked.claim); return nil })
@@ -202,7 +201,6 @@ func (r *run) gatherAgain(ctx context.Context, asked inquiry) clusterFacts {
 	facts.members, facts.membersErr = e.members(ctx, facts)
 
 	if facts.kubeErr == nil && listed {
-		e.facts.ListPods(told(e, begun, facts.pods, nil))
 		e.facts.ListProxies(facts.proxies)
 	}
 
@@ -248,10 +246,9 @@ func (e *Engine) listMembers(ctx context.Context, facts clusterFacts) ([]cluster
 // the inquiry allows that. What failed is asked again by whoever looks next.
 func (r *run) askControlPlane(ctx context.Context, node *cluster.Node, asked inquiry, machine, members bool) {
 	e := r.engine
-	need := asked.need(e.moment())
 
 	if machine {
-		if known, fits := e.facts.Machine(node.Address, need, asked.staticPods); fits {
+		if known, fits := e.facts.Machine(node.Address, asked.need(e.moment()), asked.staticPods); fits {
 			fact.Fill(node, *known)
 		} else {
 			e.askMachine(ctx, node, freshness{staticPods: asked.staticPods})
@@ -262,7 +259,7 @@ func (r *run) askControlPlane(ctx context.Context, node *cluster.Node, asked inq
 		return
 	}
 
-	if known, fits := e.facts.Etcd(node.Address, need, members); fits {
+	if known, fits := e.facts.Etcd(node.Address, asked.need(e.moment()), members); fits {
 		node.Etcd = known
 	} else {
 		e.askEtcd(ctx, node, members)

@@ -299,7 +299,7 @@ func (r *run) updateOperator(ctx context.Context, talos, kubernetes version.Vers
 			return
 		}
 
-		err = r.engine.operator.Settle(kept, talos, kubernetes)
+		err = r.leased.settle(kept, talos, kubernetes)
 	}
 
 	if err != nil {

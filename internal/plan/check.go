@@ -154,8 +154,13 @@ func (p *planner) enters(node *plannedNode, line version.Minor) bool {
 	return node.moves > 0 && !node.Machine.Talos.AtLeast(line.Major, line.Minor) && p.target.Talos.AtLeast(line.Major, line.Minor)
 }
 
-// ipvsModule is the kernel module without which kube-proxy has no IPVS.
-const ipvsModule = "ip_vs"
+// loadsIPVS tells whether a machine configuration names the kernel modules that kube-proxy needs for IPVS: that of IPVS
+// itself and one of a scheduler.
+func loadsIPVS(config cluster.MachineConfig) bool {
+	return slices.Contains(config.KernelModules, "ip_vs") && slices.ContainsFunc(config.KernelModules, func(module string) bool {
+		return slices.Contains([]string{"ip_vs_rr", "ip_vs_wrr", "ip_vs_lc", "ip_vs_sh", "ip_vs_mh"}, module)
+	})
+}
 
 // unloadedSince is the release line of Talos from which on IPVS is modules of the kernel that
 // nothing loads unless a machine configuration names them (release notes of Talos 1.15,
@@ -189,7 +194,7 @@ func (p *planner) checkConfigurations() {
 
 	for i := range p.nodes {
 		node := &p.nodes[i]
-		if node.Machine != nil && node.Machine.Config != nil && p.enters(node, unloadedSince()) && !slices.Contains(node.Machine.Config.KernelModules, ipvsModule) {
+		if node.Machine != nil && node.Machine.Config != nil && p.enters(node, unloadedSince()) && !loadsIPVS(*node.Machine.Config) {
 			without = append(without, node.Name)
 		}
 	}
@@ -197,9 +202,9 @@ func (p *planner) checkConfigurations() {
 	if uses && len(without) > 0 {
 		p.add(cluster.Finding{
 			Check: cluster.CheckConfiguration, Severity: cluster.Observed,
-			Found: fmt.Sprintf("kube-proxy runs in IPVS mode, and Talos %s loads the kernel module %s only where a machine configuration names it, which it does not on %s: no Service can be reached from there after the upgrade",
-				unloadedSince(), ipvsModule, readable.List(without)),
-			Remedy: fmt.Sprintf("Name %s and the module of its scheduler, such as ip_vs_rr, in the machine configuration of every node (machine.kernel.modules), or choose another mode of kube-proxy.", ipvsModule),
+			Found: fmt.Sprintf("kube-proxy runs in IPVS mode, and Talos %s loads the kernel modules of IPVS only where a machine configuration names them. Those of these nodes do not name ip_vs and a scheduler of it, so no Service can be reached from there after the upgrade: %s",
+				unloadedSince(), readable.List(without)),
+			Remedy: "Name ip_vs and the module of the scheduler, such as ip_vs_rr, in the machine configuration of every node (machine.kernel.modules), or choose another mode of kube-proxy.",
 		})
 	}
 }

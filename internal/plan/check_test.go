@@ -1380,9 +1380,12 @@ func TestCheck_IPVSThatTheNextTalosDoesNotLoad(t *testing.T) {
 			scene: ipvs("br_netfilter"), check: "configuration", severity: cluster.Observed,
 			says: []string{"IPVS mode", "Talos 1.15", "cp-1, cp-2, cp-3", "worker-2", "machine.kernel.modules", "ip_vs_rr"},
 		},
+		"without a scheduler": {
+			scene: ipvs("ip_vs", "ip_vs_ftp"), check: "configuration", severity: cluster.Observed, says: []string{"a scheduler of it", "worker-1, worker-2"},
+		},
 		"named on all but one": {
-			scene: change(ipvs("ip_vs"), "worker-2", func(c *cluster.MachineConfig) { c.KernelModules = nil }), check: "configuration", severity: cluster.Observed,
-			says: []string{"does not on worker-2:"},
+			scene: change(ipvs("ip_vs", "ip_vs_rr"), "worker-2", func(c *cluster.MachineConfig) { c.KernelModules = nil }), check: "configuration", severity: cluster.Observed,
+			says: []string{"after the upgrade: worker-2"},
 		},
 	})
 
@@ -1399,7 +1402,7 @@ func TestCheck_IPVSThatTheNextTalosDoesNotLoad(t *testing.T) {
 	}
 
 	for name, s := range map[string]*scene{
-		"a worker is not read":         ipvs("ip_vs").unreadable("worker-1"),
+		"a worker is not read":         ipvs("ip_vs", "ip_vs_lc").unreadable("worker-1"),
 		"no control plane can be read": to115().unreadable("cp-1").unreadable("cp-2").unreadable("cp-3"),
 	} {
 		if finding, found := find(s.said(t).Findings, "configuration"); !found || !finding.Unknown {

@@ -52,7 +52,8 @@ type machineConfigDocument struct {
 	Image     string         `yaml:"image"`
 	Enabled   *bool          `yaml:"enabled"`
 	Installer imageReference `yaml:"installer"`
-	proxyMode `yaml:",inline"`
+	Mode      string         `yaml:"mode"`
+	Config    map[string]any `yaml:"config"`
 
 	// The v1alpha1 document, which has no kind.
 	Machine struct {
@@ -82,27 +83,40 @@ type machineConfigDocument struct {
 		} `yaml:"etcd"`
 		Proxy struct {
 			imageReference `yaml:",inline"`
-			proxyMode      `yaml:",inline"`
 
-			Disabled bool `yaml:"disabled"`
+			Mode      string         `yaml:"mode"`
+			ExtraArgs map[string]any `yaml:"extraArgs"`
+			Disabled  bool           `yaml:"disabled"`
 		} `yaml:"proxy"`
 	} `yaml:"cluster"`
 }
 
-// proxyMode is how a configuration says in which mode kube-proxy runs; an argument goes before
-// the field.
-type proxyMode struct {
-	Mode      string         `yaml:"mode"`
-	ExtraArgs map[string]any `yaml:"extraArgs"`
-}
+// ipvs is the mode of kube-proxy that needs kernel modules.
+const ipvs = "ipvs"
 
-func (m proxyMode) ipvs() bool {
-	mode := any(m.Mode)
-	if argument, given := m.ExtraArgs["proxy-mode"]; given {
-		mode = argument
+// ipvsByArgument tells whether v1alpha1 has kube-proxy run in IPVS mode: Talos makes an argument of the field, and an
+// argument of that name goes before it. One may have several values, of which the last counts.
+func ipvsByArgument(mode string, arguments map[string]any) bool {
+	argument, given := arguments["proxy-mode"]
+	if !given {
+		return mode == ipvs
 	}
 
-	return mode == "ipvs"
+	if values, several := argument.([]any); several && len(values) > 0 {
+		argument = values[len(values)-1]
+	}
+
+	return argument == ipvs
+}
+
+// ipvsByConfig tells whether a KubeProxyConfig has kube-proxy run in IPVS mode: Talos makes a configuration file of
+// it, beside which kube-proxy ignores the argument (manageProxyConfigArgs in control_plane.go of Talos 1.14).
+func ipvsByConfig(mode string, config map[string]any) bool {
+	if given, found := config["mode"]; found {
+		return given == ipvs
+	}
+
+	return mode == ipvs
 }
 
 // componentSwitch is how v1alpha1 switches a component off.
@@ -251,7 +265,7 @@ func (d machineConfigDocument) addGeneral(config *cluster.MachineConfig) {
 
 	config.APIServerArguments = slices.Sorted(maps.Keys(d.Cluster.APIServer.ExtraArgs))
 
-	config.IPVS = d.Cluster.Proxy.ipvs()
+	config.IPVS = ipvsByArgument(d.Cluster.Proxy.Mode, d.Cluster.Proxy.ExtraArgs)
 
 	for _, module := range d.Machine.Kernel.Modules {
 		config.KernelModules = append(config.KernelModules, module.Name)
@@ -289,7 +303,7 @@ func (d machineConfigDocument) addNamed(config *cluster.MachineConfig) {
 	}
 
 	if component == cluster.Proxy {
-		config.IPVS = d.ipvs()
+		config.IPVS = ipvsByConfig(d.Mode, d.Config)
 	}
 
 	document(config, component, d.Kind)

@@ -98,9 +98,21 @@ mode: nftables
 			content: "cluster: {proxy: {mode: ipvs, extraArgs: {proxy-mode: nftables}}}\n",
 			want:    cluster.MachineConfig{UKIArguments: true},
 		},
+		"IPVS as the last value of an argument": {
+			content: "cluster: {proxy: {extraArgs: {proxy-mode: [iptables, ipvs]}}}\n",
+			want:    cluster.MachineConfig{UKIArguments: true, IPVS: true},
+		},
 		"a document about kube-proxy decides": {
-			content: "kind: KubeProxyConfig\nextraArgs: {proxy-mode: ipvs}\n---\ncluster: {proxy: {mode: iptables}}\n",
+			content: "kind: KubeProxyConfig\nmode: ipvs\nextraArgs: {proxy-mode: nftables}\n---\ncluster: {proxy: {mode: iptables}}\n",
 			want:    cluster.MachineConfig{UKIArguments: true, IPVS: true, Documents: map[cluster.Component]string{cluster.Proxy: "KubeProxyConfig"}},
+		},
+		"the configuration in the document goes before its mode": {
+			content: "kind: KubeProxyConfig\nmode: nftables\nconfig: {mode: ipvs}\n",
+			want:    cluster.MachineConfig{IPVS: true, Documents: map[cluster.Component]string{cluster.Proxy: "KubeProxyConfig"}},
+		},
+		"an argument beside the configuration says nothing": {
+			content: "kind: KubeProxyConfig\nextraArgs: {proxy-mode: ipvs}\n",
+			want:    cluster.MachineConfig{Documents: map[cluster.Component]string{cluster.Proxy: "KubeProxyConfig"}},
 		},
 		"a document about kube-proxy decides against IPVS": {
 			content: "cluster: {proxy: {mode: ipvs}}\n---\nkind: KubeProxyConfig\n",

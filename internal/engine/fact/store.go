@@ -41,9 +41,12 @@ type machine struct {
 	complete bool
 	// staticPods tells that said was asked for what static pods are made from.
 	staticPods bool
-	// registered tells that it had a Node object when it was asked, and shown what that showed before.
-	registered bool
-	shown      shown
+	// shown is what its Node object showed before it was asked, and silent tells that it did not answer and
+	// had none, as Kubernetes said.
+	shown  shown
+	silent bool
+	// since is when it was first heard of in this boot.
+	since time.Time
 	// etcd is what its member of etcd said last, and members that it was asked for the others.
 	etcd    Dated[*cluster.EtcdView]
 	members bool
@@ -155,10 +158,10 @@ func (s *Store) Tell(address string, said Dated[*cluster.Machine], staticPods bo
 	defer s.mu.Unlock()
 
 	before := s.machines[address]
-	now := machine{said: said, staticPods: staticPods, registered: kube != nil, shown: shownBy(kube)}
+	now := machine{said: said, staticPods: staticPods, shown: shownBy(kube), since: said.Got}
 
 	if said.Value != nil && before.said.Value != nil && before.said.Value.BootID == said.Value.BootID {
-		now.complete, now.etcd, now.members = before.complete, before.etcd, before.members
+		now.complete, now.etcd, now.members, now.since = before.complete, before.etcd, before.members, before.since
 	}
 
 	if said.Value != nil && said.Value.BootID != "" {
@@ -171,13 +174,14 @@ func (s *Store) Tell(address string, said Dated[*cluster.Machine], staticPods bo
 }
 
 // TellEtcd takes note of what the member of etcd on the machine at the address said, or why it did not answer. Members tells
-// that it was asked for the others. Nothing is noted of a machine that has not answered.
+// that it was asked for the others. Nothing is noted of a machine that has not answered, nor of a question that
+// began before it was heard of in this boot.
 func (s *Store) TellEtcd(address string, said Dated[*cluster.EtcdView], members bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 
 	known := s.machines[address]
-	if known.said.Value == nil {
+	if known.said.Value == nil || said.Asked.At.Before(known.since) {
 		return
 	}
 
@@ -272,7 +276,7 @@ func (s *Store) Unchanged(node cluster.Node, blind bool, now time.Time) (said *c
 	case !found:
 		return nil, nil, false
 	case last.said.Value == nil:
-		return nil, last.said.Err, now.Sub(last.said.Got) < askAgainAfter && last.shown == shownBy(node.Kube)
+		return nil, last.said.Err, now.Sub(last.said.Asked.At) < askAgainAfter && last.shown == shownBy(node.Kube)
 	case blind || s.moving[node.Name]:
 		return last.said.Value, nil, true
 	case node.Kube == nil, !node.Kube.Ready, last.said.Value.BootID == "", last.said.Value.BootID != node.Kube.BootID:
@@ -282,25 +286,24 @@ func (s *Store) Unchanged(node cluster.Node, blind bool, now time.Time) (said *c
 	}
 }
 
-// silent is why the machine of a worker without a Node object did not answer; nil where it did, or has to be
-// asked.
-func (s *Store) silent(address string) error {
-	last := s.machines[address]
-	if last.registered || !errors.Is(last.said.Err, cluster.ErrUnreachable) {
-		return nil
+// silence is why the machine of a worker without a Node object did not answer; nil where it did, or has to be
+// asked. The caller holds the lock.
+func (s *Store) silence(address string) error {
+	if last := s.machines[address]; last.silent {
+		return last.said.Err
 	}
 
-	return last.said.Err
+	return nil
 }
 
 // Doubts tells whether a node has to be asked whether it is there, be the look
 // about it or not: nobody can take a machine out of discovery, which forgets it half an hour after its last word.
-// What is known to be silent is not asked again but by looks at everything.
+// One that is known to be silent is asked again by looks that want to know of all nodes.
 func (s *Store) Doubts(node cluster.Node) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 
-	return node.Kube == nil && node.Role == cluster.Worker && s.silent(node.Address) == nil
+	return node.Kube == nil && node.Role == cluster.Worker && s.silence(node.Address) == nil
 }
 
 // MarkGone marks the workers as gone that discovery lists, and nothing else speaks
@@ -317,12 +320,19 @@ func (s *Store) MarkGone(nodes []cluster.Node, journal cluster.Journal) {
 		}
 
 		if node.Machine == nil && node.Unreachable == nil {
-			node.Unreachable = s.silent(node.Address)
+			node.Unreachable = s.silence(node.Address)
 		}
 
-		if errors.Is(node.Unreachable, cluster.ErrUnreachable) {
-			node.Gone = !s.moving[node.Name] && !unfinished(journal, node.Name)
+		if !errors.Is(node.Unreachable, cluster.ErrUnreachable) {
+			continue
 		}
+
+		if last, found := s.machines[node.Address]; found && errors.Is(last.said.Err, cluster.ErrUnreachable) {
+			last.silent = true
+			s.machines[node.Address] = last
+		}
+
+		node.Gone = !s.moving[node.Name] && !unfinished(journal, node.Name)
 	}
 }
 

@@ -102,6 +102,7 @@ func TestStore_AnAnswerIsAsOldAsItsEnd(t *testing.T) {
 		s := fact.New()
 		asked, got := s.Moment(begin()), begin().Add(test.took)
 
+		s.Tell(address, fact.Dated[*cluster.Machine]{Value: booted("a"), Asked: asked, Got: begin()}, false, nil)
 		s.Tell(address, fact.Dated[*cluster.Machine]{Value: booted("a"), Asked: asked, Got: got}, false, nil)
 		s.TellEtcd(address, fact.Dated[*cluster.EtcdView]{Value: &cluster.EtcdView{}, Asked: asked, Got: got}, true)
 		s.ListPods(fact.Dated[[]cluster.ComponentPod]{Value: []cluster.ComponentPod{{Ready: true}}, Asked: asked, Got: got})
@@ -208,42 +209,92 @@ func TestStore_WhatIsNotWellIsAskedAgain(t *testing.T) {
 }
 
 // TestStore_SilentWorkersAreGone: those without a Node object, of which nobody has heard, and that this run is
-// not in the middle of.
+// not in the middle of. They are not asked again by those who do not want to know of them.
 func TestStore_SilentWorkersAreGone(t *testing.T) {
 	t.Parallel()
 
 	silent := fact.Dated[*cluster.Machine]{Err: cluster.ErrUnreachable, Asked: fact.Moment{At: begin()}, Got: begin()}
-	kube := &cluster.KubeNode{Name: "worker-1"}
+	unfinished := cluster.Journal{Entries: map[string]cluster.Entry{"uuid": {Node: "worker-1", Phase: cluster.PhaseInstalled}}}
 
 	for title, test := range map[string]struct {
-		told         func(*fact.Store)
-		journal      cluster.Journal
-		gone, doubts bool
+		why     error
+		moving  bool
+		journal cluster.Journal
+		gone    bool
+		// doubts tells that it has to be asked again.
+		doubts bool
 	}{
-		"nobody has asked":          {told: func(*fact.Store) {}, doubts: true},
-		"silent":                    {told: func(s *fact.Store) { s.Tell(address, silent, false, nil) }, gone: true},
-		"asked while it had a Node": {told: func(s *fact.Store) { s.Tell(address, silent, false, kube) }, doubts: true},
-		"its credentials are refused": {told: func(s *fact.Store) {
-			s.Tell(address, fact.Dated[*cluster.Machine]{Err: cluster.ErrCredentials, Asked: fact.Moment{At: begin()}, Got: begin()}, false, nil)
-		}, doubts: true},
-		"it is being upgraded": {told: func(s *fact.Store) {
-			s.Tell(address, silent, false, nil)
-			s.Move("worker-1", true)
-		}},
-		"its upgrade is unfinished": {told: func(s *fact.Store) { s.Tell(address, silent, false, nil) }, journal: cluster.Journal{
-			Entries: map[string]cluster.Entry{"uuid": {Node: "worker-1", Phase: cluster.PhaseInstalled}},
-		}},
+		"silent":                    {why: cluster.ErrUnreachable, gone: true},
+		"its credentials":           {why: cluster.ErrCredentials, doubts: true},
+		"it is being upgraded":      {why: cluster.ErrUnreachable, moving: true},
+		"its upgrade is unfinished": {why: cluster.ErrUnreachable, journal: unfinished},
 	} {
 		s := fact.New()
-		test.told(s)
+		s.Move("worker-1", test.moving)
 
-		nodes := []cluster.Node{{Name: "worker-1", Role: cluster.Worker, Address: address}}
-		if doubts := s.Doubts(nodes[0]); doubts != test.doubts {
-			t.Errorf("%s: it has to be asked: %t, want %t", title, doubts, test.doubts)
+		node := cluster.Node{Name: "worker-1", Role: cluster.Worker, Address: address}
+		if !s.Doubts(node) {
+			t.Errorf("%s: nobody has asked it, and it need not be", title)
 		}
+
+		// A look that Kubernetes did not answer says nothing of Node objects.
+		told := silent
+		told.Err = test.why
+		s.Tell(address, told, false, nil)
+
+		if !s.Doubts(node) {
+			t.Errorf("%s: it need not be asked, though nobody knows whether it has a Node object", title)
+		}
+
+		nodes := []cluster.Node{node}
+		nodes[0].Unreachable = test.why
 
 		if s.MarkGone(nodes, test.journal); nodes[0].Gone != test.gone {
 			t.Errorf("%s: it is gone: %t, want %t", title, nodes[0].Gone, test.gone)
 		}
+
+		if doubts := s.Doubts(node); doubts != test.doubts {
+			t.Errorf("%s: it has to be asked: %t, want %t", title, doubts, test.doubts)
+		}
+
+		nodes[0] = node
+		if s.MarkGone(nodes, test.journal); nodes[0].Gone != test.gone {
+			t.Errorf("%s: a look that did not ask it has it gone: %t, want %t", title, nodes[0].Gone, test.gone)
+		}
+	}
+}
+
+// TestStore_EtcdOfAnEarlierBootIsNotNoted: a question that began before the machine was heard of in its boot.
+func TestStore_EtcdOfAnEarlierBootIsNotNoted(t *testing.T) {
+	t.Parallel()
+
+	s := fact.New()
+	view := fact.Dated[*cluster.EtcdView]{Value: &cluster.EtcdView{}, Asked: fact.Moment{At: begin()}, Got: begin().Add(3 * time.Second)}
+	need := fact.Need{Now: s.Moment(begin().Add(4 * time.Second)), Age: time.Minute}
+
+	s.Tell(address, fact.Dated[*cluster.Machine]{Value: booted("b"), Asked: fact.Moment{At: begin()}, Got: begin().Add(2 * time.Second)}, true, nil)
+	s.TellEtcd(address, view, true)
+
+	if _, fits := s.Etcd(address, need, true); fits {
+		t.Error("it counts")
+	}
+
+	view.Asked.At = begin().Add(2 * time.Second)
+	s.TellEtcd(address, view, true)
+
+	if _, fits := s.Etcd(address, need, true); !fits {
+		t.Error("one that was asked afterwards does not count")
+	}
+}
+
+// TestStore_NothingWillDoWhereItHasToBeAsked: also an answer that came after the question for it.
+func TestStore_NothingWillDoWhereItHasToBeAsked(t *testing.T) {
+	t.Parallel()
+
+	s := fact.New()
+	s.Tell(address, fact.Dated[*cluster.Machine]{Value: booted("a"), Asked: s.Moment(begin()), Got: begin().Add(3 * time.Second)}, true, nil)
+
+	if _, fits := s.Machine(address, fact.Need{Now: s.Moment(begin().Add(time.Second))}, false); fits {
+		t.Error("the answer to somebody else will do")
 	}
 }

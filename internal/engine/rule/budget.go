@@ -114,7 +114,7 @@ func kubelets(s View) []cluster.Finding {
 	var broken []string
 
 	workers := s.Workers()
-	budget := s.Budget(s.Policy.Kubernetes.MaxUnavailableKubelets)
+	most := s.Budget(s.Policy.Kubernetes.MaxUnavailableKubelets)
 
 	for _, node := range workers {
 		if node.Name == s.Step.Node || node.Kube == nil || node.Kube.Ready || !node.Kube.Kubelet.Equal(s.Step.To) || s.Policy.Holds(node.Name) {
@@ -129,8 +129,8 @@ func kubelets(s View) []cluster.Finding {
 		}
 	}
 
-	if len(broken) >= budget {
-		return brokenKubelets(s.Step, broken, budget, "workers", "kubernetes.max_unavailable_kubelets")
+	if len(broken) >= most {
+		return brokenKubelets(s.Step, broken, most, "workers", "kubernetes.max_unavailable_kubelets")
 	}
 
 	for _, pool := range s.Policy.Selected.Pools {

@@ -91,11 +91,11 @@ func memberList(members []cluster.EtcdMember) string {
 // quorum wants one leader that everyone follows, and a majority of healthy
 // members that remains when the step's node is gone.
 func quorum(s View) []cluster.Finding {
-	members, controlPlanes := s.etcdNodes(), s.ControlPlanes()
-	findings := health.EtcdLeader(members)
+	voters, controlPlanes := s.etcdNodes(), s.ControlPlanes()
+	findings := health.EtcdLeader(voters)
 	healthy := 0
 
-	for _, node := range members {
+	for _, node := range voters {
 		if node.Name != s.Step.Node && health.Votes(node) {
 			healthy++
 		}

@@ -147,7 +147,7 @@ func operator(s View) []cluster.Finding { return s.Intruded }
 
 // held wants a node that nothing was done to yet not to be held by its labels.
 func held(s View) []cluster.Finding {
-	if _, held := s.Policy.Selected.Held[s.Step.Node]; !held || !s.Starting {
+	if _, chosen := s.Policy.Selected.Held[s.Step.Node]; !chosen || !s.Starting {
 		return nil
 	}
 
@@ -160,7 +160,7 @@ func OfCheck(check string, findings []cluster.Finding) []cluster.Finding {
 	return slices.DeleteFunc(cluster.Blocking(findings), func(f cluster.Finding) bool { return f.Check != check })
 }
 
-// NewFinding makes the finding of a guard.
+// NewFinding makes the finding of a rule.
 func NewFinding(check, node, found, remedy string, err error) []cluster.Finding {
 	return []cluster.Finding{{Check: check, Severity: cluster.Observed, Node: node, Found: found, Remedy: remedy, Err: err}}
 }

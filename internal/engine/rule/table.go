@@ -11,26 +11,26 @@ type Stage uint8
 
 // The stages of a node, in order, and that of a component of Kubernetes, which has one.
 const (
-	// Cordon takes a node out of service on which nothing is installed yet, Install installs.
+	// Cordon is a cordon of a node about which the journal has nothing open, and Install all that follows
+	// until it has: so does a rollback that a person asks for begin.
 	Cordon Stage = 1 << iota
 	Install
-	// Reboot goes on with a node on which something is installed: it is cordoned where it is not, and
-	// rebooted.
+	// Reboot is all that is done to a node on which something may be installed, a cordon included.
 	Reboot
-	// SendBack has a node start its old system.
+	// SendBack is Reboot for a node that is to start its old system.
 	SendBack
 	// Component restarts a component.
 	Component
 )
 
 const (
-	untouched = Cordon | Install
-	node      = Cordon | Install | Reboot | SendBack
+	beforeInstall = Cordon | Install
+	nodeStages    = Cordon | Install | Reboot | SendBack
 )
 
 // Rule is one condition for doing something to a node, or to a component on it.
 type Rule struct {
-	// Name is that of a check, by which the policy may skip what is found.
+	// Name tells rules apart in tests. What the policy may skip goes by the check of a finding.
 	Name string
 	// Stages are those before which it has to hold.
 	Stages Stage
@@ -38,7 +38,7 @@ type Rule struct {
 	Check func(View) []cluster.Finding
 }
 
-// The checks of rules that no preflight has.
+// Names of rules and of checks.
 const (
 	CheckControlPlanes = "control-planes"
 	CheckComponents    = cluster.CheckControlPlane
@@ -51,31 +51,31 @@ const (
 // first.
 func Table() []Rule {
 	return []Rule{
-		{cluster.CheckKubernetesAPI, node | Component, kubernetes},
-		{cluster.CheckTalosAPI, node, machines},
+		{cluster.CheckKubernetesAPI, nodeStages | Component, kubernetes},
+		{cluster.CheckTalosAPI, nodeStages, machines},
 		{cluster.CheckTalosAPI, Component, machine},
-		{cluster.CheckEtcdMembers, node, members},
-		{cluster.CheckEtcdQuorum, node, quorum},
-		{cluster.CheckEtcdAlarms, node, alarms},
-		{cluster.CheckEtcdRaftLag, node, lag},
-		{CheckControlPlanes, node, controlPlanes},
+		{cluster.CheckEtcdMembers, nodeStages, members},
+		{cluster.CheckEtcdQuorum, nodeStages, quorum},
+		{cluster.CheckEtcdAlarms, nodeStages, alarms},
+		{cluster.CheckEtcdRaftLag, nodeStages, lag},
+		{CheckControlPlanes, nodeStages, controlPlanes},
 		{CheckControlPlanes, Component, otherControlPlanes},
-		{CheckComponents, node, serving},
+		{CheckComponents, nodeStages, serving},
 		{CheckComponents, Component, staticPods},
 		{CheckRestarted, Component, restartedKubelets},
 		{CheckKubelets, Component, kubelets},
 		{CheckSkew, Component, skew},
-		{cluster.CheckCanary, untouched, canaries},
-		{CheckSettle, untouched, settled},
-		{CheckBudget, node, budget},
-		{CheckRoom, node, roomForPods},
-		{cluster.CheckExternalChanges, untouched, external},
-		{cluster.CheckDiskSpace, untouched, disk},
-		{cluster.CheckTimeSync, untouched, clock},
-		{cluster.CheckGates, untouched, gates},
-		{cluster.CheckOperator, untouched | Component, operator},
-		{cluster.CheckPendingInstall, untouched, pending},
-		{cluster.CheckSelectors, untouched | Component, held},
+		{cluster.CheckCanary, beforeInstall, canaries},
+		{CheckSettle, beforeInstall, settled},
+		{CheckBudget, nodeStages, budget},
+		{CheckRoom, nodeStages, roomForPods},
+		{cluster.CheckExternalChanges, beforeInstall, external},
+		{cluster.CheckDiskSpace, beforeInstall, disk},
+		{cluster.CheckTimeSync, beforeInstall, clock},
+		{cluster.CheckGates, beforeInstall, gates},
+		{cluster.CheckOperator, beforeInstall | Component, operator},
+		{cluster.CheckPendingInstall, beforeInstall, pending},
+		{cluster.CheckSelectors, beforeInstall | Component, held},
 		{cluster.CheckCanary, Component, kubeletCanaries},
 	}
 }

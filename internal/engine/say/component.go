@@ -94,7 +94,7 @@ func (c Component) interrupted(failed *Failure) {
 	failed.Seen = Interrupted(c.Ended, c.activity(failed.Err), failed.Err)
 
 	if c.Configured {
-		failed.Remedy = ContinueRemedy
+		failed.Remedy = continueRemedy
 	}
 }
 

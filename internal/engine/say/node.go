@@ -99,7 +99,7 @@ func (n Node) Failure(err error) *Failure {
 	case errors.Is(err, ErrUncordoned):
 		failed.Remedy = "Find out who uncordons it (a person, an autoscaler, a controller that looks after cordons) and have the node left alone while it is upgraded, then run terraform apply again."
 	case errors.Is(err, ErrDrain):
-		failed.Remedy = DrainRemedy(err)
+		failed.Remedy = drainRemedy(err)
 	case errors.Is(err, ErrGate):
 		failed.Remedy = GateRemedy(err)
 	case errors.Is(err, cluster.ErrNoInstaller):
@@ -223,7 +223,7 @@ func (n Node) interrupted(failed *Failure) {
 	failed.Seen = Interrupted(n.Ended, n.activity(failed.Err), failed.Err)
 
 	if n.Open || n.Cordoned {
-		failed.Remedy = ContinueRemedy
+		failed.Remedy = continueRemedy
 	}
 }
 
@@ -294,7 +294,7 @@ func (n Node) RollbackFailure(err error) *Failure {
 	case errors.Is(err, ErrUncordoned):
 		failed.Remedy = "Find out who uncordons it (a person, an autoscaler, a controller that looks after cordons) and have the node left alone meanwhile, then run the rollback again."
 	case errors.Is(err, ErrDrain):
-		failed.Remedy = DrainRemedy(err)
+		failed.Remedy = drainRemedy(err)
 	case errors.Is(err, cluster.ErrRefused):
 		failed.Remedy = "Leave the node as it is, or upgrade it to a version that it should run instead: it has no other system that it could start."
 	case errors.Is(err, cluster.ErrCredentials), errors.Is(err, cluster.ErrDenied):

@@ -14,8 +14,8 @@ const ResumeRemedy = "Run terraform apply again to continue where the cluster is
 // WritableRemedy is what to do where the lease or the journal is out of reach.
 const WritableRemedy = "Look at why the Kubernetes API does not take it (kubectl get --raw=/readyz?verbose), then run terraform apply again to continue where the cluster is."
 
-// ContinueRemedy is what to do about a node that an interrupted run has begun with.
-const ContinueRemedy = "Run terraform apply again: it continues with this node."
+// continueRemedy is what to do about a node that an interrupted run has begun with.
+const continueRemedy = "Run terraform apply again: it continues with this node."
 
 // LostRemedy is what to do where another run has the lease, or nobody has.
 func LostRemedy(err error) string {
@@ -57,8 +57,8 @@ func PullRemedy(err error) string {
 	return "Check that the image exists and that the nodes reach its registry, then run terraform apply again."
 }
 
-// DrainRemedy is what to do about pods that did not leave a node in time.
-func DrainRemedy(err error) string {
+// drainRemedy is what to do about pods that did not leave a node in time.
+func drainRemedy(err error) string {
 	if stuck := (*VolumesError)(nil); errors.As(err, &stuck) {
 		return stuck.remedy()
 	}

@@ -37,11 +37,27 @@ var (
 	madeBy = regexp.MustCompile(`(?i)(finding|error(?:at)?|warning|diagnostic|detail|problem|unknown|unusable)$`)
 )
 
-// Texts are those of a package below internal of the module at the root.
+// below are the packages that speak on the page of another one.
+func below(name string) []string {
+	if name == "engine" {
+		return []string{name, "engine/say", "engine/rule", "engine/fact"}
+	}
+
+	return []string{name}
+}
+
+// Texts are those of a package below internal of the module at the root, and of the packages that
+// speak on its page.
 func Texts(root, name string) ([]Text, error) {
-	files, err := filepath.Glob(filepath.Join(root, "internal", name, "*.go"))
-	if err != nil {
-		return nil, err
+	var files []string
+
+	for _, one := range below(name) {
+		found, err := filepath.Glob(filepath.Join(root, "internal", one, "*.go"))
+		if err != nil {
+			return nil, err
+		}
+
+		files = append(files, found...)
 	}
 
 	var texts []Text
