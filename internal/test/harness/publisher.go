@@ -55,6 +55,29 @@ func (p *Publisher) Observe(event cluster.Event) {
 	p.claim(claims)
 }
 
+// Announces implements [cluster.Announcer].
+func (p *Publisher) Announces(_ context.Context, event cluster.Event) bool {
+	claims := map[string]string{}
+
+	if event.Talos.Managed {
+		claim(claims, "talos", event, event.Talos, true)
+	}
+
+	if event.Kubernetes.Managed {
+		claim(claims, "kubernetes", event, event.Kubernetes, true)
+	}
+
+	said := p.client.Annotations()
+
+	for key, value := range claims {
+		if said[key] != "" && said[key] != value {
+			return true
+		}
+	}
+
+	return false
+}
+
 // claim says of one half what an event tells of it. What fails is the half that
 // is being worked on.
 func claim(claims map[string]string, half string, event cluster.Event, at cluster.Progress, present bool) {

@@ -157,6 +157,9 @@ func (c *Client) Annotate(ctx context.Context, changes map[string]string) error 
 	})
 }
 
+// Annotations are those that were published, by whomever.
+func (c *Client) Annotations() map[string]string { return c.cluster.Annotations() }
+
 // request is a Kubernetes request that the adapter does not make: one that changes
 // something about a node, or about the cluster where node is empty.
 func (c *Client) request(ctx context.Context, method, node string, do func(context.Context) error) error {
