@@ -473,7 +473,7 @@ func (c *componentUpgrade) awaitGuards(ctx context.Context) error {
 func (c *componentUpgrade) evaluateGuards(ctx context.Context) (found []cluster.Finding, steps fact.Steps, err error) {
 	intruded, steps := c.run.operatorConflicts(ctx, true), c.run.engine.facts.Steps()
 
-	asked := inquiry{claim: c.step.Node, staticPods: true, machines: func(node cluster.Node) bool {
+	asked := inquiry{claim: c.step.Node, staticPods: true, etcd: true, etcdAge: planAge, machines: func(node cluster.Node) bool {
 		return node.Role == cluster.ControlPlane || node.Name == c.step.Node
 	}}
 

@@ -9,6 +9,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -1044,5 +1046,46 @@ func TestComponent_NewerReleaseCuresABrokenOne(t *testing.T) {
 		})
 		r.Must(w, kube(toKubernetes))
 		r.atKubernetes(toKubernetes, kube(toKubernetes))
+	})
+}
+
+// TestComponent_NothingFollowsAnAlarmOfEtcd: an alarm that is raised while a component waits for another control
+// plane to come back is seen before anything is configured.
+func TestComponent_NothingFollowsAnAlarmOfEtcd(t *testing.T) {
+	t.Parallel()
+
+	inCluster(t, setup{Options: model.Options{Kubernetes: fromKubernetes, Seed: 11}}, func(r *rig) {
+		var (
+			once  sync.Once
+			begun atomic.Bool
+		)
+
+		w := r.Worker("run-1")
+		w.Client.Intercept(func(ctx context.Context, call ports.Call, next func(context.Context) error) error {
+			err := next(ctx)
+			begun.Store(begun.Load() || call.Method == "Configure")
+
+			// The plan has looked at etcd, and the component of the next control plane has its turn.
+			if call.Method == "PullComponent" && call.Node == "cp-0" && begun.Load() {
+				once.Do(func() {
+					r.World().SetFaults([]model.Fault{
+						{Node: "cp-2", Step: model.StepEtcd, Effect: model.EffectAlarmCorrupt},
+					})
+
+					if _, err := r.World().Reboot(context.Background(), "cp-1", model.RebootDefault); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+
+			return err
+		})
+
+		err := w.Apply(context.Background(), kube(toKubernetes))
+		if err == nil || !strings.Contains(err.Error(), "CORRUPT") {
+			t.Errorf("the run ends with %v", err)
+		}
+
+		r.Sound()
 	})
 }

@@ -39,6 +39,8 @@ type inquiry struct {
 	// asked after the given moment and no control plane was changed since.
 	age   time.Duration
 	after time.Time
+	// etcdAge is that of answers about etcd, where it is another one.
+	etcdAge time.Duration
 }
 
 // need is how recent an answer has to be for the inquiry, at a moment.
@@ -259,7 +261,10 @@ func (r *run) askControlPlane(ctx context.Context, node *cluster.Node, asked inq
 		return
 	}
 
-	if known, fits := e.facts.Etcd(node.Address, asked.need(e.moment()), members); fits {
+	need := asked.need(e.moment())
+	need.Age = max(need.Age, asked.etcdAge)
+
+	if known, fits := e.facts.Etcd(node.Address, need, members); fits {
 		node.Etcd = known
 	} else {
 		e.askEtcd(ctx, node, members)

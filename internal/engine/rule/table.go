@@ -56,7 +56,7 @@ func Table() []Rule {
 		{cluster.CheckTalosAPI, Component, machine},
 		{cluster.CheckEtcdMembers, nodeStages, members},
 		{cluster.CheckEtcdQuorum, nodeStages, quorum},
-		{cluster.CheckEtcdAlarms, nodeStages, alarms},
+		{cluster.CheckEtcdAlarms, nodeStages | Component, alarms},
 		{cluster.CheckEtcdRaftLag, nodeStages, lag},
 		{CheckControlPlanes, nodeStages, controlPlanes},
 		{CheckControlPlanes, Component, otherControlPlanes},
