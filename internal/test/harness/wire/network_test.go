@@ -354,6 +354,18 @@ func (t *tap) points(process string) (mutating []point, reads int) {
 	return append([]point(nil), t.order[process]...), t.reads[process]
 }
 
+// last is the last request of a process that changed something.
+func (t *tap) last(process string) point {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+
+	if made := t.order[process]; len(made) > 0 {
+		return made[len(made)-1]
+	}
+
+	return point{}
+}
+
 // lasts tells whether a request took its time.
 func (t *tap) lasts(at point) bool {
 	t.mu.Lock()
