@@ -13,8 +13,9 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/ports"
 )
 
-// TestLatency_ATurnWaitsForFewAnswers: machines that take long to answer make a roll of a hundred nodes longer by what each turn
-// asks one after the other, and by no more. With answers of 20 s, no look is ever younger than that since its first question.
+// TestLatency_ATurnWaitsForFewAnswers: machines that take long to answer make a roll of a hundred
+// nodes longer by what each turn asks one after the other, and by no more. With answers of 20 s, no
+// look is ever younger than that since its first question.
 func TestLatency_ATurnWaitsForFewAnswers(t *testing.T) {
 	t.Parallel()
 

@@ -10,10 +10,10 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
-// leased changes the cluster under the lease of a run, and is the only way to do so:
-// a call is refused, before it has any effect, unless the lease is ours and was renewed recently.
-// A call that takes a moment is not cut off once it has begun. Three things are done without the lease: nodes
-// pull images, which disturbs nobody, an operator is set free, and a request to it is taken back.
+// leased changes the cluster under the lease of a run, and is the only way to do so: a call is
+// refused, before it has any effect, unless the lease is ours and was renewed recently. A call that
+// takes a moment is not cut off once it has begun. Three things are done without the lease: nodes pull
+// images, which disturbs nobody, an operator is set free, and a request to it is taken back.
 type leased struct {
 	engine *Engine
 	lock   *lock
@@ -33,8 +33,8 @@ func (l *leaseError) Error() string { return l.text }
 
 func (l *leaseError) Unwrap() []error { return []error{errRefusedByLease, l.reason} }
 
-// allow refuses a call unless the lease is ours and was renewed less than [leaseFresh] ago. It is renewed while
-// the call goes on.
+// allow refuses a call unless the lease is ours and was renewed less than [leaseFresh] ago. It is
+// renewed while the call goes on.
 func (l leased) allow(ctx context.Context) error {
 	ok, seen, err := l.lock.holds(ctx)
 

@@ -27,8 +27,8 @@ func (awayKubernetes) WriteLease(context.Context, cluster.Lease) (cluster.Lease,
 	return cluster.Lease{}, cluster.ErrUnreachable
 }
 
-// TestLeased_NothingIsCalledWithoutTheLease: each call is refused before it reaches a port, and whether it
-// may be made later shows in the error.
+// TestLeased_NothingIsCalledWithoutTheLease: each call is refused before it reaches a port, and
+// whether it may be made later shows in the error.
 func TestLeased_NothingIsCalledWithoutTheLease(t *testing.T) {
 	t.Parallel()
 

@@ -33,11 +33,13 @@ type recording struct {
 	mu    sync.Mutex
 	turns []string
 	lanes map[string][]string
-	// calls are what was changed on a node, or in the journal; what was changed several times in a row stands once.
+	// calls are what was changed on a node, or in the journal; what was changed several times in a row
+	// stands once.
 	calls []string
 }
 
-// observe notes an event. What is announced because time passes, and pulls, which go ahead of the turns, are left out.
+// observe notes an event. What is announced because time passes, and pulls, which go ahead of the
+// turns, are left out.
 func (r *recording) observe(event cluster.Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -222,8 +224,8 @@ func recorded() map[string]func(*rig, *recording) {
 	}
 }
 
-// TestRecorded_RunsTellWhatTheyDid compares what six runs tell and change with what they did when that was
-// written, -update accepts it.
+// TestRecorded_RunsTellWhatTheyDid compares what six runs tell and change with what they did when that
+// was written, -update accepts it.
 func TestRecorded_RunsTellWhatTheyDid(t *testing.T) {
 	t.Parallel()
 

@@ -154,8 +154,8 @@ func (p *planner) enters(node *plannedNode, line version.Minor) bool {
 	return node.moves > 0 && !node.Machine.Talos.AtLeast(line.Major, line.Minor) && p.target.Talos.AtLeast(line.Major, line.Minor)
 }
 
-// loadsIPVS tells whether a machine configuration names the kernel modules that kube-proxy needs for IPVS: that of IPVS
-// itself and one of a scheduler.
+// loadsIPVS tells whether a machine configuration names the kernel modules that kube-proxy needs for
+// IPVS: that of IPVS itself and one of a scheduler.
 func loadsIPVS(config cluster.MachineConfig) bool {
 	return slices.Contains(config.KernelModules, "ip_vs") && slices.ContainsFunc(config.KernelModules, func(module string) bool {
 		return slices.Contains([]string{"ip_vs_rr", "ip_vs_wrr", "ip_vs_lc", "ip_vs_sh", "ip_vs_mh"}, module)

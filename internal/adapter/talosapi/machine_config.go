@@ -94,8 +94,9 @@ type machineConfigDocument struct {
 // ipvs is the mode of kube-proxy that needs kernel modules.
 const ipvs = "ipvs"
 
-// ipvsByArgument tells whether v1alpha1 has kube-proxy run in IPVS mode: Talos makes an argument of the field, and an
-// argument of that name goes before it. One may have several values, of which the last counts.
+// ipvsByArgument tells whether v1alpha1 has kube-proxy run in IPVS mode: Talos makes an argument of
+// the field, and an argument of that name goes before it. One may have several values, of which the
+// last counts.
 func ipvsByArgument(mode string, arguments map[string]any) bool {
 	argument, given := arguments["proxy-mode"]
 	if !given {
@@ -109,8 +110,9 @@ func ipvsByArgument(mode string, arguments map[string]any) bool {
 	return argument == ipvs
 }
 
-// ipvsByConfig tells whether a KubeProxyConfig has kube-proxy run in IPVS mode: Talos makes a configuration file of
-// it, beside which kube-proxy ignores the argument (manageProxyConfigArgs in control_plane.go of Talos 1.14).
+// ipvsByConfig tells whether a KubeProxyConfig has kube-proxy run in IPVS mode: Talos makes a
+// configuration file of it, beside which kube-proxy ignores the argument (manageProxyConfigArgs in
+// control_plane.go of Talos 1.14).
 func ipvsByConfig(mode string, config map[string]any) bool {
 	if given, found := config["mode"]; found {
 		return given == ipvs

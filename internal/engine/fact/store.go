@@ -12,8 +12,8 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 )
 
-// Store is all that is known of a cluster, so that a run has to ask only for what may have changed. It may be
-// used by several goroutines. Nobody changes what it gives.
+// Store is all that is known of a cluster, so that a run has to ask only for what may have changed. It
+// may be used by several goroutines. Nobody changes what it gives.
 type Store struct {
 	mu sync.Mutex
 
@@ -23,7 +23,8 @@ type Store struct {
 	// registered are the names of the Node objects that there were when the members were
 	// listed; nil before that.
 	registered map[string]bool
-	// pods are those of the control planes, proxies those of kube-proxy; nil where they have to be listed.
+	// pods are those of the control planes, proxies those of kube-proxy; nil where they have to be
+	// listed.
 	pods    Dated[[]cluster.ComponentPod]
 	proxies PodsByNode
 	// machines are by address.
@@ -41,8 +42,8 @@ type machine struct {
 	complete bool
 	// staticPods tells that said was asked for what static pods are made from.
 	staticPods bool
-	// shown is what its Node object showed before it was asked, and silent tells that it did not answer and
-	// had none, as Kubernetes said.
+	// shown is what its Node object showed before it was asked, and silent tells that it did not answer
+	// and had none, as Kubernetes said.
 	shown  shown
 	silent bool
 	// since is when it was first heard of in this boot.
@@ -150,9 +151,9 @@ func (s *Store) Moves(node string) bool {
 	return s.moving[node]
 }
 
-// Tell takes note of what the machine at the address said, or why it did not answer. StaticPods tells that it
-// was asked for what static pods are made from, and kube is its Node object as it was before; nil where there
-// was none, or nobody has looked at it.
+// Tell takes note of what the machine at the address said, or why it did not answer. StaticPods tells
+// that it was asked for what static pods are made from, and kube is its Node object as it was before;
+// nil where there was none, or nobody has looked at it.
 func (s *Store) Tell(address string, said Dated[*cluster.Machine], staticPods bool, kube *cluster.KubeNode) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -173,9 +174,9 @@ func (s *Store) Tell(address string, said Dated[*cluster.Machine], staticPods bo
 	s.machines[address] = now
 }
 
-// TellEtcd takes note of what the member of etcd on the machine at the address said, or why it did not answer. Members tells
-// that it was asked for the others. Nothing is noted of a machine that has not answered, nor of a question that
-// began before it was heard of in this boot.
+// TellEtcd takes note of what the member of etcd on the machine at the address said, or why it did not
+// answer. Members tells that it was asked for the others. Nothing is noted of a machine that has not
+// answered, nor of a question that began before it was heard of in this boot.
 func (s *Store) TellEtcd(address string, said Dated[*cluster.EtcdView], members bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -263,9 +264,10 @@ func (s *Store) Configured(address string, change cluster.ImageChange) {
 // is switched off holds up whoever asks until the call times out.
 const askAgainAfter = 30 * time.Second
 
-// Unchanged is what a node's machine said when it was asked last, or why it did not answer, provided that its Node
-// object shows that nothing has happened to it since; known is false where it has to be asked. A machine that is being upgraded by
-// this run is as it was before: its upgrade knows better. So is every one where nothing can be begun, which blind tells.
+// Unchanged is what a node's machine said when it was asked last, or why it did not answer, provided
+// that its Node object shows that nothing has happened to it since; known is false where it has to be
+// asked. A machine that is being upgraded by this run is as it was before: its upgrade knows better.
+// So is every one where nothing can be begun, which blind tells.
 func (s *Store) Unchanged(node cluster.Node, blind bool, now time.Time) (said *cluster.Machine, err error, known bool) { //nolint:revive // the error is a fact
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -286,8 +288,8 @@ func (s *Store) Unchanged(node cluster.Node, blind bool, now time.Time) (said *c
 	}
 }
 
-// silence is why the machine of a worker without a Node object did not answer; nil where it did, or has to be
-// asked. The caller holds the lock.
+// silence is why the machine of a worker without a Node object did not answer; nil where it did, or
+// has to be asked. The caller holds the lock.
 func (s *Store) silence(address string) error {
 	if last := s.machines[address]; last.silent {
 		return last.said.Err
@@ -296,9 +298,9 @@ func (s *Store) silence(address string) error {
 	return nil
 }
 
-// Doubts tells whether a node has to be asked whether it is there, be the look
-// about it or not: nobody can take a machine out of discovery, which forgets it half an hour after its last word.
-// One that is known to be silent is asked again by looks that want to know of all nodes.
+// Doubts tells whether a node has to be asked whether it is there, be the look about it or not: nobody
+// can take a machine out of discovery, which forgets it half an hour after its last word. One that is
+// known to be silent is asked again by looks that want to know of all nodes.
 func (s *Store) Doubts(node cluster.Node) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -208,8 +208,8 @@ func TestStore_WhatIsNotWellIsAskedAgain(t *testing.T) {
 	}
 }
 
-// TestStore_SilentWorkersAreGone: those without a Node object, of which nobody has heard, and that this run is
-// not in the middle of. They are not asked again by those who do not want to know of them.
+// TestStore_SilentWorkersAreGone: those without a Node object, of which nobody has heard, and that
+// this run is not in the middle of. They are not asked again by those who do not want to know of them.
 func TestStore_SilentWorkersAreGone(t *testing.T) {
 	t.Parallel()
 
@@ -264,7 +264,8 @@ func TestStore_SilentWorkersAreGone(t *testing.T) {
 	}
 }
 
-// TestStore_EtcdOfAnEarlierBootIsNotNoted: a question that began before the machine was heard of in its boot.
+// TestStore_EtcdOfAnEarlierBootIsNotNoted: a question that began before the machine was heard of in
+// its boot.
 func TestStore_EtcdOfAnEarlierBootIsNotNoted(t *testing.T) {
 	t.Parallel()
 
