@@ -486,7 +486,7 @@ func (s *stage) checkCancel(run *apply, ended time.Time) {
 // calm tells that nothing keeps a run from tidying up.
 func (s *stage) calm(run *apply) bool {
 	run.mu.Lock()
-	cut := time.Now().Before(run.cut)
+	cut := time.Now().Before(run.cut) || !run.served
 	run.mu.Unlock()
 
 	return !cut && len(s.faults) == 0 && !s.touched.After(run.begun) && s.World().Serving() && len(s.living()) < 2

@@ -238,8 +238,10 @@ type apply struct {
 	mu                  sync.Mutex
 	err                 error
 	cancelled, returned time.Time
-	// cut is until when nothing gets through to the cluster.
-	cut time.Time
+	// cut is until when nothing gets through to the cluster, and served tells that an API server was
+	// there when the run returned: with the only control plane away, a lease cannot be given back.
+	cut    time.Time
+	served bool
 }
 
 // state tells how the run ended, if it has.
@@ -368,9 +370,10 @@ func (s *stage) begin(request engine.Request, struck blow) *apply {
 		defer close(run.done)
 
 		_, err := run.worker.Upgrade(ctx, request)
+		served := s.World().Serving()
 
 		run.mu.Lock()
-		run.returned, run.err = time.Now(), err
+		run.returned, run.err, run.served = time.Now(), err, served
 		run.mu.Unlock()
 
 		run.worker.Notes.Finish()
