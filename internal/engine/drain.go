@@ -100,13 +100,20 @@ func (u *nodeUpgrade) evictAll(ctx context.Context) (left map[string]string, err
 
 		for _, pod := range pods {
 			left[pod.String()] = say.ShuttingDown
+		}
 
+		for _, pod := range pods {
 			if pod.Terminating {
 				continue
 			}
 
 			if err := u.run.leased.evict(ctx, pod); err != nil {
 				left[pod.String()] = err.Error()
+
+				// Without the lease no other pod can be evicted either.
+				if errors.Is(err, errRefusedByLease) {
+					return permanentOnly(err)
+				}
 
 				// What is never evicted is deleted in the end, where that is asked for.
 				if deletes := u.run.request.Policy.Drain.OnTimeout == cluster.DrainDelete; permanentOnly(err) != nil && !(deletes && errors.Is(err, cluster.ErrOverlap)) {
@@ -135,7 +142,10 @@ func (u *nodeUpgrade) deleteAll(ctx context.Context) error {
 				continue
 			}
 
-			if err := permanentOnly(u.run.leased.deletePod(ctx, pod)); err != nil {
+			switch err := u.run.leased.deletePod(ctx, pod); {
+			case errors.Is(err, errRefusedByLease):
+				return permanentOnly(err)
+			case permanentOnly(err) != nil:
 				return fmt.Errorf("deleting pod %s: %w", pod, err)
 			}
 		}

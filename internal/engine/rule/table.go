@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
 
-// Package rule is what has to hold before an upgrade does something to a node. All of it is asked of one
-// view of the cluster, and nobody is asked here. What is not known does not hold.
+// Package rule is what has to hold before an upgrade does something to a node: what its guards ask.
+// All of it is asked of one view of the cluster, and nobody is asked here. What is not known does not
+// hold.
 package rule
 
 import "github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
