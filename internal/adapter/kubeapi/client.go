@@ -109,8 +109,9 @@ type Options struct {
 	// each time anew, from any goroutine, and must not block. A proxy, and a
 	// connection that proves no identity, rule them out.
 	Alternatives func() []string
-	// Sleep waits for the time between two looks at a lease; nil waits on the
-	// real clock. It returns the error of a context that ended first.
+	// Sleep waits for the time between two looks at a lease, and before a read is
+	// repeated; nil waits on the real clock. It returns the error of a context that
+	// ended first.
 	Sleep func(ctx context.Context, duration time.Duration) error
 }
 
@@ -296,7 +297,34 @@ func (c *Client) openGroup(path string, group schema.GroupVersion, codecs serial
 	config.ContentType = runtime.ContentTypeProtobuf
 	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
 
-	return rest.RESTClientForConfigAndClient(config, c.http)
+	client, err := rest.RESTClientForConfigAndClient(config, c.http)
+	if err != nil {
+		return nil, err
+	}
+
+	return paced{Interface: client, sleep: c.sleep}, nil
+}
+
+// paced has reads wait on the clock of the client before client-go repeats them: a second
+// after a connection broke, or as long as the API server asked for. On a clock of its own,
+// that second would be minutes of a simulation.
+type paced struct {
+	rest.Interface
+	rest.NoBackoff
+
+	sleep func(ctx context.Context, duration time.Duration) error
+}
+
+// Get implements [rest.Interface].
+func (p paced) Get() *rest.Request { return p.Interface.Get().BackOffWithContext(&p) }
+
+// SleepWithContext implements [rest.BackoffManagerWithContext], which is asked for no pause
+// at all before a first attempt.
+func (p *paced) SleepWithContext(ctx context.Context, duration time.Duration) {
+	if duration > 0 {
+		// client-go asks the context itself afterwards.
+		_ = p.sleep(ctx, duration)
+	}
 }
 
 // newCodecs is the same for all clients: making it takes longer than everything else about

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -396,6 +397,64 @@ func TestError_RefusalOfWhatWasAllowedBeforeMayHeal(t *testing.T) {
 			_, err = client.Nodes(t.Context())
 			if !errors.Is(err, test.want) || cluster.Heals(err) != test.heals || !strings.Contains(err.Error(), test.message) {
 				t.Errorf("got %v, want %v, and the reason in it", err, test.want)
+			}
+		})
+	}
+}
+
+// TestClient_ReadsAreRepeatedOnItsClock: the pause before a read is repeated is one of the
+// client's clock, whether the connection broke or the API server asked for it.
+func TestClient_ReadsAreRepeatedOnItsClock(t *testing.T) {
+	t.Parallel()
+
+	for name, test := range map[string]struct {
+		first http.HandlerFunc
+		want  time.Duration
+	}{
+		"the connection broke": {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, time.Second},
+		"too many requests": {func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Retry-After", "7")
+			w.WriteHeader(http.StatusTooManyRequests)
+		}, 7 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			var asked atomic.Int32
+
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if asked.Add(1) == 1 {
+					test.first(w, r)
+
+					return
+				}
+
+				w.Header().Set("Content-Type", "application/json")
+				fmt.Fprint(w, `{"kind":"NodeList","apiVersion":"v1","items":[]}`)
+			}))
+			t.Cleanup(server.Close)
+
+			var slept []time.Duration
+
+			client, err := kubeapi.New([]byte(plainKubeconfig(server.URL)), "", kubeapi.Options{
+				Sleep: func(_ context.Context, duration time.Duration) error {
+					slept = append(slept, duration)
+
+					return nil
+				},
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+
+			t.Cleanup(client.Close)
+
+			if _, err := client.Nodes(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+
+			if want := []time.Duration{test.want}; !slices.Equal(slept, want) {
+				t.Errorf("the clock of the client was asked for the pauses %v, want %v", slept, want)
 			}
 		})
 	}
