@@ -11,6 +11,7 @@ import (
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/fact"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/permit"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/rule"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/say"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
@@ -60,12 +61,12 @@ type componentUpgrade struct {
 // node's Ready condition where the component is the kubelet.
 func (r *run) upgradeComponent(ctx context.Context, step plan.Step) (time.Time, error) {
 	c := &componentUpgrade{run: r, step: step}
-	defer r.coordinator.done(step.Node)
+	defer r.moves.done(step.Node)
 
 	if step.Image == "" {
 		// The node did not answer when the step was planned. The next plan knows
 		// more.
-		return c.ready, errStopped
+		return c.ready, permit.ErrStopped
 	}
 
 	// It has its own time. The node drops images that nothing runs.
@@ -74,7 +75,7 @@ func (r *run) upgradeComponent(ctx context.Context, step plan.Step) (time.Time, 
 	})
 
 	switch {
-	case errors.Is(err, errStopped):
+	case errors.Is(err, permit.ErrStopped):
 		return c.ready, err
 	case err != nil:
 		return c.ready, c.failure(ctx, &say.PullError{Image: step.Image, Err: err})
@@ -100,7 +101,7 @@ func (c *componentUpgrade) upgradeWhenAllowed(ctx context.Context) error {
 
 		return c.upgrade(bounded)
 	})
-	if err == nil || errors.Is(err, errStopped) {
+	if err == nil || errors.Is(err, permit.ErrStopped) {
 		return err
 	}
 
@@ -416,62 +417,37 @@ func (c *componentUpgrade) kubeletRuns(ctx context.Context) (bool, string, error
 // awaitGuards waits until it is safe to restart the component. The observation is
 // newer than all that was done to nodes.
 func (c *componentUpgrade) awaitGuards(ctx context.Context) error {
-	var (
-		found []cluster.Finding
-		steps fact.Steps
-	)
+	var world permit.World
 
 	return c.run.awaitGuarded(ctx, guardedAction{
 		before: "restart " + string(c.step.Component) + " on", node: c.step.Node, timeout: guardTimeout, pause: pollComponents,
 		observe: func(ctx context.Context) (err error) {
-			if c.changes() {
-				if shut := append(c.run.suspensionFindings(ctx), c.run.closedGates(ctx, c.step.Node)...); len(shut) > 0 {
-					found = shut
-
-					return nil
-				}
-			}
-
-			found, steps, err = c.evaluateGuards(ctx)
+			world, err = c.observeForGuards(ctx)
 
 			return err
 		},
-		judge: func() []cluster.Finding { return found },
-		decide: func(findings []cluster.Finding) decision {
-			if left := leftMeanwhile(findings); left != nil {
-				return decision{verdict: yield, err: left}
-			}
-
-			if index := slices.IndexFunc(findings, func(f cluster.Finding) bool { return f.Check == cluster.CheckCanary }); index >= 0 {
-				return decision{verdict: yield, err: &leftError{why: findings[index].Found}}
-			}
-
-			if slices.ContainsFunc(findings, func(f cluster.Finding) bool { return f.Check == cluster.CheckGates }) {
-				return decision{verdict: yield, err: errGateClosed}
-			}
-
-			return decide(findings)
-		},
-		then: func(context.Context) (bool, string, error) {
-			// What other kubelets do is nothing to this one: the budget says how many
-			// may restart at a time.
-			if !c.run.engine.facts.Reserve(steps, c.step.Role, c.step.Component == cluster.Kubelet) {
-				return false, "another node was being changed meanwhile", nil
-			}
-
-			if err := c.run.beginDisturbing(c.step.Node); err != nil {
-				return false, "", err
-			}
-
-			return true, "", nil
-		},
+		permit: func() permit.Verdict { return c.run.permit(permit.Ask{Stage: rule.Component, Acts: true}, world) },
 	})
 }
 
-// evaluateGuards observes what the guards are about and asks each of them; steps are
-// those that upgrades had done by then.
-func (c *componentUpgrade) evaluateGuards(ctx context.Context) (found []cluster.Finding, steps fact.Steps, err error) {
-	intruded, steps := c.run.operatorConflicts(ctx, true), c.run.engine.facts.Steps()
+// observeForGuards observes what the guards are about. Where a gate is closed, or somebody has suspended the
+// upgrades, it asks for nothing else.
+func (c *componentUpgrade) observeForGuards(ctx context.Context) (permit.World, error) {
+	// What other kubelets do is nothing to this one: the budget says how many may restart
+	// at a time.
+	world := permit.World{
+		View:     rule.View{Step: c.step, Run: c.run.engine.runID, Policy: c.run.policy(), Starting: c.changes()},
+		Occupied: c.step.Component == cluster.Kubelet,
+	}
+
+	if c.changes() {
+		world.Closed = append(c.run.suspensionFindings(ctx), c.run.closedGates(ctx, c.step.Node)...)
+		if len(world.Closed) > 0 {
+			return world, nil
+		}
+	}
+
+	world.Intruded, world.Looked = c.run.operatorConflicts(ctx, true), c.run.engine.facts.Steps()
 
 	asked := inquiry{claim: c.step.Node, staticPods: true, etcd: true, etcdAge: planAge, machines: func(node cluster.Node) bool {
 		return node.Role == cluster.ControlPlane || node.Name == c.step.Node
@@ -483,19 +459,13 @@ func (c *componentUpgrade) evaluateGuards(ctx context.Context) (found []cluster.
 
 	observed, err := c.run.observe(ctx, asked)
 	if err != nil {
-		return nil, steps, err
+		return world, err
 	}
 
 	c.onlyControlPlane = len(observed.ControlPlanes()) == 1
-	seen := rule.View{
-		Observation: observed, Step: c.step, Run: c.run.engine.runID, Policy: c.run.selectIn(observed), Starting: c.changes(), Intruded: intruded,
-	}
+	world.Observation, world.Policy, world.Seen = observed, c.run.selectIn(observed), observed.Taken
 
-	if err := c.readKubelets(ctx, &seen); err != nil {
-		return nil, steps, err
-	}
-
-	return c.run.standing(rule.Judge(c.run.engine.rules, rule.Component, seen)), steps, nil
+	return world, c.readKubelets(ctx, &world.View)
 }
 
 // readKubelets asks the other control planes for the services of their kubelets, while they

@@ -22,15 +22,6 @@ func (e *Engine) DropGuard(name string) {
 	e.rules = slices.DeleteFunc(slices.Clone(e.rules), func(r rule.Rule) bool { return r.Name == name })
 }
 
-// HoldUpGuards does something when a guard is asked, after the observation.
-func (e *Engine) HoldUpGuards(meanwhile func()) {
-	e.rules = append(slices.Clone(e.rules), rule.Rule{Name: "slow", Stages: nodeStages, Check: func(rule.View) []cluster.Finding {
-		meanwhile()
-
-		return nil
-	}})
-}
-
 // Asked is a situation, as guards are asked about it.
 type Asked struct {
 	Snapshot cluster.Observation

@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/permit"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/say"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/image"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
@@ -32,9 +33,9 @@ func (u *nodeUpgrade) failure(ctx context.Context, err error) *say.Failure {
 
 // rollbackFailure is why a rollback that a person asked for ended.
 func (u *nodeUpgrade) rollbackFailure(ctx context.Context, err error) *say.Failure {
-	var held *leftError
+	var held *permit.LeftError
 	if errors.As(err, &held) {
-		return rollbackSuspended(u.step.Node, held.why)
+		return rollbackSuspended(u.step.Node, held.Why)
 	}
 
 	return u.ended(ctx).RollbackFailure(err)
@@ -187,17 +188,6 @@ func (e *Engine) tailPods(ctx context.Context, step plan.Step) []say.Excerpt {
 	}
 
 	return found
-}
-
-// fatal is the error among the findings that waiting does not cure, if any.
-func fatal(findings []cluster.Finding) error {
-	for _, finding := range findings {
-		if finding.Err != nil && !cluster.Heals(finding.Err) {
-			return fmt.Errorf("%s: %w", finding.Found, finding.Err)
-		}
-	}
-
-	return nil
 }
 
 func hasPermanent(findings []cluster.Finding) bool {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/permit"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/say"
 )
 
@@ -23,10 +24,6 @@ const maxClosures = 20
 
 // errFlickers is a gate that did so.
 var errFlickers = fmt.Errorf("%w: a gate is flapping: it opened and closed again before the upgrade could begin, %d times", say.ErrGate, maxClosures)
-
-// errGateClosed ends the upgrade of a node that has not been touched, because a gate
-// closed since it was waited for.
-var errGateClosed = errors.New("a gate closed")
 
 // awaitGates waits until all gates of the user hold at the same time. Each may take
 // its own time, in which nothing counts that this run does to other nodes; what
@@ -59,7 +56,7 @@ func (r *run) awaitGates(ctx context.Context, node string) error {
 		answers, now := askAll(ctx, gates, node), r.engine.clock.Now()
 
 		for index, finding := range answers {
-			if finding.Found == "" || len(r.coordinator.others(node)) > 0 {
+			if finding.Found == "" || len(r.moves.beside(node)) > 0 {
 				since[index] = now
 			}
 
@@ -108,7 +105,7 @@ func (r *run) whileGatesHold(ctx context.Context, await, upgrade func(context.Co
 			return err
 		}
 
-		if err := upgrade(ctx); !errors.Is(err, errGateClosed) {
+		if err := upgrade(ctx); !errors.Is(err, permit.ErrGateClosed) {
 			return err
 		}
 
@@ -153,7 +150,7 @@ func (c *componentUpgrade) awaitGates(ctx context.Context) error {
 // was no failure where the time or the window ended meanwhile.
 func upgradeGateError(err error) error {
 	if errors.Is(err, say.ErrWindow) || errors.Is(err, say.ErrDeadline) {
-		return fmt.Errorf("%w: %w", errStopped, err)
+		return fmt.Errorf("%w: %w", permit.ErrStopped, err)
 	}
 
 	return err
@@ -190,21 +187,6 @@ func askAll(ctx context.Context, gates []cluster.Gate, node string) []cluster.Fi
 	group.Wait()
 
 	return answers
-}
-
-// gateClosed tells whether nothing but closed gates keeps an upgrade from going on that
-// has not touched its node: it then waits for them as long as they may take, and
-// holds up nobody meanwhile.
-func (u *nodeUpgrade) gateClosed(findings []cluster.Finding) bool {
-	other := slices.ContainsFunc(findings, func(f cluster.Finding) bool { return f.Check != cluster.CheckGates })
-
-	return len(findings) > 0 && !u.touched(true) && !other
-}
-
-// touched tells whether the upgrade has disturbed its node already. Behind the cordon
-// it has, also where somebody else's cordon was there before.
-func (u *nodeUpgrade) touched(cordoning bool) bool {
-	return !cordoning || u.mayHaveInstalled() || u.cordoned || u.entry.Attempt > 1
 }
 
 // ask asks one gate once.

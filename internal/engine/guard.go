@@ -10,74 +10,10 @@ import (
 	"time"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/fact"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/permit"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/rule"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/say"
 )
-
-// verdict is what is made of what the guards found.
-type verdict int
-
-const (
-	// proceed: nothing stands in the way.
-	proceed verdict = iota
-	// waitOut: what stands in the way may pass.
-	waitOut
-	// yield: the upgrade ends here without a failure and without having done anything
-	// to its node, because the run has a better use for the time.
-	yield
-	// abort: no waiting helps.
-	abort
-)
-
-// decision is a verdict and its reason: what is waited for, or the error with which
-// the upgrade ends.
-type decision struct {
-	verdict verdict
-	seen    string
-	err     error
-}
-
-// decide is what an upgrade does about the findings of its guards, whatever it moves.
-// An operator that upgrades the cluster ends it at once, and so does what waiting does
-// not cure.
-func decide(findings []cluster.Finding) decision {
-	if len(findings) == 0 {
-		return decision{verdict: proceed}
-	}
-
-	if len(rule.OfCheck(cluster.CheckOperator, findings)) > 0 {
-		return decision{verdict: abort, err: errOccupied}
-	}
-
-	if err := fatal(findings); err != nil {
-		return decision{verdict: abort, seen: findings[0].String(), err: err}
-	}
-
-	return decision{verdict: waitOut, seen: findings[0].String()}
-}
-
-// decide lets the upgrade of a node yield besides: to others of this run, and to gates
-// that closed before it has touched its node.
-func (u *nodeUpgrade) decide(findings []cluster.Finding, cordoning bool) decision {
-	made := decide(findings)
-
-	switch {
-	case errors.Is(made.err, errOccupied):
-		return made
-	case leftMeanwhile(findings) != nil:
-		// What an earlier run has only cordoned is put back.
-		u.cordoned = u.cordoned || u.step.Finish
-
-		return decision{verdict: yield, err: leftMeanwhile(findings)}
-	case u.yields(findings, cordoning):
-		return decision{verdict: yield, err: yieldTo(findings)}
-	case u.gateClosed(findings):
-		return decision{verdict: yield, err: errGateClosed}
-	default:
-		return made
-	}
-}
 
 // guardedAction is something that is done to a node only while it is safe.
 type guardedAction struct {
@@ -91,24 +27,16 @@ type guardedAction struct {
 	// turn is held from the look on until the action is done; nil where looks may be as many
 	// as there are.
 	turn semaphore
-	// observe looks at the cluster, and judge finds in what it saw what stands in the way.
+	// observe looks at the cluster, and permit decides on what it saw.
 	observe func(ctx context.Context) error
-	judge   func() []cluster.Finding
-	// alone is held from the judgement on until the action is done; nil where actions on
-	// other nodes do not matter.
-	alone  semaphore
-	decide func(findings []cluster.Finding) decision
-	// fresh tells whether the observation is recent enough to act on; nil where then asks
-	// for no such thing.
-	fresh func() bool
-	// then acts on the very observation on which the guards held; what it still waits
+	permit  func() permit.Verdict
+	// then acts on the very observation on which the permit was given; what it still waits
 	// for is waited for together with the guards. Nil for nothing.
 	then look
 }
 
-// awaitGuarded waits until the guards hold on an observation of their own and the
-// lease is ours, and acts then. It fails when that does not come about in time, or
-// when waiting cannot help.
+// awaitGuarded waits for a permit on an observation of its own, and acts then. It
+// fails when that does not come about in time, or when waiting cannot help.
 func (r *run) awaitGuarded(ctx context.Context, action guardedAction) error {
 	bounded, cancel := r.engine.clock.WithTimeout(ctx, action.timeout)
 	defer cancel()
@@ -145,7 +73,7 @@ type guarding struct {
 	looked, slow bool
 }
 
-// try makes one attempt in the time that is left, and acts where the guards hold.
+// try makes one attempt in the time that is left, and acts where it is permitted.
 func (g *guarding) try(ctx, unbounded context.Context) (bool, string, error) {
 	if ok, seen, err := g.run.lock.holds(ctx); err != nil || !ok {
 		g.looked, g.slow = true, false
@@ -173,7 +101,7 @@ func (g *guarding) try(ctx, unbounded context.Context) (bool, string, error) {
 		defer g.turn.leave()
 
 		// What was asked before a long wait says nothing about now.
-		if g.prepare != nil && g.run.engine.clock.Now().Sub(asked) > observationAge {
+		if g.prepare != nil && g.run.engine.clock.Now().Sub(asked) > permit.MostAge {
 			g.prepare(ctx)
 		}
 	}
@@ -185,43 +113,38 @@ func (g *guarding) try(ctx, unbounded context.Context) (bool, string, error) {
 		return false, err.Error(), permanentOnly(err)
 	}
 
-	if g.alone != nil {
-		if err := g.alone.enter(ctx); err != nil {
-			g.missed(ctx, unbounded)
-
-			return false, "other nodes were being cordoned", err
-		}
-
-		defer g.alone.leave()
-	}
-
 	return g.act(ctx, unbounded)
 }
 
-// act judges what was seen, and acts where nothing is in the way.
+// act asks for the permit, and acts where it is given.
 func (g *guarding) act(ctx, unbounded context.Context) (bool, string, error) {
-	g.last = g.judge()
-	g.looked, g.slow = true, false
-
-	switch made := g.decide(g.last); made.verdict {
-	case proceed:
-	case yield:
-		g.failed = made.err
-
-		return false, "", made.err
-	case waitOut, abort:
-		return false, made.seen, made.err
-	}
+	made := g.permit()
 
 	// The observation took its time; the lease must have outlived it.
-	if ok, seen, err := g.run.lock.holds(ctx); err != nil || !ok || g.then == nil {
-		return ok, seen, err
+	if made.Unleased {
+		g.last, g.looked, g.slow = made.Findings, true, false
+
+		if ok, seen, err := g.run.lock.holds(ctx); err != nil || !ok {
+			return false, seen, err
+		}
+
+		made = g.permit()
 	}
 
-	if g.fresh != nil && !g.fresh() {
-		g.slow = true
+	g.last, g.looked, g.slow = made.Findings, true, made.Slow
 
-		return false, "the look at the cluster took too long to act on it", nil
+	switch made.Kind {
+	case permit.Yield:
+		g.failed = made.Err
+
+		return false, "", made.Err
+	case permit.Wait, permit.Abort:
+		return false, made.Seen, made.Err
+	case permit.Go:
+	}
+
+	if g.then == nil {
+		return true, "", nil
 	}
 
 	// It is begun in time, and not cut off.
@@ -245,16 +168,15 @@ func (u *nodeUpgrade) awaitGuards(ctx context.Context, before string) error {
 // observation that said so. One that an installer may have run on has all the time
 // that its upgrade has: to stop with it is worse than to wait.
 func (u *nodeUpgrade) awaitGuardsThen(ctx context.Context, before string, then look) error {
-	var seen looked
-
 	u.waits = "it was safe to " + before + " " + u.step.Node
 
 	action := guardedAction{
-		before: before, node: u.step.Node, timeout: guardTimeout, pause: maxPoll,
-		prepare: func(ctx context.Context) { seen = u.prepareForGuards(ctx, then != nil) },
-		observe: func(ctx context.Context) error { return u.observeForGuards(ctx, &seen) },
-		judge:   func() []cluster.Finding { return u.judge(seen, then != nil) },
-		decide:  func(findings []cluster.Finding) decision { return u.decide(findings, then != nil) },
+		before: before, node: u.step.Node, timeout: guardTimeout, pause: maxPoll, then: then,
+		prepare: func(ctx context.Context) { u.look = u.prepareForGuards(ctx, then != nil) },
+		observe: u.observeForGuards,
+		permit: func() permit.Verdict {
+			return u.permit(permit.Ask{Stage: u.stage(then != nil), Cordons: then != nil, Acts: then != nil})
+		},
 	}
 
 	if u.mayHaveInstalled() {
@@ -262,17 +184,17 @@ func (u *nodeUpgrade) awaitGuardsThen(ctx context.Context, before string, then l
 	}
 
 	if then != nil {
-		action.turn, action.alone, action.then = u.run.coordinator.looking, u.run.coordinator.cordoning, then
-		action.fresh = func() bool { return u.run.engine.clock.Now().Sub(u.seen.at) <= observationAge }
+		action.turn = u.run.looking
 	}
 
 	err := u.run.awaitGuarded(ctx, action)
 
-	beside := len(u.run.coordinator.others(u.step.Node)) > 0
+	beside := len(u.run.moves.beside(u.step.Node)) > 0
+	touched := permit.Ask{Cordons: then != nil, Installed: u.mayHaveInstalled(), Cordoned: u.cordoned, Retried: u.entry.Attempt > 1}.Touched()
 
 	// Nothing is wrong with the cluster, and fewer nodes at a time may be what helps.
-	if guarded := (*say.GuardError)(nil); beside && !u.touched(then != nil) && errors.As(err, &guarded) && guarded.Slow {
-		return &waitsError{why: fmt.Sprintf("looking at the cluster takes longer than %s while so many nodes are being upgraded", observationAge)}
+	if guarded := (*say.GuardError)(nil); beside && !touched && errors.As(err, &guarded) && guarded.Slow {
+		return &permit.WaitsError{Why: fmt.Sprintf("looking at the cluster takes longer than %s while so many nodes are being upgraded", permit.MostAge)}
 	}
 
 	return err
@@ -282,8 +204,6 @@ func (u *nodeUpgrade) awaitGuardsThen(ctx context.Context, before string, then l
 type looked struct {
 	rule.View
 
-	// steps are those that upgrades had done when the observation began.
-	steps fact.Steps
 	// told is what the node says of its disk and its clock, or why it does not.
 	told    cluster.Vitals
 	toldErr error
@@ -313,8 +233,8 @@ func (u *nodeUpgrade) prepareForGuards(ctx context.Context, cordoning bool) look
 }
 
 // observeForGuards observes what the guards are about.
-func (u *nodeUpgrade) observeForGuards(ctx context.Context, seen *looked) error {
-	seen.steps = u.run.engine.facts.Steps()
+func (u *nodeUpgrade) observeForGuards(ctx context.Context) error {
+	steps := u.run.engine.facts.Steps()
 
 	before := u.run.policy()
 
@@ -338,30 +258,16 @@ func (u *nodeUpgrade) observeForGuards(ctx context.Context, seen *looked) error 
 		return err
 	}
 
-	seen.Observation = observed
+	u.look.Observation = observed
 
-	if node, found := observed.Node(u.step.Node); found && u.judgesVitals() {
-		seen.Vitals = vitalFindings(node, seen.told, seen.toldErr, diskFloor)
+	node, found := observed.Node(u.step.Node)
+	if found && u.judgesVitals() {
+		u.look.Vitals = vitalFindings(node, u.look.told, u.look.toldErr, diskFloor)
 	}
 
-	return nil
-}
-
-// judge asks each guard about what was seen, and about what other upgrades of this run do
-// by now.
-func (u *nodeUpgrade) judge(seen looked, cordoning bool) []cluster.Finding {
-	seen.Others = u.run.coordinator.others(u.step.Node)
-	seen.Policy = u.selectIn(seen.Observation)
-
-	if !u.mayHaveInstalled() {
-		seen.Unsettled = u.run.soak.unsettled(seen.View, u.run.engine.clock.Now(), u.touched(cordoning))
-	}
-
-	findings := rule.Judge(u.run.engine.rules, u.stage(cordoning), seen.View)
-
-	if node, found := seen.Node(u.step.Node); found && node.Machine != nil {
+	if found && node.Machine != nil {
 		u.seen = sighting{
-			machine: *node.Machine, at: seen.Taken, steps: seen.steps,
+			machine: *node.Machine, at: observed.Taken, steps: steps,
 			cordoned: node.Kube != nil && node.Kube.Unschedulable, well: rule.Well(node),
 		}
 
@@ -370,7 +276,34 @@ func (u *nodeUpgrade) judge(seen looked, cordoning bool) []cluster.Finding {
 		}
 	}
 
-	return u.run.standing(findings)
+	return nil
+}
+
+// permit asks for a permit on what was seen last.
+func (u *nodeUpgrade) permit(asked permit.Ask) permit.Verdict {
+	asked.Installed, asked.Cordoned, asked.Retried = u.mayHaveInstalled(), u.cordoned, u.entry.Attempt > 1
+
+	world := permit.World{View: u.look.View, Looked: u.seen.steps, Seen: u.seen.at, Occupied: u.seen.cordoned}
+	world.Policy = u.selectIn(world.Observation)
+
+	if !u.mayHaveInstalled() && !asked.Judged {
+		world.Others = u.run.moves.beside(u.step.Node)
+		world.Unsettled = u.run.soak.unsettled(world.View, u.run.engine.clock.Now(), asked.Touched())
+	}
+
+	made := u.run.permit(asked, world)
+
+	// What an earlier run has only cordoned is put back.
+	if left := (*permit.LeftError)(nil); errors.As(made.Err, &left) {
+		u.cordoned = u.cordoned || u.step.Finish
+	}
+
+	return made
+}
+
+// act asks to do at once what was permitted before, and recorded since.
+func (u *nodeUpgrade) act() bool {
+	return u.permit(permit.Ask{Stage: u.stage(false), Acts: true, Judged: true}).Kind == permit.Go
 }
 
 // stage is what the upgrade is about to do.
@@ -412,66 +345,4 @@ func (u *nodeUpgrade) selectIn(observed cluster.Observation) cluster.Policy {
 	}
 
 	return policy
-}
-
-// errYield ends an upgrade that gives way, because workers of other upgrades use up what
-// may be unavailable. It leaves its node as it found it.
-var errYield = errors.New("other workers of this run have to come back first")
-
-// noPlaceError is an [errYield] for the lack of nodes to which the pods could
-// go.
-type noPlaceError struct{ why string }
-
-func (n *noPlaceError) Error() string { return n.why }
-
-func (n *noPlaceError) Unwrap() error { return errYield }
-
-// waitsError is an [errYield] for nodes that were moved before and are not as they have
-// to be, or for looks that take too long.
-type waitsError struct{ why string }
-
-func (w *waitsError) Error() string { return w.why }
-
-func (w *waitsError) Unwrap() error { return errYield }
-
-// yieldTo is what an upgrade ends with that stands back for these reasons.
-func yieldTo(findings []cluster.Finding) error {
-	if index := slices.IndexFunc(findings, rule.AboutMoved); index >= 0 {
-		return &waitsError{why: findings[index].String()}
-	}
-
-	if slices.ContainsFunc(findings, func(f cluster.Finding) bool { return f.Check != rule.CheckRoom && f.Check != cluster.CheckGates }) {
-		return errYield
-	}
-
-	return &noPlaceError{why: findings[0].Found}
-}
-
-// yields tells whether the upgrade ends here without having done anything to its
-// node, because the run has a better use for the time than to wait with it: nothing
-// is wrong but that other upgrades of this run are in the way, or that a node which was
-// moved before has to become well first. One that has cordoned its node, and nothing
-// more, gives it back only to the budget: others used that up meanwhile.
-func (u *nodeUpgrade) yields(findings []cluster.Finding, cordoning bool) bool {
-	beside := len(u.run.coordinator.others(u.step.Node)) > 0
-
-	// A gate that is closed as well is waited for when there is room.
-	rest := slices.DeleteFunc(slices.Clone(findings), func(f cluster.Finding) bool { return f.Check == cluster.CheckGates })
-
-	if u.mayHaveInstalled() || u.entry.Attempt > 1 || len(rest) == 0 {
-		return false
-	}
-
-	return !slices.ContainsFunc(rest, func(f cluster.Finding) bool {
-		switch {
-		case rule.AboutBudget(f):
-			return !beside
-		case f.Check == rule.CheckRoom:
-			return !beside || u.cordoned
-		case rule.AboutMoved(f):
-			return u.touched(cordoning)
-		default:
-			return true
-		}
-	})
 }

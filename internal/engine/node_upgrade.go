@@ -13,6 +13,7 @@ import (
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/fact"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/permit"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/rule"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/say"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
@@ -53,6 +54,8 @@ type nodeUpgrade struct {
 	// to it.
 	seen  sighting
 	acted time.Time
+	// look is what the guards looked at last.
+	look looked
 	// booted is the last boot ID at which the node was seen that it did not have
 	// when its new system was installed.
 	booted string
@@ -141,7 +144,7 @@ const (
 // returns the last transition of the node's Ready condition.
 func (r *run) upgradeNode(ctx context.Context, step plan.Step) (ready time.Time, err error) {
 	u := &nodeUpgrade{run: r, step: step}
-	defer r.coordinator.done(step.Node)
+	defer r.moves.done(step.Node)
 	defer func() {
 		if err == nil {
 			r.soak.watch(step, u.result.ready, r.engine.clock.Now())
@@ -159,7 +162,7 @@ func (r *run) upgradeNode(ctx context.Context, step plan.Step) (ready time.Time,
 		err := r.pullAtTurn(ctx, step.Node, step.Image, func(ctx context.Context) error { return r.pullToInstall(ctx, step, step.Image) })
 
 		switch {
-		case errors.Is(err, errStopped):
+		case errors.Is(err, permit.ErrStopped):
 			return u.result.ready, err
 		case err != nil:
 			return u.result.ready, u.failure(ctx, &say.PullError{Image: step.Image, Err: err})
@@ -169,7 +172,7 @@ func (r *run) upgradeNode(ctx context.Context, step plan.Step) (ready time.Time,
 	u.untimed = ctx
 
 	err = u.upgradeWhenAllowed(ctx)
-	if errors.Is(err, errYield) || errors.Is(err, errStopped) {
+	if errors.Is(err, permit.ErrYield) || errors.Is(err, permit.ErrStopped) {
 		// This run left nothing behind; what an earlier one left cordoned is put back.
 		u.cleanUp(ctx)
 
@@ -391,7 +394,7 @@ var errNotSent = errors.New("the call did not reach the node")
 // only a hint; the node says what is true.
 func (u *nodeUpgrade) resume(ctx context.Context) (outcome, error) {
 	u.cordoned, u.entry.Departed = true, false
-	u.run.coordinator.disturb(u.step.Node)
+	u.run.moves.resume(u.step.Node)
 
 	machine, err := u.awaitBootID(ctx)
 	if err != nil {
@@ -520,16 +523,16 @@ func (u *nodeUpgrade) beyondTarget(machine cluster.Machine) bool {
 	return u.step.To.Less(machine.Talos)
 }
 
-// cordonWhenAllowed cordons the node, or ends with errYield while it has not touched it.
+// cordonWhenAllowed cordons the node, or ends with permit.ErrYield while it has not touched it.
 // Where this run has every node that could take the pods, it waits for another
 // upgrade to end; only then may a new plan find something to do.
 func (u *nodeUpgrade) cordonWhenAllowed(ctx context.Context) error {
 	for announced := false; ; announced = true {
-		ended := u.run.coordinator.peerDone()
+		ended := u.run.moves.peerDone()
 
 		err := u.cordonGuarded(ctx)
 
-		var full *noPlaceError
+		var full *permit.NoPlaceError
 		if !errors.As(err, &full) {
 			return err
 		}
@@ -563,10 +566,6 @@ func (u *nodeUpgrade) cordonGuarded(ctx context.Context) error {
 	announced := false
 
 	return u.awaitGuardsThen(ctx, "cordon", func(ctx context.Context) (bool, string, error) {
-		if err := u.run.beginDisturbing(u.step.Node); err != nil {
-			return false, "", err
-		}
-
 		if !announced {
 			u.enterStep(cluster.StepCordon, "")
 
@@ -579,7 +578,6 @@ func (u *nodeUpgrade) cordonGuarded(ctx context.Context) error {
 
 // cordon marks the node unschedulable, unless somebody else already did.
 func (u *nodeUpgrade) cordon(ctx context.Context) (bool, string, error) {
-	u.run.coordinator.disturb(u.step.Node)
 	u.acted = u.run.engine.clock.Now()
 
 	ours, err := u.run.leased.cordon(ctx, u.step.Node)
@@ -626,24 +624,12 @@ func (u *nodeUpgrade) uncordon(ctx context.Context) error {
 	return err
 }
 
-// observationAge is how old the observation behind a disruptive call may be.
-// Recording may take longer than that while the API server is away, and what
-// took it away may be what the guards look for.
-const observationAge = 10 * time.Second
-
 // errAlreadyThere is a node that reached its target without us.
 var errAlreadyThere = errors.New("the node runs its target already")
 
 // errStale is a node that no longer runs what the plan was made for: the image
 // was chosen for another system, and may even skip a release line.
 var errStale = errors.New("the node runs neither what the plan was made for nor its target")
-
-// reserve tells whether the guards looked recently enough to act on it, and
-// notes that this is done: what another upgrade does from now on, it does after a
-// look of its own that is newer.
-func (u *nodeUpgrade) reserve() bool {
-	return u.run.engine.clock.Now().Sub(u.seen.at) <= observationAge && u.run.engine.facts.Reserve(u.seen.steps, u.step.Role, u.seen.cordoned)
-}
 
 // recordIntent guards the node and records the intent. The record names the boot that
 // the guards saw: a node that rebooted since its upgrade began would otherwise
@@ -684,7 +670,7 @@ func (u *nodeUpgrade) recordIntent(ctx context.Context, before string) error {
 		switch {
 		case err != nil:
 			return errors.Join(err, u.withdrawIntent(ctx))
-		case ok && u.reserve():
+		case ok && u.act():
 			return nil
 		}
 
@@ -843,7 +829,7 @@ func (u *nodeUpgrade) rebootGuarded(ctx context.Context) error {
 			}
 		}
 
-		if u.reserve() {
+		if u.act() {
 			err := u.reboot(ctx)
 			if !errors.Is(err, errRefusedByLease) || permanentOnly(err) != nil {
 				return err
@@ -1255,7 +1241,7 @@ func (u *nodeUpgrade) onOldBoot(ctx context.Context, machine cluster.Machine, id
 		return false, seen, nil
 	}
 
-	if !u.reserve() {
+	if !u.act() {
 		return false, seen, nil
 	}
 
@@ -1480,7 +1466,7 @@ func (u *nodeUpgrade) awaitEtcd(ctx context.Context) error {
 		}
 
 		if findings := rule.Etcd(observed); len(findings) > 0 {
-			return false, findings[0].String(), fatal(findings)
+			return false, findings[0].String(), permit.Fatal(findings)
 		}
 
 		return true, "", nil

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/permit"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/say"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
@@ -169,10 +170,6 @@ const holdAttempts = 5
 // worth more.
 const settleHurried = 2 * time.Second
 
-// errOccupied is an operator that began to upgrade the cluster just before the run
-// would have.
-var errOccupied = fmt.Errorf("%w is upgrading it", say.ErrOperator)
-
 // pauseOperator keeps the operator from acting for as long as the run lasts. It fails only
 // where somebody else upgrades the cluster: an operator that cannot be reached or
 // held is said aloud, and stops no upgrade.
@@ -183,7 +180,7 @@ func (r *run) pauseOperator(ctx context.Context) error {
 	}
 
 	failure := say.Blocked(r.request.Target, blocking)
-	failure.Err = errors.Join(errOccupied, failure.Err)
+	failure.Err = errors.Join(permit.ErrOccupied, failure.Err)
 
 	return failure
 }

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/permit"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/say"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/health"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
@@ -460,7 +461,7 @@ func (a *ahead) await(ctx context.Context, node, reference string) (ended time.T
 }
 
 // pullAtTurn has a node pull whose turn has come, for as long as anything may be begun. It
-// ends with errStopped where that is over.
+// ends with permit.ErrStopped where that is over.
 func (r *run) pullAtTurn(ctx context.Context, node, reference string, pull func(context.Context) error) error {
 	if r.request.Deadline == 0 {
 		return r.ahead.atTurn(ctx, node, reference, pull)
@@ -471,7 +472,7 @@ func (r *run) pullAtTurn(ctx context.Context, node, reference string, pull func(
 
 	err := r.ahead.atTurn(bounded, node, reference, pull)
 	if err != nil && bounded.Err() != nil && ctx.Err() == nil {
-		return fmt.Errorf("%w: %w", errStopped, say.ErrDeadline)
+		return fmt.Errorf("%w: %w", permit.ErrStopped, say.ErrDeadline)
 	}
 
 	return err

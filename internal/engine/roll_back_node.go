@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/permit"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/say"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
 )
@@ -157,7 +158,7 @@ func (r *run) refusesRollback(ctx context.Context, step plan.Step) error {
 	if blocking := r.operatorConflicts(ctx, false); len(blocking) > 0 {
 		return say.Undisturbed(&say.Failure{
 			Summary: summary, Findings: blocking, State: "No node was disturbed.", Remedy: say.BlockedRemedy,
-			Err: errors.Join(append([]error{errOccupied}, say.Causes(blocking)...)...),
+			Err: errors.Join(append([]error{permit.ErrOccupied}, say.Causes(blocking)...)...),
 		})
 	}
 
@@ -190,7 +191,7 @@ func rollbackSuspended(node, why string) *say.Failure {
 func (u *nodeUpgrade) sendBack(ctx context.Context, request NodeRequest) error {
 	stepCtx, end := u.run.startContext(ctx, u.step)
 	defer end()
-	defer u.run.coordinator.done(u.step.Node)
+	defer u.run.moves.done(u.step.Node)
 
 	bounded, allowed, cancel := allow(stepCtx, u.run.engine.clock, request.Policy.NodeTimeout)
 	defer cancel()

@@ -37,7 +37,7 @@ func (u *nodeUpgrade) rollBackIfUnhealthy(err error) error {
 	bounded, cancel := u.run.engine.clock.WithTimeout(u.untimed, u.run.request.Policy.NodeTimeout)
 	defer cancel()
 
-	u.run.starter.markDoubtful(u.step.Node)
+	u.run.moves.markDoubtful(u.step.Node)
 	u.result.logTail = u.run.engine.tailLog(bounded, u.step.Address, serviceMachined)
 	u.phase = returning
 
@@ -297,7 +297,7 @@ func (u *nodeUpgrade) recordRollbackIntent(ctx context.Context, failed error) er
 			return cluster.Ended(ctx)
 		}
 
-		if u.reserve() {
+		if u.act() {
 			return nil
 		}
 

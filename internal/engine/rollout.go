@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/permit"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/rule"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/say"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
@@ -159,7 +160,7 @@ func (s *rollout) advance(ctx context.Context) (done bool, err error) {
 
 	s.blockage = blockage{}
 
-	if len(next) == 0 || s.run.starter.anyDoubtful() {
+	if len(next) == 0 || s.run.moves.anyDoubtful() {
 		return false, s.await(ctx, s.patience())
 	}
 
@@ -203,7 +204,7 @@ func (s *rollout) start(ctx context.Context, next []plan.Step) error {
 
 		go func() {
 			ready, err := s.runStep(stepCtx, step)
-			if cause := cluster.Ended(stepCtx); errors.Is(cause, errStopped) {
+			if cause := cluster.Ended(stepCtx); errors.Is(cause, permit.ErrStopped) {
 				err = cause
 			}
 
@@ -523,7 +524,7 @@ func (s *rollout) blocked(ctx context.Context, blocking []cluster.Finding) error
 		return failure
 	}
 
-	if fatal(blocking) != nil || hasPermanent(blocking) || !s.begun {
+	if permit.Fatal(blocking) != nil || hasPermanent(blocking) || !s.begun {
 		return refuse()
 	}
 
@@ -593,10 +594,10 @@ func (s *rollout) end(over result) {
 		if over.step.Component == cluster.Kubelet {
 			s.run.soak.watch(over.step, over.ready, s.run.engine.clock.Now())
 		}
-	case errors.Is(over.err, errYield):
+	case errors.Is(over.err, permit.ErrYield):
 		s.run.engine.emit(cluster.Event{Kind: cluster.EventWaiting, Node: over.step.Node, Text: fmt.Sprintf("%s has to wait: %v", over.step.Node, over.err)})
 		s.blockage.hesitate = true
-	case errors.Is(over.err, errStopped):
+	case errors.Is(over.err, permit.ErrStopped):
 		s.run.engine.emit(cluster.Event{Kind: cluster.EventWaiting, Node: over.step.Node, Text: fmt.Sprintf("%s was left as it is: %v", over.step.Node, over.err)})
 		s.blockage.hesitate = true
 	default:
@@ -626,7 +627,7 @@ func (s *rollout) fail(err error) {
 		return
 	case s.failure == nil:
 		s.failure = err
-		s.run.starter.stopUntouched()
+		s.run.moves.stopUntouched()
 		s.stopPulling()
 
 		return

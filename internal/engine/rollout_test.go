@@ -428,8 +428,8 @@ func (r *rig) fallsIll(node string) ports.Interceptor {
 }
 
 // TestParallel_TwoTurnsDoNotBothTakeTheLastPlace: a worker falls ill when two turns are
-// about to cordon, and there is room for one of them. Guards take their time, so
-// that each turn would see the other one's node available still.
+// about to cordon, and there is room for one of them. Looks take their time, so
+// that each turn sees the other one's node available still.
 func TestParallel_TwoTurnsDoNotBothTakeTheLastPlace(t *testing.T) {
 	t.Parallel()
 
@@ -439,11 +439,16 @@ func TestParallel_TwoTurnsDoNotBothTakeTheLastPlace(t *testing.T) {
 		var pulls atomic.Int32
 
 		w := r.Worker("run-1")
-		w.HoldUpGuards(func() { time.Sleep(thought) })
 		w.Client.Intercept(func(ctx context.Context, call ports.Call, next func(context.Context) error) error {
 			err := next(ctx)
 
-			if call.Method != "Pull" {
+			switch call.Method {
+			case "NodesNow":
+				time.Sleep(thought)
+
+				return err
+			case "Pull":
+			default:
 				return err
 			}
 

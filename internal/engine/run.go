@@ -26,9 +26,12 @@ type run struct {
 	leased        leased
 	operatorWatch *operatorWatch
 	journal       *journal
-	coordinator   *coordinator
-	starter       *starter
-	ahead         *ahead
+	moves         *moves
+	// looking bounds how many upgrades look at the cluster in order to cordon at a time. A
+	// look counts for a few seconds only: with a hundred at once none would be done with
+	// it in time.
+	looking semaphore
+	ahead   *ahead
 
 	soak *soak
 	// suspension is that somebody has suspended the upgrades, as last seen by whoever
@@ -38,12 +41,15 @@ type run struct {
 	volumesDenied sync.Once
 }
 
+// looksAtATime is how many upgrades look at the cluster in order to cordon at a time.
+const looksAtATime = 4
+
 // newRun is a run under the lease. Policy is the one that is asked for, with what its
 // selectors chose at the first look.
 func (e *Engine) newRun(held *lock, request Request, policy cluster.Policy) *run {
 	made := &run{
 		engine: e, request: request, selected: newSelected(policy), since: e.clock.Now(), lock: held, leased: leased{engine: e, lock: held},
-		operatorWatch: &operatorWatch{}, journal: newJournal(), coordinator: newCoordinator(), starter: newStarter(),
+		operatorWatch: &operatorWatch{}, journal: newJournal(), moves: newMoves(), looking: newSemaphore(looksAtATime),
 		soak: newSoak(request.Policy.Settle),
 	}
 	made.ahead = newAhead(made)

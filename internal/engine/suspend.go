@@ -78,16 +78,6 @@ func (e *Engine) changeSuspension(ctx context.Context, doing string, reason *str
 	}
 }
 
-// leftError ends the upgrade of a node, or of a component, that nothing was done to yet,
-// because somebody has suspended the upgrades meanwhile, or labels say that it is not its
-// turn.
-type leftError struct{ why string }
-
-func (l *leftError) Error() string { return l.why }
-
-// Unwrap: a node is left as it was found, and so is a component.
-func (l *leftError) Unwrap() []error { return []error{errYield, errStopped} }
-
 // resumeSuspended is how somebody who suspended the upgrades lets them go on.
 const resumeSuspended = "kubectl -n kube-system annotate lease talosupgrade upgrade.vitistack.io/suspend-"
 
@@ -189,17 +179,4 @@ func (r *run) suspensionFindings(ctx context.Context) []cluster.Finding {
 	default:
 		return nil
 	}
-}
-
-// leftMeanwhile is what an upgrade ends with that nothing was done for yet; nil where
-// the findings say nothing of the kind.
-func leftMeanwhile(findings []cluster.Finding) error {
-	index := slices.IndexFunc(findings, func(f cluster.Finding) bool {
-		return f.Check == cluster.CheckSuspended && f.Err == nil || f.Check == cluster.CheckSelectors
-	})
-	if index < 0 {
-		return nil
-	}
-
-	return &leftError{why: findings[index].Found}
 }

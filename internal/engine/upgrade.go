@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/permit"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/say"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
 )
@@ -269,7 +270,7 @@ func (r *run) conclude(observed cluster.Observation, err error) {
 		return
 	}
 
-	if errors.Is(err, say.ErrLeaseLost) || errors.Is(err, errOccupied) {
+	if errors.Is(err, say.ErrLeaseLost) || errors.Is(err, permit.ErrOccupied) {
 		// Whoever has the lease now, or the operator, speaks for the cluster.
 		r.engine.emit(cluster.Event{Kind: cluster.EventRunLost, Text: err.Error(), Err: err})
 

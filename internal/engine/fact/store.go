@@ -100,25 +100,15 @@ func (s *Store) Acted(role cluster.Role) {
 	s.count(role)
 }
 
-// Reserve notes a step about to be done, unless there was another one since the
-// given count was taken that it has to take into account. A worker that is out
-// of service already was counted when that began, so what other workers do in
-// their own upgrades is nothing to it.
-func (s *Store) Reserve(seen Steps, role cluster.Role, occupied bool) bool {
+// Take notes a step about to be done where the function allows it, which is told the steps that there were
+// so far. Nobody takes another one meanwhile; the function must not ask the store.
+func (s *Store) Take(role cluster.Role, allow func(sofar Steps) bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 
-	if role == cluster.Worker && occupied {
-		seen.All = s.steps.All
+	if allow(s.steps) {
+		s.count(role)
 	}
-
-	if s.steps != seen {
-		return false
-	}
-
-	s.count(role)
-
-	return true
 }
 
 func (s *Store) count(role cluster.Role) {

@@ -12,52 +12,31 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
-// TestSteps_AreClaimedOnANewLookOnly: whoever looked before another turn did
-// something has to look again.
-func TestSteps_AreClaimedOnANewLookOnly(t *testing.T) {
+// TestSteps_AreTakenOneAtATime: whoever takes one is told of all that there were, and counts only where
+// it takes it.
+func TestSteps_AreTakenOneAtATime(t *testing.T) {
 	t.Parallel()
 
-	between := fact.New()
-	first, second := between.Steps(), between.Steps()
+	store := fact.New()
+	store.Acted(cluster.Worker)
 
-	if !between.Reserve(first, cluster.Worker, false) {
-		t.Fatal("the first step was not granted")
-	}
+	for _, test := range []struct {
+		role   cluster.Role
+		allows bool
+		want   fact.Steps
+	}{
+		{cluster.Worker, true, fact.Steps{All: 1}},
+		{cluster.Worker, false, fact.Steps{All: 2}},
+		{cluster.ControlPlane, true, fact.Steps{All: 2}},
+		{cluster.Worker, false, fact.Steps{All: 3, Grave: 1}},
+	} {
+		store.Take(test.role, func(sofar fact.Steps) bool {
+			if sofar != test.want {
+				t.Errorf("there were %+v, want %+v", sofar, test.want)
+			}
 
-	if between.Reserve(second, cluster.Worker, false) {
-		t.Error("a step was granted on a look that is older than the one before")
-	}
-
-	looked := between.Steps()
-	between.Acted(cluster.Worker)
-
-	if between.Reserve(looked, cluster.ControlPlane, true) {
-		t.Error("a step was granted on a look that is older than what came of another one")
-	}
-
-	if !between.Reserve(between.Steps(), cluster.ControlPlane, true) {
-		t.Error("a step was not granted on a new look")
-	}
-}
-
-// TestSteps_WorkersOutOfServiceDoNotHoldEachOtherUp: what happens to a control plane
-// still does.
-func TestSteps_WorkersOutOfServiceDoNotHoldEachOtherUp(t *testing.T) {
-	t.Parallel()
-
-	between := fact.New()
-	looked := between.Steps()
-	between.Acted(cluster.Worker)
-
-	if !between.Reserve(looked, cluster.Worker, true) {
-		t.Error("a worker that is out of service was held up by another worker")
-	}
-
-	looked = between.Steps()
-	between.Acted(cluster.ControlPlane)
-
-	if between.Reserve(looked, cluster.Worker, true) {
-		t.Error("a step was granted on a look that is older than that of a control plane")
+			return test.allows
+		})
 	}
 }
 

@@ -40,7 +40,7 @@ var (
 // below are the packages that speak on the page of another one.
 func below(name string) []string {
 	if name == "engine" {
-		return []string{name, "engine/say", "engine/rule", "engine/fact"}
+		return []string{name, "engine/say", "engine/rule", "engine/fact", "engine/permit"}
 	}
 
 	return []string{name}

@@ -9,33 +9,33 @@ import (
 	"testing"
 )
 
-func TestCoordinator_TurnsKnowWhoBeganBeforeThem(t *testing.T) {
+func TestMoves_TurnsKnowWhoBeganBeforeThem(t *testing.T) {
 	t.Parallel()
 
-	between := newCoordinator()
-	between.disturb("a")
-	between.disturb("b")
-	between.disturb("c")
-	between.disturb("a")
+	between := newMoves()
+	between.resume("a")
+	between.resume("b")
+	between.resume("c")
+	between.resume("a")
 
 	for node, want := range map[string]map[string]bool{
 		"a": {"b": false, "c": false},
 		"b": {"a": true, "c": false},
 		"d": {"a": true, "b": true, "c": true},
 	} {
-		if got := between.others(node); !maps.Equal(got, want) {
+		if got := between.beside(node); !maps.Equal(got, want) {
 			t.Errorf("%s: %v, want %v", node, got, want)
 		}
 	}
 
 	between.done("a")
 
-	if got, want := between.others("b"), map[string]bool{"c": false}; !maps.Equal(got, want) {
+	if got, want := between.beside("b"), map[string]bool{"c": false}; !maps.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)
 	}
 }
 
-func TestCoordinator_SemaphoreCanBeGivenUpOn(t *testing.T) {
+func TestMoves_SemaphoreCanBeGivenUpOn(t *testing.T) {
 	t.Parallel()
 
 	errTired := errors.New("tired")
