@@ -428,32 +428,32 @@ func (r *rig) fallsIll(node string) ports.Interceptor {
 }
 
 // TestParallel_TwoTurnsDoNotBothTakeTheLastPlace: a worker falls ill when two turns are
-// about to cordon, and there is room for one of them. Looks take their time, so
+// about to cordon, and there is room for one of them. Cordons take their time, so
 // that each turn sees the other one's node available still.
 func TestParallel_TwoTurnsDoNotBothTakeTheLastPlace(t *testing.T) {
 	t.Parallel()
 
-	const thought, faded, atOnce = 2 * time.Second, 80 * time.Second, 8
+	const thought, faded = 2 * time.Second, 80 * time.Second
 
 	inCluster(t, pairs(149), func(r *rig) {
-		var pulls atomic.Int32
+		var pulls [2]atomic.Int32
+
+		inTurn := map[string]*atomic.Int32{"worker-0": &pulls[0], "worker-1": &pulls[1]}
 
 		w := r.Worker("run-1")
 		w.Client.Intercept(func(ctx context.Context, call ports.Call, next func(context.Context) error) error {
+			if call.Method == "Cordon" {
+				time.Sleep(thought)
+			}
+
 			err := next(ctx)
 
-			switch call.Method {
-			case "NodesNow":
-				time.Sleep(thought)
-
-				return err
-			case "Pull":
-			default:
+			if call.Method != "Pull" || inTurn[call.Node] == nil {
 				return err
 			}
 
-			// Every node pulls before the first turn.
-			if number := pulls.Add(1); number == atOnce+1 || number == atOnce+2 {
+			// Every node pulls before the first turn, and in its turn once more.
+			if inTurn[call.Node].Add(1) == 2 {
 				r.World().SetFaults([]model.Fault{{Node: "worker-4", Step: model.StepKubelet, Effect: model.EffectNotReady, Times: 1}})
 				time.Sleep(faded)
 			}

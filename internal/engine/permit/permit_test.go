@@ -70,11 +70,11 @@ func TestPermit(t *testing.T) {
 	graveStep := func(w *permit.World) { w.Now.Steps = fact.Steps{All: 8, Grave: 3} }
 	occupied := func(w *permit.World) { w.Occupied = true; w.Now.Steps.All++ }
 	occupiedGrave := func(w *permit.World) { graveStep(w); w.Occupied = true }
-	skipped := func(w *permit.World) { w.Policy.SkipChecks = map[string]bool{cluster.CheckTimeSync: true} }
+	skipped := func(w *permit.World) { w.Policy.SkipChecks = map[string]bool{cluster.CheckExternalChanges: true} }
 	closed := func(w *permit.World) { w.Closed = []cluster.Finding{blocking(cluster.CheckGates)} }
 
 	gate, canary, moved, room := blocking(cluster.CheckGates), blocking(cluster.CheckCanary), blocking(rule.CheckSettle), blocking(rule.CheckRoom)
-	suspended, held, operator, alarm := blocking(cluster.CheckSuspended), blocking(cluster.CheckSelectors), blocking(cluster.CheckOperator), blocking(cluster.CheckTimeSync)
+	suspended, held, operator, alarm := blocking(cluster.CheckSuspended), blocking(cluster.CheckSelectors), blocking(cluster.CheckOperator), blocking(cluster.CheckExternalChanges)
 
 	for name, test := range map[string]struct {
 		ask    permit.Ask
