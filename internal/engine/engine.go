@@ -33,6 +33,9 @@ type Options struct {
 	Clock Clock
 	// Observers are told of every event of a run, in order.
 	Observers []cluster.Observer
+	// Permitted is told of everything that a run permits itself to do to a node, a line each with the ages of
+	// the facts behind it; nil for nobody. Several goroutines may call it at once.
+	Permitted func(line string)
 	// Run identifies this run in the lease, the journal and on cordons.
 	Run string
 	// Owner says to people who runs it, such as a resource address.
@@ -52,6 +55,7 @@ type Engine struct {
 	operator   cluster.Operator
 	clock      Clock
 	observers  []cluster.Observer
+	permitted  func(line string)
 	runID      string
 	owner      string
 	name       string
@@ -80,6 +84,7 @@ func New(options Options) *Engine {
 		operator:   options.Operator,
 		clock:      options.Clock,
 		observers:  options.Observers,
+		permitted:  options.Permitted,
 		runID:      options.Run,
 		owner:      options.Owner,
 		name:       options.ClusterName,

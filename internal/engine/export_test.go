@@ -22,6 +22,9 @@ func (e *Engine) DropGuard(name string) {
 	e.rules = slices.DeleteFunc(slices.Clone(e.rules), func(r rule.Rule) bool { return r.Name == name })
 }
 
+// TellPermits has somebody told why the engine may do what it does.
+func (e *Engine) TellPermits(told func(line string)) { e.permitted = told }
+
 // Asked is a situation, as guards are asked about it.
 type Asked struct {
 	Snapshot cluster.Observation

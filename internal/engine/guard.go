@@ -139,7 +139,7 @@ func (g *guarding) act(ctx, unbounded context.Context) (bool, string, error) {
 
 		return false, "", made.Err
 	case permit.Wait, permit.Abort:
-		return false, made.Seen, made.Err
+		return false, made.Missing, made.Err
 	case permit.Go:
 	}
 

@@ -41,13 +41,11 @@ func newMoves() *moves {
 	}
 }
 
-// permit decides on a look of an upgrade, and takes note at once of what it permits.
-func (r *run) permit(asked permit.Ask, world permit.World) (made permit.Verdict) {
-	m, node, role := r.moves, world.Step.Node, world.Step.Role
+// permit decides on a look of an upgrade, and says why something may be done at once.
+func (r *run) permit(asked permit.Ask, world permit.World) permit.Verdict {
+	lease, fresh, lost := r.lock.state()
 
-	world.Rules = r.engine.rules
-	_, fresh, lost := r.lock.state()
-	world.Leased = fresh && lost == nil
+	world.Rules, world.Leased = r.engine.rules, fresh && lost == nil
 	world.Now.At = r.engine.clock.Now()
 
 	switch {
@@ -56,6 +54,21 @@ func (r *run) permit(asked permit.Ask, world permit.World) (made permit.Verdict)
 	case r.windowClosed() != nil:
 		world.Over = fmt.Errorf("%w: %w", permit.ErrStopped, say.ErrWindow)
 	}
+
+	made := r.decide(asked, &world)
+
+	if made.Kind == permit.Go && asked.Acts && r.engine.permitted != nil {
+		r.engine.permitted(world.Line(asked, r.engine.facts.Dates(world.Observation, world.Step.Node), lease.Renewed))
+	}
+
+	r.engine.tell(made.Skipped)
+
+	return made
+}
+
+// decide makes the decision on what the other upgrades do, and takes note at once of what it permits.
+func (r *run) decide(asked permit.Ask, world *permit.World) (made permit.Verdict) {
+	m, node := r.moves, world.Step.Node
 
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -67,9 +80,9 @@ func (r *run) permit(asked permit.Ask, world permit.World) (made permit.Verdict)
 	world.Others, world.Doubtful = m.others(node), slices.Sorted(maps.Keys(m.doubtful))
 	_, world.Untouched = m.untouched[node]
 
-	r.engine.facts.Take(role, func(sofar fact.Steps) bool {
+	r.engine.facts.Take(world.Step.Role, func(sofar fact.Steps) bool {
 		world.Now.Steps = sofar
-		made = permit.Permit(world, asked)
+		made = permit.Permit(*world, asked)
 
 		return made.Kind == permit.Go && asked.Acts && !asked.Cordons
 	})

@@ -98,6 +98,7 @@ func rollBack(ctx context.Context, on *invocation) error {
 		trace: on.clusters.trace(ctx, id, options, engine.Request{}, to),
 	}
 	options.Observers = append([]cluster.Observer{progressLog{ctx: ctx}, on}, out.observers()...)
+	options.Permitted = progressLog{ctx: ctx}.permitted
 
 	entry, err := engine.New(options).RollBackNode(ctx, request)
 	on.diagnostics.Append(out.close(ctx, to, on.reached.name, cluster.Observation{}, err)...)

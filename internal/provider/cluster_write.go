@@ -201,6 +201,7 @@ func (r *clusterResource) upgrade(ctx context.Context, model clusterModel, claim
 	}
 
 	options.Observers = append([]cluster.Observer{progressLog{ctx: ctx}, told}, out.observers()...)
+	options.Permitted = progressLog{ctx: ctx}.permitted
 
 	observed, err := carryOut(ctx, options, request)
 	if observed.Nodes != nil {

@@ -502,8 +502,10 @@ func TestObserver_LogsEvents(t *testing.T) {
 	log.Observe(cluster.Event{Kind: cluster.EventNodeStep, Node: "worker-1", Step: cluster.StepRollback})
 	log.Observe(cluster.Event{Kind: cluster.EventRunFailed, Component: cluster.Manifests, Text: "why", Err: errors.New("because"), Talos: cluster.Progress{Done: 2, Total: 5}})
 
+	log.permitted("permitted to reboot worker-1; lease\x1b renewed")
+
 	entries, err := tflogtest.MultilineJSONDecode(&written)
-	if err != nil || len(entries) != 4 {
+	if err != nil || len(entries) != 5 {
 		t.Fatalf("%d entries, %v", len(entries), err)
 	}
 
@@ -518,6 +520,7 @@ func TestObserver_LogsEvents(t *testing.T) {
 			"@level": "warn", "@message": "upgrade: run-failed: why", "node": nil, "component": "manifests", "error": "because",
 			"talos_progress": nil, "kubernetes_progress": nil,
 		},
+		{"@level": "debug", "@message": `upgrade: permitted to reboot worker-1; lease\x1b renewed`},
 	} {
 		for field, value := range want {
 			if got := entries[index][field]; got != value {

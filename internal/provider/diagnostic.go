@@ -635,6 +635,11 @@ func (p progressLog) Observe(event cluster.Event) {
 	}
 }
 
+// permitted is the line that says why something may be done to a node, for [engine.Options].
+func (p progressLog) permitted(line string) {
+	tflog.Debug(p.ctx, "upgrade: "+readable.Printable(line))
+}
+
 // sentence turns an error text into a sentence. A first word that is more than
 // letters may be a name, such as cp-0 or talos_version, and stays as it is, as
 // does one of the names.

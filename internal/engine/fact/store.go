@@ -425,3 +425,37 @@ func (s *Store) Proxies() PodsByNode {
 
 	return s.proxies
 }
+
+// Date is when something that is known was learned.
+type Date struct {
+	What string
+	Got  time.Time
+}
+
+// Dates are those of what a permit for a node rests on beside the Node objects: of its machine, of the control
+// planes with their members of etcd and their static pods, and of the members. What nobody has asked for is not
+// among them.
+func (s *Store) Dates(observed cluster.Observation, node string) []Date {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	var dates []Date
+
+	note := func(what string, got time.Time) {
+		if !got.IsZero() {
+			dates = append(dates, Date{What: what, Got: got})
+		}
+	}
+
+	for _, one := range observed.Nodes {
+		if one.Name == node || one.Role == cluster.ControlPlane {
+			note("machine of "+one.Name, s.machines[one.Address].said.Got)
+			note("etcd on "+one.Name, s.machines[one.Address].etcd.Got)
+		}
+	}
+
+	note("static pods", s.pods.Got)
+	note("members", s.members.Got)
+
+	return dates
+}

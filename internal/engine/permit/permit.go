@@ -81,9 +81,9 @@ const (
 // Verdict is the answer.
 type Verdict struct {
 	Kind Kind
-	// Seen is what is waited for, and Err with what the upgrade ends.
-	Seen string
-	Err  error
+	// Missing is what is waited for, and Err with what the upgrade ends.
+	Missing string
+	Err     error
 	// Findings stand in the way, and Skipped would if the policy did not say otherwise.
 	Findings, Skipped []cluster.Finding
 	// Unleased tells that nothing is missing but that the lease is renewed, and Slow that the look took too
@@ -101,12 +101,12 @@ func Permit(w World, a Ask) Verdict {
 	switch {
 	case made.Kind != Go:
 	case !w.Leased:
-		made.Kind, made.Unleased, made.Seen = Wait, true, "the lease could not be renewed"
+		made.Kind, made.Unleased, made.Missing = Wait, true, "the lease could not be renewed"
 	case !a.Acts:
 	case a.Stage != rule.Component && w.Now.At.Sub(w.Seen) > MostAge:
-		made.Kind, made.Slow, made.Seen = Wait, true, "the look at the cluster took too long to act on it"
+		made.Kind, made.Slow, made.Missing = Wait, true, "the look at the cluster took too long to act on it"
 	case !a.Cordons && w.overtaken():
-		made.Kind, made.Seen = Wait, "another node was being changed meanwhile"
+		made.Kind, made.Missing = Wait, "another node was being changed meanwhile"
 	case w.Untouched:
 		made.Err = w.over()
 		if made.Err != nil {
@@ -169,11 +169,11 @@ func (w World) standing(a Ask, findings []cluster.Finding) Verdict {
 		return made
 	}
 
-	made.Kind, made.Seen, made.Err = Wait, findings[0].String(), Fatal(findings)
+	made.Kind, made.Missing, made.Err = Wait, findings[0].String(), Fatal(findings)
 
 	switch {
 	case len(rule.OfCheck(cluster.CheckOperator, findings)) > 0:
-		made.Kind, made.Seen, made.Err = Abort, "", ErrOccupied
+		made.Kind, made.Missing, made.Err = Abort, "", ErrOccupied
 	case made.Err != nil:
 		made.Kind = Abort
 	}

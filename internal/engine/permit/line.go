@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package permit
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/fact"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/rule"
+)
+
+// what is asked for, as people say it.
+func (w World) what(a Ask) string {
+	switch {
+	case a.Cordons:
+		return "to cordon " + w.Step.Node
+	case a.Stage == rule.Component:
+		return fmt.Sprintf("to restart %s on %s", w.Step.Component, w.Step.Node)
+	case a.Stage == rule.Install:
+		return "to install on " + w.Step.Node
+	case a.Stage == rule.SendBack:
+		return "to send " + w.Step.Node + " back"
+	default:
+		return "to reboot " + w.Step.Node
+	}
+}
+
+// Line says in one line why something was permitted: how old the facts are that it rests on, which step of the
+// run it is, when the lease was renewed, and which nodes are out of service beside it.
+func (w World) Line(a Ask, dates []fact.Date, renewed time.Time) string {
+	ages := []string{"nodes " + age(w.Now.At, w.Seen)}
+	for _, date := range dates {
+		ages = append(ages, date.What+" "+age(w.Now.At, date.Got))
+	}
+
+	beside := "nothing"
+	if len(w.Others) > 0 {
+		beside = strings.Join(slices.Sorted(maps.Keys(w.Others)), ", ")
+	}
+
+	return fmt.Sprintf("permitted %s; ages of the facts: %s; steps of this run before it: %d, %d when the look began; lease renewed %s ago; out of service beside it: %s",
+		w.what(a), strings.Join(ages, ", "), w.Now.Steps.All, w.Looked.All, age(w.Now.At, renewed), beside)
+}
+
+func age(now, then time.Time) string { return now.Sub(then).Round(time.Millisecond).String() }
