@@ -37,6 +37,8 @@ type Rule struct {
 	Stages Stage
 	// Check finds what is in the way.
 	Check func(View) []cluster.Finding
+	// About is what has to hold, for people.
+	About string
 }
 
 // Names of rules and of checks.
@@ -52,32 +54,32 @@ const (
 // first.
 func Table() []Rule {
 	return []Rule{
-		{cluster.CheckKubernetesAPI, nodeStages | Component, kubernetes},
-		{cluster.CheckTalosAPI, nodeStages, machines},
-		{cluster.CheckTalosAPI, Component, machine},
-		{cluster.CheckEtcdMembers, nodeStages, members},
-		{cluster.CheckEtcdQuorum, nodeStages, quorum},
-		{cluster.CheckEtcdAlarms, nodeStages | Component, alarms},
-		{cluster.CheckEtcdRaftLag, nodeStages, lag},
-		{CheckControlPlanes, nodeStages, controlPlanes},
-		{CheckControlPlanes, Component, otherControlPlanes},
-		{CheckComponents, nodeStages, serving},
-		{CheckComponents, Component, staticPods},
-		{CheckRestarted, Component, restartedKubelets},
-		{CheckKubelets, Component, kubelets},
-		{CheckSkew, Component, skew},
-		{cluster.CheckCanary, beforeInstall, canaries},
-		{CheckSettle, beforeInstall, settled},
-		{CheckBudget, nodeStages, budget},
-		{CheckRoom, nodeStages, roomForPods},
-		{cluster.CheckExternalChanges, beforeInstall, external},
-		{cluster.CheckDiskSpace, beforeInstall, disk},
-		{cluster.CheckTimeSync, beforeInstall, clock},
-		{cluster.CheckGates, beforeInstall, gates},
-		{cluster.CheckOperator, beforeInstall | Component, operator},
-		{cluster.CheckPendingInstall, beforeInstall, pending},
-		{cluster.CheckSelectors, beforeInstall | Component, held},
-		{cluster.CheckCanary, Component, kubeletCanaries},
+		{cluster.CheckKubernetesAPI, nodeStages | Component, kubernetes, "the Kubernetes API answers"},
+		{cluster.CheckTalosAPI, nodeStages, machines, "the node and every control plane answer, and none of them is booting or going down"},
+		{cluster.CheckTalosAPI, Component, machine, "the node answers, and is neither booting nor going down"},
+		{cluster.CheckEtcdMembers, nodeStages, members, "every control plane names the same members of etcd, all started, none a learner"},
+		{cluster.CheckEtcdQuorum, nodeStages, quorum, "all members follow one leader, and a healthy majority remains without the node"},
+		{cluster.CheckEtcdAlarms, nodeStages | Component, alarms, "etcd has raised no alarm"},
+		{cluster.CheckEtcdRaftLag, nodeStages, lag, "every member of etcd has caught up"},
+		{CheckControlPlanes, nodeStages, controlPlanes, "every other control plane has finished booting and is Ready"},
+		{CheckControlPlanes, Component, otherControlPlanes, "the other control planes are whole; the kubelet of a worker does not need them"},
+		{CheckComponents, nodeStages, serving, "the static pods of the other control planes are Ready, where a control plane goes away"},
+		{CheckComponents, Component, staticPods, "every static pod is Ready but the one that is replaced"},
+		{CheckRestarted, Component, restartedKubelets, "kubelets of control planes that have just restarted have kept their static pods"},
+		{CheckKubelets, Component, kubelets, "fewer kubelets have failed to come up with the new version than may restart at a time, and no canary"},
+		{CheckSkew, Component, skew, "no API server is of an older release line than what is to talk to it"},
+		{cluster.CheckCanary, beforeInstall, canaries, "every canary runs the new version, and is in service"},
+		{CheckSettle, beforeInstall, settled, "the nodes that were moved have stayed healthy for `settle`"},
+		{CheckBudget, nodeStages, budget, "no more workers are unavailable than `max_unavailable` allows, of all and of the pool"},
+		{CheckRoom, nodeStages, roomForPods, "where the node is about to be drained, another one is left that can take its pods"},
+		{cluster.CheckExternalChanges, beforeInstall, external, "nobody else upgrades or reboots a node"},
+		{cluster.CheckDiskSpace, beforeInstall, disk, "the disk of the node has room for the image"},
+		{cluster.CheckTimeSync, beforeInstall, clock, "the clock of the node is synchronised"},
+		{cluster.CheckGates, beforeInstall | Component, gates, "the gates hold, and nobody has suspended the upgrades; asked until the first cordon, or change of the component"},
+		{cluster.CheckOperator, beforeInstall | Component, operator, "no operator acts on the cluster"},
+		{cluster.CheckPendingInstall, beforeInstall, pending, "the node has no unconfirmed upgrade behind it"},
+		{cluster.CheckSelectors, beforeInstall | Component, held, "no label holds the node that nothing was done to yet"},
+		{cluster.CheckCanary, Component, kubeletCanaries, "the kubelet of every canary is replaced first"},
 	}
 }
 

@@ -3,7 +3,8 @@
 package rule_test
 
 import (
-	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -13,66 +14,49 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/rule"
 )
 
-// TestTable_IsAskedBefore says what is asked before which stage, in the order in which people are
-// told: a rule that is lost at a stage shows here, and not on a cluster.
-func TestTable_IsAskedBefore(t *testing.T) {
+// TestTable_IsThatOfTheGuide: people read what is asked before which step, in the order in which they are told,
+// and a rule that is lost at a step shows here, and not on a cluster.
+func TestTable_IsThatOfTheGuide(t *testing.T) {
 	t.Parallel()
 
-	const want = `
-kubernetes-api            cordon install reboot send-back component
-talos-api                 cordon install reboot send-back
-talos-api                                                 component
-etcd-members              cordon install reboot send-back
-etcd-quorum               cordon install reboot send-back
-etcd-alarms               cordon install reboot send-back component
-etcd-raft-lag             cordon install reboot send-back
-control-planes            cordon install reboot send-back
-control-planes                                            component
-control-plane-components  cordon install reboot send-back
-control-plane-components                                  component
-restarted-kubelets                                        component
-kubelets-ready                                            component
-version-skew                                              component
-canary                    cordon install
-settle                    cordon install
-nodes-ready               cordon install reboot send-back
-room-for-pods             cordon install reboot send-back
-external-changes          cordon install
-disk-space                cordon install
-time-sync                 cordon install
-gates                     cordon install
-operator                  cordon install                  component
-pending-install           cordon install
-selectors                 cordon install                  component
-canary                                                    component
-`
+	guide, err := os.ReadFile(filepath.Join("..", "..", "..", "templates", "guides", "guards.md.tmpl"))
+	if err != nil {
+		t.Fatal(err)
+	}
 
 	stages := []struct {
 		name  string
 		stage rule.Stage
 	}{
-		{"cordon", rule.Cordon}, {"install", rule.Install}, {"reboot", rule.Reboot}, {"send-back", rule.SendBack}, {"component", rule.Component},
+		{"cordon", rule.Cordon}, {"install", rule.Install}, {"reboot", rule.Reboot}, {"way back", rule.SendBack}, {"component", rule.Component},
 	}
 
-	got := &strings.Builder{}
+	head, line := "| what has to hold |", "|---|"
+	for _, asked := range stages {
+		head, line = head+" "+asked.name+" |", line+"---|"
+	}
+
+	want := head + "\n" + line + "\n"
 
 	for _, one := range rule.Table() {
-		line := fmt.Sprintf("\n%-25s", one.Name)
+		want += "| " + one.About + " |"
 
 		for _, asked := range stages {
-			name := asked.name
-			if one.Stages&asked.stage == 0 {
-				name = strings.Repeat(" ", len(name))
+			if one.Stages&asked.stage != 0 {
+				want += " yes |"
+			} else {
+				want += " |"
 			}
-
-			line += " " + name
 		}
 
-		got.WriteString(strings.TrimRight(line, " "))
+		want += "\n"
 	}
 
-	if diff := cmp.Diff(want, got.String()+"\n"); diff != "" {
-		t.Errorf("the rules are asked otherwise (-want +got):\n%s", diff)
+	_, table, _ := strings.Cut(string(guide), head)
+	table, _, _ = strings.Cut(head+table, "\n\n")
+
+	if diff := cmp.Diff(want, table+"\n"); diff != "" {
+		t.Errorf("the guide shows other rules than there are (-want +got):\n%s\nwant\n%s", diff, want)
 	}
 }
 
