@@ -206,61 +206,12 @@ func falseLast(a, b bool) int {
 	}
 }
 
-// bound is how many of some workers may be unavailable at a time: of all, or of those
-// of a pool.
-type bound struct {
-	// says is the attribute with its value and the workers that it is of, as in
-	// "max_unavailable = 25% of 8 workers".
-	says   string
-	pool   *cluster.SelectedPool
-	budget int
-}
-
-// bounds are the one of all workers, and those of the pools.
-func (p *planner) bounds() []bound {
-	all := make([]bound, 0, 1+len(p.policy.Selected.Pools))
-	all = append(all, bound{says: fmt.Sprintf("max_unavailable = %s of %d workers", p.policy.MaxUnavailable, len(p.snapshot.Workers())), budget: p.made.Budget})
-
-	for i := range p.policy.Selected.Pools {
-		pool := &p.policy.Selected.Pools[i]
-		all = append(all, bound{says: PoolText(*pool), pool: pool, budget: pool.Budget()})
-	}
-
-	return all
-}
-
-// PoolText is the bound of a pool for people, as in "pools["gpu"].max_unavailable = 1 of
-// 3 workers".
-func PoolText(pool cluster.SelectedPool) string {
-	return fmt.Sprintf("pools[%q].max_unavailable = %s of %d workers", pool.Name, pool.MaxUnavailable, len(pool.Workers))
-}
-
-// PoolAt points a finding at the bound of a pool.
-func PoolAt(pool string) (attribute string, within []cluster.Within) {
-	return attributePools, []cluster.Within{cluster.Key(pool), fieldMaxUnavailable}
-}
-
-// covers tells whether a step of the worker takes up a place.
-func (b bound) covers(worker string) bool { return b.pool == nil || b.pool.Has(worker) }
-
-// counts tells whether the worker takes up a place while it is unavailable.
-func (b bound) counts(worker string) bool { return b.pool == nil || b.pool.Counts(worker) }
-
-// atLeast is the line of a configuration that lets so many be unavailable.
-func (b bound) atLeast(places int) string {
-	if b.pool == nil {
-		return fmt.Sprintf("max_unavailable = \"%d\"", places)
-	}
-
-	return fmt.Sprintf("pools[%q].max_unavailable = \"%d\"", b.pool.Name, places)
-}
-
 // checkBudget refuses a roll that would stand still because the budget of
 // unavailable workers, or the one of a pool, is spent by some that are not brought
 // back in time: not by the roll at all, or only after others had their step. It tells
 // whether it did.
 func (p *planner) checkBudget() (refused bool) {
-	for _, one := range p.bounds() {
+	for _, one := range Bounds(p.snapshot, p.policy) {
 		if p.checkBound(one) {
 			return true
 		}
@@ -270,7 +221,7 @@ func (p *planner) checkBudget() (refused bool) {
 }
 
 // checkBound is [planner.checkBudget] for one budget.
-func (p *planner) checkBound(limit bound) (refused bool) {
+func (p *planner) checkBound(limit Bound) (refused bool) {
 	workers := make(map[string]*plannedNode, len(p.nodes))
 	// passed are the workers that had their step.
 	passed := make(map[string]bool, len(p.nodes))
@@ -292,7 +243,7 @@ func (p *planner) checkBound(limit bound) (refused bool) {
 				continue
 			}
 
-			if !stage[i].Finish && limit.covers(node.Name) {
+			if !stage[i].Finish && limit.Covers(node.Name) {
 				costs = costs || node.Available() || (passed[node.Name] && !node.cordonedElsewhere())
 			}
 
@@ -303,10 +254,10 @@ func (p *planner) checkBound(limit bound) (refused bool) {
 			continue
 		}
 
-		if spent := p.spent(limit, passed).names; len(spent) >= limit.budget {
+		if spent := p.spent(limit, passed).names; len(spent) >= limit.Budget {
 			finding := cluster.Finding{
 				Check: cluster.CheckNodesReady, Severity: cluster.Observed,
-				Found:  fmt.Sprintf("%s is %d, and that is taken up by %s", limit.says, limit.budget, readable.List(spent)),
+				Found:  fmt.Sprintf("%s is %d, and that is taken up by %s", limit.Says, limit.Budget, readable.List(spent)),
 				Remedy: p.regain(limit, passed),
 			}
 
@@ -346,14 +297,14 @@ type spent struct {
 	cordoned, ours, unready bool
 }
 
-func (p *planner) spent(limit bound, passed map[string]bool) spent {
+func (p *planner) spent(limit Bound, passed map[string]bool) spent {
 	var found spent
 
 	for i := range p.nodes {
 		node := &p.nodes[i]
 
 		switch {
-		case node.Role != cluster.Worker, node.Kube == nil, node.Available(), !limit.counts(node.Name):
+		case node.Role != cluster.Worker, node.Kube == nil, node.Available(), !limit.Counts(node.Name):
 		case node.cordonedElsewhere():
 			found.names, found.cordoned = append(found.names, node.Name+" (cordoned)"), true
 			found.unready = found.unready || !node.Kube.Ready
@@ -368,7 +319,7 @@ func (p *planner) spent(limit bound, passed map[string]bool) spent {
 }
 
 // regain says how a roll that a bound keeps from going on can go on.
-func (p *planner) regain(limit bound, passed map[string]bool) string {
+func (p *planner) regain(limit Bound, passed map[string]bool) string {
 	var ways []string
 
 	away := p.spent(limit, passed)
@@ -401,8 +352,8 @@ func (p *planner) regain(limit bound, passed map[string]bool) string {
 func (p *planner) roomier(passed map[string]bool) []string {
 	var lines []string
 
-	for _, limit := range p.bounds() {
-		if taken := len(p.spent(limit, passed).names); taken >= limit.budget {
+	for _, limit := range Bounds(p.snapshot, p.policy) {
+		if taken := len(p.spent(limit, passed).names); taken >= limit.Budget {
 			lines = append(lines, limit.atLeast(taken+1))
 		}
 	}
@@ -498,7 +449,7 @@ func (p Plan) Startable(observed cluster.Observation, busy []Step) []Step {
 	}
 
 	kubelets := p.Steps[first].Component == cluster.Kubelet
-	free := newSlotPlan(observed, p.slotsFor(&p.Steps[first]), p.Policy.Selected.Pools, busy, kubelets)
+	free := newSlotPlan(observed, p.Policy, p.slotsFor(&p.Steps[first]), busy, kubelets)
 	started := p.fill(free, busy)
 
 	// A kubelet is restarted in no time, and waiting would bring nobody back: one
@@ -577,7 +528,7 @@ type slotPlan struct {
 
 // slotLimit counts those of all workers, or of the ones in a pool.
 type slotLimit struct {
-	bound
+	Bound
 
 	// underway counts the steps going on, away the unavailable workers.
 	underway, away int
@@ -585,21 +536,24 @@ type slotLimit struct {
 
 // newSlotPlan counts for steps of nodes or, where the nodes are not emptied
 // before, for those of kubelets: a cordon is no matter of theirs.
-func newSlotPlan(observed cluster.Observation, budget int, pools []cluster.SelectedPool, busy []Step, kubelets bool) *slotPlan {
+func newSlotPlan(observed cluster.Observation, policy cluster.Policy, budget int, busy []Step, kubelets bool) *slotPlan {
 	s := &slotPlan{
 		busy: make(map[string]bool, len(busy)), available: make(map[string]bool, len(observed.Nodes)),
-		limits: []*slotLimit{{bound: bound{budget: max(budget, 1)}, underway: len(busy)}},
 	}
 
-	for i := range pools {
-		s.limits = append(s.limits, &slotLimit{bound: bound{pool: &pools[i], budget: pools[i].Budget()}})
+	for _, limit := range Bounds(observed, policy) {
+		if limit.pool == nil {
+			limit.Budget = max(budget, 1)
+		}
+
+		s.limits = append(s.limits, &slotLimit{Bound: limit})
 	}
 
 	for _, step := range busy {
 		s.busy[step.Node] = true
 
-		for _, limit := range s.limits[1:] {
-			if limit.covers(step.Node) {
+		for _, limit := range s.limits {
+			if limit.Covers(step.Node) {
 				limit.underway++
 			}
 		}
@@ -615,7 +569,7 @@ func newSlotPlan(observed cluster.Observation, budget int, pools []cluster.Selec
 			s.available[node.Name] = true
 		default:
 			for _, limit := range s.limits {
-				if limit.counts(node.Name) {
+				if limit.Counts(node.Name) {
 					limit.away++
 				}
 			}
@@ -628,13 +582,13 @@ func newSlotPlan(observed cluster.Observation, budget int, pools []cluster.Selec
 // take takes a slot for the worker, if one is left in every budget that it is in.
 func (s *slotPlan) take(name string) bool {
 	for _, limit := range s.limits {
-		if limit.covers(name) && (limit.underway >= limit.budget || s.available[name] && limit.away >= limit.budget) {
+		if limit.Covers(name) && (limit.underway >= limit.Budget || s.available[name] && limit.away >= limit.Budget) {
 			return false
 		}
 	}
 
 	for _, limit := range s.limits {
-		if !limit.covers(name) {
+		if !limit.Covers(name) {
 			continue
 		}
 

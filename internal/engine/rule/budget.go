@@ -32,21 +32,23 @@ func budget(s View) []cluster.Finding {
 		return nil
 	}
 
-	workers := s.Workers()
+	away := s.awayBeside(node.Name)
 
-	away, spent := s.awayBeside(node.Name), s.Budget(s.Policy.MaxUnavailable)
-	if len(away) >= spent {
-		return budgetFinding(s.Observation, away, fmt.Sprintf("max_unavailable = %s of %d workers is %d", s.Policy.MaxUnavailable, len(workers), spent), "max_unavailable")
-	}
-
-	for _, pool := range s.Policy.Selected.Pools {
-		inPool := slices.DeleteFunc(slices.Clone(away), func(name string) bool { return !pool.Counts(name) })
-		if !pool.Has(node.Name) || len(inPool) < pool.Budget() {
+	for _, limit := range plan.Bounds(s.Observation, s.Policy) {
+		taken := slices.DeleteFunc(slices.Clone(away), func(name string) bool { return !limit.Counts(name) })
+		if !limit.Covers(node.Name) || len(taken) < limit.Budget {
 			continue
 		}
 
-		findings := budgetFinding(s.Observation, inPool, fmt.Sprintf("%s is %d", plan.PoolText(pool), pool.Budget()), "max_unavailable of the pool "+pool.Name)
-		findings[0].Attribute, findings[0].Within = plan.PoolAt(pool.Name)
+		raised, attribute, within := "max_unavailable", attributeBudget, []cluster.Within(nil)
+		if limit.Pool() != "" {
+			raised = "max_unavailable of the pool " + limit.Pool()
+			attribute, within = plan.PoolAt(limit.Pool())
+		}
+
+		findings := NewFinding(CheckBudget, taken[0],
+			fmt.Sprintf("%s is %d, and these are not Ready or cordoned: %s", limit.Says, limit.Budget, strings.Join(taken, ", ")), BudgetRemedy(s.Observation, raised), nil)
+		findings[0].Attribute, findings[0].Within = attribute, within
 
 		return findings
 	}
@@ -77,16 +79,6 @@ func (s View) awayBeside(node string) []string {
 	return away
 }
 
-// budgetFinding says that a budget, with its number, is taken up by the workers that
-// are away. Raised is what would have to be raised.
-func budgetFinding(observed cluster.Observation, away []string, budget, raised string) []cluster.Finding {
-	findings := NewFinding(CheckBudget, away[0],
-		fmt.Sprintf("%s, and these are not Ready or cordoned: %s", budget, strings.Join(away, ", ")), BudgetRemedy(observed, raised), nil)
-	findings[0].Attribute = attributeBudget
-
-	return findings
-}
-
 // BudgetRemedy is what to do about a budget that is spent.
 func BudgetRemedy(observed cluster.Observation, raised string) string {
 	if !plan.SparesOne(observed) {
@@ -113,10 +105,7 @@ func kubelets(s View) []cluster.Finding {
 
 	var broken []string
 
-	workers := s.Workers()
-	most := s.Budget(s.Policy.Kubernetes.MaxUnavailableKubelets)
-
-	for _, node := range workers {
+	for _, node := range s.Workers() {
 		if node.Name == s.Step.Node || node.Kube == nil || node.Kube.Ready || !node.Kube.Kubelet.Equal(s.Step.To) || s.Policy.Holds(node.Name) {
 			continue
 		}
@@ -129,15 +118,17 @@ func kubelets(s View) []cluster.Finding {
 		}
 	}
 
-	if len(broken) >= most {
-		return brokenKubelets(s.Step, broken, most, "workers", "kubernetes.max_unavailable_kubelets")
-	}
-
-	for _, pool := range s.Policy.Selected.Pools {
-		inPool := slices.DeleteFunc(slices.Clone(broken), func(name string) bool { return !pool.Has(name) })
-		if pool.Has(s.Step.Node) && len(inPool) >= pool.Budget() {
-			return brokenKubelets(s.Step, inPool, pool.Budget(), "workers of the pool "+pool.Name, "max_unavailable of that pool")
+	for _, limit := range plan.KubeletBounds(s.Observation, s.Policy) {
+		taken := slices.DeleteFunc(slices.Clone(broken), func(name string) bool { return !limit.Covers(name) })
+		if !limit.Covers(s.Step.Node) || len(taken) < limit.Budget {
+			continue
 		}
+
+		if limit.Pool() == "" {
+			return brokenKubelets(s.Step, taken, limit.Budget, "workers", "kubernetes.max_unavailable_kubelets")
+		}
+
+		return brokenKubelets(s.Step, taken, limit.Budget, "workers of the pool "+limit.Pool(), "max_unavailable of that pool")
 	}
 
 	return nil
