@@ -259,6 +259,9 @@ const keySnapshot = "etcd-snapshot"
 // for a while, and only its end is in the history.
 func (c *Checker) intends(name, run string) {
 	n := c.node(name)
+
+	// The next run cannot know whether an installer was called on another one's intent.
+	n.unwritten = n.unwritten && n.meantBy == run
 	n.meantBy = run
 
 	if !c.begun(n) {

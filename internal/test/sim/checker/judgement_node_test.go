@@ -877,6 +877,26 @@ func versionJudgements() []judgement {
 
 			return t
 		}},
+		{name: "S4: a reboot after an install that failed on the node, and another intent of its run", want: breaks(s4), tale: func() *tale {
+			t := held()
+			t.journal("worker-0", "intent", after, "run-1")
+			t.rpc("worker-0", rpcInstall, "Internal")
+			t.journal("worker-0", "intent", after, "run-1")
+			t.goDown("worker-0")
+
+			return t
+		}},
+		{name: "a reboot after an install that failed on the node, and an intent of another run", tale: func() *tale {
+			t := held()
+			t.journal("worker-0", "intent", after, "run-1")
+			t.rpc("worker-0", rpcInstall, "Internal")
+			t.journal("worker-0", "", "", "run-1")
+			t.acquire("run-2 (test)")
+			t.journal("worker-0", "intent", after, "run-2")
+			t.goDown("worker-0")
+
+			return t
+		}},
 		{name: "S4: a reboot after an install that failed on the node", want: breaks(s4), tale: func() *tale {
 			t := held()
 			t.rpc("worker-0", rpcInstall, "Internal")

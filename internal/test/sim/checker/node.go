@@ -67,7 +67,8 @@ type node struct {
 	armed      string
 	// ours: what is armed was installed by a run.
 	ours bool
-	// unwritten tells that the last install since then ended before it wrote anything.
+	// unwritten tells that the last install since then ended before it wrote anything, and no other run
+	// has meant to install since.
 	unwritten bool
 	// wanted is what the present holder of the lease last meant to install,
 	// empty where it has not come to the node.
