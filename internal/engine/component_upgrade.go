@@ -464,6 +464,7 @@ func (c *componentUpgrade) observeForGuards(ctx context.Context) (permit.World, 
 
 	c.onlyControlPlane = len(observed.ControlPlanes()) == 1
 	world.Observation, world.Policy, world.Seen = observed, c.run.selectIn(observed), observed.Taken
+	world.Dates = c.run.engine.facts.Dates(observed, c.step.Node)
 
 	return world, c.readKubelets(ctx, &world.View)
 }

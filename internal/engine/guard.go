@@ -24,9 +24,9 @@ type guardedAction struct {
 	timeout, pause time.Duration
 	// prepare asks for what may take its time and may be a few seconds old; nil for nothing.
 	prepare func(ctx context.Context)
-	// turn is held from the look on until the action is done; nil where looks may be as many
+	// looking is held from the look on until the action is done; nil where looks may be as many
 	// as there are.
-	turn semaphore
+	looking semaphore
 	// observe looks at the cluster, and permit decides on what it saw.
 	observe func(ctx context.Context) error
 	permit  func() permit.Verdict
@@ -89,16 +89,16 @@ func (g *guarding) try(ctx, unbounded context.Context) (bool, string, error) {
 		return false, "", cluster.Ended(ctx)
 	}
 
-	if g.turn != nil {
+	if g.looking != nil {
 		asked := g.run.engine.clock.Now()
 
-		if err := g.turn.enter(ctx); err != nil {
+		if err := g.looking.enter(ctx); err != nil {
 			g.missed(ctx, unbounded)
 
 			return false, "others were looking at the cluster", err
 		}
 
-		defer g.turn.leave()
+		defer g.looking.leave()
 
 		// What was asked before a long wait says nothing about now.
 		if g.prepare != nil && g.run.engine.clock.Now().Sub(asked) > permit.MostAge {
@@ -184,7 +184,7 @@ func (u *nodeUpgrade) awaitGuardsThen(ctx context.Context, before string, then l
 	}
 
 	if then != nil {
-		action.turn = u.run.looking
+		action.looking = u.run.looking
 	}
 
 	err := u.run.awaitGuarded(ctx, action)
@@ -267,7 +267,7 @@ func (u *nodeUpgrade) observeForGuards(ctx context.Context) error {
 
 	if found && node.Machine != nil {
 		u.seen = sighting{
-			machine: *node.Machine, at: observed.Taken, steps: steps,
+			machine: *node.Machine, at: observed.Taken, steps: steps, dates: u.run.engine.facts.Dates(observed, node.Name),
 			cordoned: node.Kube != nil && node.Kube.Unschedulable, well: rule.Well(node),
 		}
 
@@ -283,12 +283,9 @@ func (u *nodeUpgrade) observeForGuards(ctx context.Context) error {
 func (u *nodeUpgrade) permit(asked permit.Ask) permit.Verdict {
 	asked.Installed, asked.Cordoned, asked.Retried = u.mayHaveInstalled(), u.cordoned, u.entry.Attempt > 1
 
-	world := permit.World{View: u.look.View, Looked: u.seen.steps, Seen: u.seen.at, Occupied: u.seen.cordoned}
-	world.Policy = u.selectIn(world.Observation)
-
-	if !u.mayHaveInstalled() && !asked.Judged {
-		world.Others = u.run.moves.beside(u.step.Node)
-		world.Unsettled = u.run.soak.unsettled(world.View, u.run.engine.clock.Now(), asked.Touched())
+	world := permit.World{View: u.look.View, Looked: u.seen.steps, Seen: u.seen.at, Dates: u.seen.dates, Occupied: u.seen.cordoned}
+	if !asked.Judged {
+		world.Policy = u.selectIn(world.Observation)
 	}
 
 	made := u.run.permit(asked, world)
@@ -301,9 +298,20 @@ func (u *nodeUpgrade) permit(asked permit.Ask) permit.Verdict {
 	return made
 }
 
-// act asks to do at once what was permitted before, and recorded since.
-func (u *nodeUpgrade) act() bool {
-	return u.permit(permit.Ask{Stage: u.stage(false), Acts: true, Judged: true}).Kind == permit.Go
+// mayAct asks to do now what was permitted before, and recorded since.
+func (u *nodeUpgrade) mayAct(ctx context.Context) bool {
+	asked := permit.Ask{Stage: u.stage(false), Acts: true, Judged: true}
+
+	made := u.permit(asked)
+	if made.Unleased {
+		if held, _, err := u.run.lock.holds(ctx); err != nil || !held {
+			return false
+		}
+
+		made = u.permit(asked)
+	}
+
+	return made.Kind == permit.Go
 }
 
 // stage is what the upgrade is about to do.

@@ -444,6 +444,14 @@ func (l *lock) state() (lease cluster.Lease, fresh bool, lost error) {
 	return l.lease, now.Sub(l.renewed) < leaseFresh, l.lost
 }
 
+// lastRenewed is when the lease was renewed last, as far as its freshness goes by that.
+func (l *lock) lastRenewed() time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+
+	return l.renewed
+}
+
 // holds is true when the lease is ours and was renewed so recently that nobody
 // can have taken it. It renews when it was not; while the API server is away
 // it reports the state without an error: seen says what is missing.

@@ -12,12 +12,13 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/fact"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/permit"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/rule"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/say"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
 )
 
 // moves are the upgrades of a run that are under way, and what they must know of each other. Each asks here
-// for a permit before it disturbs its node, and what was permitted counts for the next that asks.
+// for a permit before it disturbs its node, and a permit counts for whoever asks next.
 type moves struct {
 	mu sync.Mutex
 	// disturbed are the nodes that this run is taking out of service, by the
@@ -26,8 +27,9 @@ type moves struct {
 	order     int
 	// ended is closed when the next upgrade ends.
 	ended chan struct{}
-	// over tells that no upgrade may begin to disturb its node any more. One begins long before it does:
-	// an image may take its time, and so may the guards. Untouched end those that have not.
+	// over tells that no upgrade may begin to disturb its node any more. An upgrade begins long before it
+	// does that, because images and guards may take their time. Untouched has the upgrades that have not
+	// disturbed their nodes, and ends them.
 	over      bool
 	untouched map[string]context.CancelCauseFunc
 	// doubtful are the nodes on their way of which it is known that the new
@@ -41,12 +43,10 @@ func newMoves() *moves {
 	}
 }
 
-// permit decides on a look of an upgrade, and says why something may be done at once.
+// permit decides on a look of an upgrade. What may be done is said to whoever wants to know why.
 func (r *run) permit(asked permit.Ask, world permit.World) permit.Verdict {
-	lease, fresh, lost := r.lock.state()
-
-	world.Rules, world.Leased = r.engine.rules, fresh && lost == nil
-	world.Now.At = r.engine.clock.Now()
+	_, fresh, lost := r.lock.state()
+	world.Leased = fresh && lost == nil
 
 	switch {
 	case r.deadlinePassed():
@@ -58,7 +58,7 @@ func (r *run) permit(asked permit.Ask, world permit.World) permit.Verdict {
 	made := r.decide(asked, &world)
 
 	if made.Kind == permit.Go && asked.Acts && r.engine.permitted != nil {
-		r.engine.permitted(world.Line(asked, r.engine.facts.Dates(world.Observation, world.Step.Node), lease.Renewed))
+		r.engine.permitted(world.Line(asked, r.lock.lastRenewed()))
 	}
 
 	r.engine.tell(made.Skipped)
@@ -66,7 +66,7 @@ func (r *run) permit(asked permit.Ask, world permit.World) permit.Verdict {
 	return made
 }
 
-// decide makes the decision on what the other upgrades do, and takes note at once of what it permits.
+// decide makes the decision, knowing what the other upgrades do, and takes note at once of what it permits.
 func (r *run) decide(asked permit.Ask, world *permit.World) (made permit.Verdict) {
 	m, node := r.moves, world.Step.Node
 
@@ -77,8 +77,14 @@ func (r *run) decide(asked permit.Ask, world *permit.World) (made permit.Verdict
 		world.Over = permit.ErrStopped
 	}
 
+	world.Rules, world.Now.At = r.engine.rules, r.engine.clock.Now()
 	world.Others, world.Doubtful = m.others(node), slices.Sorted(maps.Keys(m.doubtful))
 	_, world.Untouched = m.untouched[node]
+
+	// A node is watched before its upgrade is done, so that it is among the ones or the others.
+	if asked.Stage != rule.Component && !asked.Installed && !asked.Judged {
+		world.Unsettled = r.soak.unsettled(world.View, world.Now.At, asked.Touched())
+	}
 
 	r.engine.facts.Take(world.Step.Role, func(sofar fact.Steps) bool {
 		world.Now.Steps = sofar
@@ -136,7 +142,7 @@ func (m *moves) peerDone() <-chan struct{} {
 }
 
 // beside are the nodes of other upgrades that are out of service, or about to be: true for those
-// whose turn came before that of the given node, false for those after it.
+// which began before the given node, false for those which began after it.
 func (m *moves) beside(node string) map[string]bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()

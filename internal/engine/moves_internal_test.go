@@ -6,36 +6,147 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"slices"
 	"testing"
+	"time"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/fact"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/permit"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/rule"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
 )
 
-func TestMoves_TurnsKnowWhoBeganBeforeThem(t *testing.T) {
+func TestMoves_KnowWhoBeganBefore(t *testing.T) {
 	t.Parallel()
 
-	between := newMoves()
-	between.resume("a")
-	between.resume("b")
-	between.resume("c")
-	between.resume("a")
+	under := newMoves()
+	under.resume("a")
+	under.resume("b")
+	under.resume("c")
+	under.resume("a")
 
 	for node, want := range map[string]map[string]bool{
 		"a": {"b": false, "c": false},
 		"b": {"a": true, "c": false},
 		"d": {"a": true, "b": true, "c": true},
 	} {
-		if got := between.beside(node); !maps.Equal(got, want) {
+		if got := under.beside(node); !maps.Equal(got, want) {
 			t.Errorf("%s: %v, want %v", node, got, want)
 		}
 	}
 
-	between.done("a")
+	under.done("a")
 
-	if got, want := between.beside("b"), map[string]bool{"c": false}; !maps.Equal(got, want) {
+	if got, want := under.beside("b"), map[string]bool{"c": false}; !maps.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)
 	}
 }
 
-func TestMoves_SemaphoreCanBeGivenUpOn(t *testing.T) {
+// TestMoves_PermitCountsForWhoeverAsksNext: of two upgrades that have seen the same, one gets the last place.
+func TestMoves_PermitCountsForWhoeverAsksNext(t *testing.T) {
+	t.Parallel()
+
+	r := deciding()
+	r.engine.rules = []rule.Rule{{Stages: rule.Cordon, Check: func(seen rule.View) []cluster.Finding {
+		if len(seen.Others) == 0 {
+			return nil
+		}
+
+		return rule.NewFinding(rule.CheckRoom, "a", "there is no place left", "", nil)
+	}}}
+
+	for _, node := range []string{"a", "b"} {
+		r.moves.untouched[node] = func(error) {}
+	}
+
+	cordon := permit.Ask{Stage: rule.Cordon, Cordons: true, Acts: true}
+
+	if made := r.decide(cordon, of("a")); made.Kind != permit.Go {
+		t.Fatalf("got %+v for the first", made)
+	}
+
+	if made := r.decide(cordon, of("b")); made.Kind != permit.Yield {
+		t.Fatalf("got %+v for the second", made)
+	}
+
+	if disturbed, untouched := slices.Sorted(maps.Keys(r.moves.disturbed)), slices.Sorted(maps.Keys(r.moves.untouched)); !slices.Equal(disturbed, []string{"a"}) || !slices.Equal(untouched, []string{"b"}) {
+		t.Errorf("disturbed %v, untouched %v", disturbed, untouched)
+	}
+
+	if steps := r.engine.facts.Steps(); steps != (fact.Steps{}) {
+		t.Errorf("a cordon counts as a step: %+v", steps)
+	}
+}
+
+// TestMoves_CountWhatIsDone: what is done at once is a step, and what is only asked for is none.
+func TestMoves_CountWhatIsDone(t *testing.T) {
+	t.Parallel()
+
+	r := deciding()
+
+	for _, test := range []struct {
+		asked permit.Ask
+		want  fact.Steps
+	}{
+		{permit.Ask{Stage: rule.Reboot, Installed: true}, fact.Steps{}},
+		{permit.Ask{Stage: rule.Reboot, Installed: true, Acts: true, Judged: true}, fact.Steps{All: 1}},
+		{permit.Ask{Stage: rule.Component, Acts: true}, fact.Steps{All: 2}},
+	} {
+		world := of("a")
+		world.Looked = r.engine.facts.Steps()
+
+		if made := r.decide(test.asked, world); made.Kind != permit.Go {
+			t.Fatalf("%+v: got %+v", test.asked, made)
+		}
+
+		if steps := r.engine.facts.Steps(); steps != test.want {
+			t.Errorf("%+v: %+v steps, want %+v", test.asked, steps, test.want)
+		}
+	}
+
+	r.moves.stopUntouched()
+
+	r.moves.untouched["a"] = func(error) {}
+	if made := r.decide(permit.Ask{Stage: rule.Cordon, Cordons: true, Acts: true}, of("a")); !errors.Is(made.Err, permit.ErrStopped) {
+		t.Errorf("got %+v when no further node is begun", made)
+	}
+}
+
+// TestMoves_WhoseUpgradeHasJustEndedIsSettling: a node is among those under way or among those that settle.
+func TestMoves_WhoseUpgradeHasJustEndedIsSettling(t *testing.T) {
+	t.Parallel()
+
+	r := deciding()
+	r.soak = newSoak(time.Minute)
+	r.engine.rules = []rule.Rule{{Stages: rule.Cordon, Check: func(seen rule.View) []cluster.Finding { return seen.Unsettled }}}
+
+	world := of("a")
+	world.Observation = cluster.Observation{Nodes: []cluster.Node{{Name: "b", Role: cluster.Worker, Kube: &cluster.KubeNode{Name: "b", Ready: true}}}}
+
+	// It ends after the look, and before the permit.
+	r.moves.resume("b")
+	r.soak.watch(plan.Step{Node: "b", Role: cluster.Worker}, r.engine.clock.Now(), r.engine.clock.Now())
+	r.moves.done("b")
+
+	if made := r.decide(permit.Ask{Stage: rule.Cordon, Cordons: true, Acts: true}, world); made.Kind == permit.Go {
+		t.Error("nobody waits for a node that was moved just now")
+	}
+}
+
+// deciding is a run in which upgrades ask for permits.
+func deciding() *run {
+	e := &Engine{clock: RealClock(), facts: fact.New()}
+
+	return &run{engine: e, moves: newMoves(), soak: newSoak(0)}
+}
+
+// of is the world of an upgrade of a worker that has just looked.
+func of(node string) *permit.World {
+	return &permit.World{View: rule.View{Step: plan.Step{Node: node, Role: cluster.Worker}}, Seen: time.Now(), Leased: true}
+}
+
+func TestSemaphore_CanBeGivenUpOn(t *testing.T) {
 	t.Parallel()
 
 	errTired := errors.New("tired")
@@ -55,6 +166,6 @@ func TestMoves_SemaphoreCanBeGivenUpOn(t *testing.T) {
 	held.leave()
 
 	if err := held.enter(context.Background()); err != nil {
-		t.Errorf("a gate that is free was not entered: %v", err)
+		t.Errorf("a free semaphore was not entered: %v", err)
 	}
 }

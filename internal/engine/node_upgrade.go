@@ -110,9 +110,11 @@ func (u *nodeUpgrade) mayHaveInstalled() bool { return u.recorded() && u.phase !
 // sighting is a node as the guards last saw it.
 type sighting struct {
 	machine cluster.Machine
-	// at is when it was seen, and steps what upgrades had done by then.
+	// at is when it was seen, and steps what upgrades had done by then. Dates are those of what it was
+	// seen beside.
 	at    time.Time
 	steps fact.Steps
+	dates []fact.Date
 	// cordoned tells that it was, by whomever.
 	cordoned bool
 	// etcdVersion is the version that its member of etcd spoke; empty where there is
@@ -560,8 +562,7 @@ func (u *nodeUpgrade) awaitPeer(ctx context.Context, ended <-chan struct{}) bool
 	}
 }
 
-// cordonGuarded cordons the node on the very observation on which the guards held. No other
-// upgrade judges or cordons meanwhile.
+// cordonGuarded cordons the node on the very observation on which that was permitted.
 func (u *nodeUpgrade) cordonGuarded(ctx context.Context) error {
 	announced := false
 
@@ -670,7 +671,7 @@ func (u *nodeUpgrade) recordIntent(ctx context.Context, before string) error {
 		switch {
 		case err != nil:
 			return errors.Join(err, u.withdrawIntent(ctx))
-		case ok && u.act():
+		case ok && u.mayAct(ctx):
 			return nil
 		}
 
@@ -829,7 +830,7 @@ func (u *nodeUpgrade) rebootGuarded(ctx context.Context) error {
 			}
 		}
 
-		if u.act() {
+		if u.mayAct(ctx) {
 			err := u.reboot(ctx)
 			if !errors.Is(err, errRefusedByLease) || permanentOnly(err) != nil {
 				return err
@@ -1241,7 +1242,7 @@ func (u *nodeUpgrade) onOldBoot(ctx context.Context, machine cluster.Machine, id
 		return false, seen, nil
 	}
 
-	if !u.act() {
+	if !u.mayAct(ctx) {
 		return false, seen, nil
 	}
 

@@ -111,7 +111,7 @@ type Options struct {
 	Alternatives func() []string
 	// Sleep waits for the time between two looks at a lease, and before a read is
 	// repeated; nil waits on the real clock. It returns the error of a context that
-	// ended first.
+	// ended first. Several goroutines may call it at once.
 	Sleep func(ctx context.Context, duration time.Duration) error
 }
 
@@ -306,8 +306,8 @@ func (c *Client) openGroup(path string, group schema.GroupVersion, codecs serial
 }
 
 // paced has reads wait on the clock of the client before client-go repeats them: a second
-// after a connection broke, or as long as the API server asked for. On a clock of its own,
-// that second would be minutes of a simulation.
+// after a connection broke, or as long as the API server asked for. On the real clock, that
+// second would be minutes of a simulation whose clock is faster.
 type paced struct {
 	rest.Interface
 	rest.NoBackoff

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/fact"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/rule"
 )
 
@@ -29,21 +28,21 @@ func (w World) what(a Ask) string {
 	}
 }
 
-// Line says in one line why something was permitted: how old the facts are that it rests on, which step of the
-// run it is, when the lease was renewed, and which nodes are out of service beside it.
-func (w World) Line(a Ask, dates []fact.Date, renewed time.Time) string {
+// Line says why something was permitted: how old the facts are that it rests on, which step of the run it is, when
+// the lease was renewed, and which other nodes of the run are out of service.
+func (w World) Line(a Ask, renewed time.Time) string {
 	ages := []string{"nodes " + age(w.Now.At, w.Seen)}
-	for _, date := range dates {
+	for _, date := range w.Dates {
 		ages = append(ages, date.What+" "+age(w.Now.At, date.Got))
 	}
 
-	beside := "nothing"
+	others := "none"
 	if len(w.Others) > 0 {
-		beside = strings.Join(slices.Sorted(maps.Keys(w.Others)), ", ")
+		others = strings.Join(slices.Sorted(maps.Keys(w.Others)), ", ")
 	}
 
-	return fmt.Sprintf("permitted %s; ages of the facts: %s; steps of this run before it: %d, %d when the look began; lease renewed %s ago; out of service beside it: %s",
-		w.what(a), strings.Join(ages, ", "), w.Now.Steps.All, w.Looked.All, age(w.Now.At, renewed), beside)
+	return fmt.Sprintf("permitted %s; ages of the facts: %s; steps of this run before it: %d, %d when the look began; lease renewed %s ago; other nodes under way: %s",
+		w.what(a), strings.Join(ages, ", "), w.Now.Steps.All, w.Looked.All, age(w.Now.At, renewed), others)
 }
 
 func age(now, then time.Time) string { return now.Sub(then).Round(time.Millisecond).String() }

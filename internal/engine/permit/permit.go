@@ -25,8 +25,8 @@ const MostAge = 10 * time.Second
 type Ask struct {
 	// Stage is what is about to be done.
 	Stage rule.Stage
-	// Cordons tells that a cordon is: also where the stage is that of a node on which something may be
-	// installed.
+	// Cordons tells that the node is about to be cordoned, whatever the stage is: a node on which something
+	// may be installed can lack a cordon, too.
 	Cordons bool
 	// Installed tells that the next boot of the node may start another system, Cordoned that the cordon on
 	// it is ours, and Retried that its install was tried before.
@@ -49,14 +49,16 @@ type World struct {
 	// Looked are the steps that upgrades had done when the look at the node began, and Seen is when it ended.
 	Looked fact.Steps
 	Seen   time.Time
+	// Dates are those of the other facts, for [World.Line].
+	Dates []fact.Date
 	// Occupied tells that the node was out of service already.
 	Occupied bool
 	// Now is the present.
 	Now fact.Moment
 	// Leased tells that the lease is ours, and was renewed so recently that nobody can have taken it.
 	Leased bool
-	// Untouched tells that the upgrade has not disturbed its node, and Over is why no other node may be
-	// disturbed any more. Doubtful are nodes of which it has to become clear first what became of them.
+	// Untouched tells that the upgrade has not disturbed its node, and Over is why no further node may be
+	// disturbed. Doubtful are nodes on their way whose outcome has to be known first.
 	Untouched bool
 	Over      error
 	Doubtful  []string
@@ -91,8 +93,9 @@ type Verdict struct {
 	Unleased, Slow bool
 }
 
-// Permit decides: first the rules, then the lease, then whether the look is recent enough to act on it, and
-// in the end whether a node may still be disturbed that is not yet.
+// Permit decides. First the rules are asked, then whether the lease is ours. For what is done at once it matters
+// besides whether the look is recent enough, whether another upgrade has done anything since, and, for an upgrade
+// that has not disturbed its node, whether it may still begin.
 func Permit(w World, a Ask) Verdict {
 	judged := w.Policy.Skip(w.findings(a))
 	made := w.standing(a, cluster.Blocking(judged))
@@ -117,13 +120,13 @@ func Permit(w World, a Ask) Verdict {
 	return made
 }
 
-// findings is what stands in the way by the rules. Nothing else is looked at for a component that
-// a gate keeps from being begun.
+// findings is what stands in the way by the rules. For a component that a gate keeps from being begun, nothing
+// else was looked at.
 func (w World) findings(a Ask) []cluster.Finding {
 	switch {
 	case a.Judged:
 		return nil
-	case a.Stage == rule.Component && len(w.Closed) > 0:
+	case a.Stage == rule.Component && len(cluster.Blocking(w.Policy.Skip(w.Closed))) > 0:
 		return w.Closed
 	default:
 		return rule.Judge(w.Rules, a.Stage, w.View)

@@ -62,8 +62,7 @@ func (w World) yieldTo(a Ask, findings []cluster.Finding) error {
 	}
 }
 
-// componentYieldsTo is yieldTo for a component, which gives way to no other: what its node does is decided
-// where it is started.
+// componentYieldsTo is yieldTo for a component, which gives way to no other upgrade.
 func componentYieldsTo(findings []cluster.Finding) error {
 	if left := leftTo(findings); left != nil {
 		return left
@@ -93,8 +92,8 @@ func onlyGates(findings []cluster.Finding) bool {
 	return !slices.ContainsFunc(findings, func(f cluster.Finding) bool { return f.Check != cluster.CheckGates })
 }
 
-// leftTo is what an upgrade ends with that nothing was done for yet; nil where the findings say nothing of the
-// kind.
+// leftTo is the error of an upgrade that has done nothing yet, and leaves its node to a later run; nil where the
+// findings ask for no such thing.
 func leftTo(findings []cluster.Finding) error {
 	index := slices.IndexFunc(findings, func(f cluster.Finding) bool {
 		return f.Check == cluster.CheckSuspended && f.Err == nil || f.Check == cluster.CheckSelectors

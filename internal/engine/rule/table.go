@@ -35,7 +35,7 @@ type Rule struct {
 	Name string
 	// Stages are those before which it has to hold.
 	Stages Stage
-	// Check finds what is in the way.
+	// Check finds what is in the way. It neither waits nor asks anybody: it is called under locks.
 	Check func(View) []cluster.Finding
 	// About is what has to hold, for people.
 	About string
