@@ -113,24 +113,12 @@ func (g *guarding) try(ctx, unbounded context.Context) (bool, string, error) {
 		return false, err.Error(), permanentOnly(err)
 	}
 
-	return g.act(ctx, unbounded)
+	return g.act(unbounded)
 }
 
 // act asks for the permit, and acts where it is given.
-func (g *guarding) act(ctx, unbounded context.Context) (bool, string, error) {
+func (g *guarding) act(unbounded context.Context) (bool, string, error) {
 	made := g.permit()
-
-	// The observation took its time; the lease must have outlived it.
-	if made.Unleased {
-		g.last, g.looked, g.slow = made.Findings, true, false
-
-		if ok, seen, err := g.run.lock.holds(ctx); err != nil || !ok {
-			return false, seen, err
-		}
-
-		made = g.permit()
-	}
-
 	g.last, g.looked, g.slow = made.Findings, true, made.Slow
 
 	switch made.Kind {
@@ -299,19 +287,8 @@ func (u *nodeUpgrade) permit(asked permit.Ask) permit.Verdict {
 }
 
 // mayAct asks to do now what was permitted before, and recorded since.
-func (u *nodeUpgrade) mayAct(ctx context.Context) bool {
-	asked := permit.Ask{Stage: u.stage(false), Acts: true, Judged: true}
-
-	made := u.permit(asked)
-	if made.Unleased {
-		if held, _, err := u.run.lock.holds(ctx); err != nil || !held {
-			return false
-		}
-
-		made = u.permit(asked)
-	}
-
-	return made.Kind == permit.Go
+func (u *nodeUpgrade) mayAct() bool {
+	return u.permit(permit.Ask{Stage: u.stage(false), Acts: true, Judged: true}).Kind == permit.Go
 }
 
 // stage is what the upgrade is about to do.

@@ -671,7 +671,7 @@ func (u *nodeUpgrade) recordIntent(ctx context.Context, before string) error {
 		switch {
 		case err != nil:
 			return errors.Join(err, u.withdrawIntent(ctx))
-		case ok && u.mayAct(ctx):
+		case ok && u.mayAct():
 			return nil
 		}
 
@@ -830,7 +830,7 @@ func (u *nodeUpgrade) rebootGuarded(ctx context.Context) error {
 			}
 		}
 
-		if u.mayAct(ctx) {
+		if u.mayAct() {
 			err := u.reboot(ctx)
 			if !errors.Is(err, errRefusedByLease) || permanentOnly(err) != nil {
 				return err
@@ -1242,7 +1242,7 @@ func (u *nodeUpgrade) onOldBoot(ctx context.Context, machine cluster.Machine, id
 		return false, seen, nil
 	}
 
-	if !u.mayAct(ctx) {
+	if !u.mayAct() {
 		return false, seen, nil
 	}
 

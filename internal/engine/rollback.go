@@ -297,7 +297,7 @@ func (u *nodeUpgrade) recordRollbackIntent(ctx context.Context, failed error) er
 			return cluster.Ended(ctx)
 		}
 
-		if u.mayAct(ctx) {
+		if u.mayAct() {
 			return nil
 		}
 

@@ -88,9 +88,8 @@ type Verdict struct {
 	Err     error
 	// Findings stand in the way, and Skipped would if the policy did not say otherwise.
 	Findings, Skipped []cluster.Finding
-	// Unleased tells that nothing is missing but that the lease is renewed, and Slow that the look took too
-	// long, or others looked before.
-	Unleased, Slow bool
+	// Slow tells that nothing is missing but a look that takes less time.
+	Slow bool
 }
 
 // Permit decides. First the rules are asked, then whether the lease is ours. For what is done at once it matters
@@ -104,7 +103,7 @@ func Permit(w World, a Ask) Verdict {
 	switch {
 	case made.Kind != Go:
 	case !w.Leased:
-		made.Kind, made.Unleased, made.Missing = Wait, true, "the lease could not be renewed"
+		made.Kind, made.Missing = Wait, "the lease was not renewed in time"
 	case !a.Acts:
 	case a.Stage != rule.Component && w.Now.At.Sub(w.Seen) > MostAge:
 		made.Kind, made.Slow, made.Missing = Wait, true, "the look at the cluster took too long to act on it"
