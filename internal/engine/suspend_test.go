@@ -633,3 +633,26 @@ func TestSuspension_HoldsWhatWaitsForItsTurn(t *testing.T) {
 		}
 	})
 }
+
+// TestSuspension_NodeThatAnEarlierRunCordonedIsPutBack: nothing else was done to it, and it may have to wait for
+// long.
+func TestSuspension_NodeThatAnEarlierRunCordonedIsPutBack(t *testing.T) {
+	t.Parallel()
+
+	inCluster(t, setup{}, func(r *rig) {
+		r.dieBehind("Cordon", r.Worker("run-1"), to(toLifecycle))
+
+		w := r.Worker("run-2")
+		r.during(w, "Pull", "worker-0", r.brake)
+
+		if err := w.Apply(context.Background(), stopping(to(toLifecycle))); !errors.Is(err, say.ErrSuspended) {
+			t.Errorf("got %v, want that the upgrades are suspended", err)
+		}
+
+		for name, node := range r.Judge.Verdict().Nodes {
+			if node.Cordoned {
+				t.Errorf("%s is left cordoned", name)
+			}
+		}
+	})
+}
