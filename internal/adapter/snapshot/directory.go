@@ -71,7 +71,7 @@ func nearest(directory string) (string, error) {
 			return "", errors.New(at + " is no directory")
 		case !errors.Is(err, os.ErrNotExist):
 			return "", err
-		case exists(at):
+		case isLink(at):
 			return "", errors.New(at + " is a symbolic link to what does not exist")
 		case at == filepath.Dir(at):
 			return "", err
@@ -142,6 +142,13 @@ func (f *failure) Error() string { return f.what + ": " + f.cause.Error() }
 
 // Unwrap gives the meaning, which the text has no room for, and the cause.
 func (f *failure) Unwrap() []error { return []error{cluster.ErrRefused, cluster.ErrUnsaved, f.cause} }
+
+// isLink tells whether the path is a symbolic link, wherever it leads.
+func isLink(path string) bool {
+	info, err := os.Lstat(path)
+
+	return err == nil && info.Mode()&os.ModeSymlink != 0
+}
 
 func exists(path string) bool {
 	_, err := os.Lstat(path)

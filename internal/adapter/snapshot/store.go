@@ -111,11 +111,18 @@ func (s *Store) absolute() (string, error) {
 // create makes the directory, and in it the file to write to. Somebody else who
 // failed may remove the directory in between.
 func create(directory, base string) (file *os.File, target string, err error) {
-	const attempts = 3
+	const attempts = 10
 
 	for range attempts {
-		if err := os.MkdirAll(directory, directoryMode); err != nil {
-			return nil, "", refused("unable to create the directory "+directory, err)
+		if failed := os.MkdirAll(directory, directoryMode); failed != nil {
+			err = refused("unable to create the directory "+directory, failed)
+
+			// It was there for a moment, and is not now; a file in its place is another error.
+			if errors.Is(failed, os.ErrExist) {
+				continue
+			}
+
+			return nil, "", err
 		}
 
 		file, target, err = reserve(directory, base)
