@@ -43,7 +43,7 @@ func newMoves() *moves {
 	}
 }
 
-// permit decides on a look of an upgrade. What may be done is said to whoever wants to know why.
+// permit decides on a look of an upgrade, and writes a debug line about what it permits.
 func (r *run) permit(asked permit.Ask, world permit.World) permit.Verdict {
 	_, fresh, lost := r.lock.state()
 	world.Leased = fresh && lost == nil
@@ -81,7 +81,7 @@ func (r *run) decide(asked permit.Ask, world *permit.World) (made permit.Verdict
 	world.Others, world.Doubtful = m.others(node), slices.Sorted(maps.Keys(m.doubtful))
 	_, world.Untouched = m.untouched[node]
 
-	// A node is watched before its upgrade is done, so that it is among the ones or the others.
+	// A node is watched before its upgrade is done: if it is not among Others any more, it is among Unsettled.
 	if asked.Stage != rule.Component && !asked.Installed && !asked.Judged {
 		world.Unsettled = r.soak.unsettled(world.View, world.Now.At, asked.Touched())
 	}
