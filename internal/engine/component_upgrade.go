@@ -108,6 +108,18 @@ func (c *componentUpgrade) upgradeWhenAllowed(ctx context.Context) error {
 	return c.failure(ctx, err)
 }
 
+// awaitGates waits for the gates before a component is restarted. One that was
+// configured already, and may be what keeps a gate from holding, is finished.
+func (c *componentUpgrade) awaitGates(ctx context.Context) error {
+	if !c.changes() || !c.run.hasGates() {
+		return nil
+	}
+
+	c.emitStep(cluster.StepGates, "")
+
+	return upgradeGateError(c.run.awaitGates(ctx, c.step.Node))
+}
+
 // changes tells whether the configuration has still to be changed.
 func (c *componentUpgrade) changes() bool { return c.step.Configured != c.step.Image && !c.configured }
 
@@ -492,4 +504,34 @@ func (c *componentUpgrade) readKubelets(ctx context.Context, seen *rule.View) er
 	}
 
 	return nil
+}
+
+// failure is why the upgrade ended, with what the kubelet and the component have to say about it.
+func (c *componentUpgrade) failure(ctx context.Context, err error) *say.Failure {
+	left := say.Component{
+		Step: c.step, At: c.at, Configured: c.configured, Arrived: c.arrived, OnlyControlPlane: c.onlyControlPlane, Ended: context.Cause(ctx), Excerpts: c.excerpts(ctx),
+	}
+
+	return left.Failure(err)
+}
+
+// excerpts are what the kubelet says where it was to run something new, and a component that
+// does not run.
+func (c *componentUpgrade) excerpts(ctx context.Context) []say.Excerpt {
+	if ctx.Err() != nil || !c.arrived {
+		return nil
+	}
+
+	bounded, cancel := c.run.engine.cleanupContext(ctx)
+	defer cancel()
+
+	// What was always shown must not wait for what the node may not tell.
+	lines := c.run.engine.tailLog(bounded, c.step.Address, serviceKubelet)
+
+	found := c.run.engine.tailPods(bounded, c.step)
+	if len(lines) > 0 {
+		found = append(found, say.Excerpt{Source: "the log of the kubelet on " + c.step.Node, Lines: lines})
+	}
+
+	return found
 }

@@ -325,9 +325,6 @@ func productOf(step plan.Step) version.Product {
 	return version.Kubernetes
 }
 
-// products are both, in the order in which people read them.
-var products = [...]version.Product{version.Talos, version.Kubernetes}
-
 // findDelegateProblems are the findings of all checks; those that block are reasons not to
 // ask the operator for what the plan begins with.
 func (e *Engine) findDelegateProblems(ctx context.Context, observed cluster.Observation, made plan.Plan, request Request) []cluster.Finding {

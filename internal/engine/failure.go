@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/permit"
@@ -41,13 +40,12 @@ func (u *nodeUpgrade) rollbackFailure(ctx context.Context, err error) *say.Failu
 	return u.ended(ctx).RollbackFailure(err)
 }
 
-// failure is why the upgrade ended, with what the kubelet and the component have to say about it.
-func (c *componentUpgrade) failure(ctx context.Context, err error) *say.Failure {
-	left := say.Component{
-		Step: c.step, At: c.at, Configured: c.configured, Arrived: c.arrived, OnlyControlPlane: c.onlyControlPlane, Ended: context.Cause(ctx), Excerpts: c.excerpts(ctx),
-	}
-
-	return left.Failure(err)
+// rollbackSuspended is the refusal where somebody has suspended the upgrades.
+func rollbackSuspended(node, why string) *say.Failure {
+	return say.Undisturbed(&say.Failure{
+		Summary: "Unable to roll back node " + node, Seen: say.Sentence(why), State: "No node was disturbed.",
+		Remedy: "Ask whoever suspended them. When they may go on (" + resumeSuspended + "), run the rollback again.", Err: say.ErrSuspended,
+	})
 }
 
 // storedImage asks what the node has under the tag of an image that was to no avail; nil where
@@ -137,27 +135,6 @@ func (u *nodeUpgrade) speaks(err error) bool {
 	return u.recorded() && u.rebooted() && !u.result.runs.IsZero() && u.result.runs.Equal(u.entry.Target) && !errors.Is(err, say.ErrLeaseLost)
 }
 
-// excerpts are what the kubelet says where it was to run something new, and a component that
-// does not run.
-func (c *componentUpgrade) excerpts(ctx context.Context) []say.Excerpt {
-	if ctx.Err() != nil || !c.arrived {
-		return nil
-	}
-
-	bounded, cancel := c.run.engine.cleanupContext(ctx)
-	defer cancel()
-
-	// What was always shown must not wait for what the node may not tell.
-	lines := c.run.engine.tailLog(bounded, c.step.Address, serviceKubelet)
-
-	found := c.run.engine.tailPods(bounded, c.step)
-	if len(lines) > 0 {
-		found = append(found, say.Excerpt{Source: "the log of the kubelet on " + c.step.Node, Lines: lines})
-	}
-
-	return found
-}
-
 // tailPods are what the containers of those static pods of a control plane said last that are not
 // Ready. Without an answer of the Kubernetes API it is its own that matters.
 func (e *Engine) tailPods(ctx context.Context, step plan.Step) []say.Excerpt {
@@ -188,8 +165,4 @@ func (e *Engine) tailPods(ctx context.Context, step plan.Step) []say.Excerpt {
 	}
 
 	return found
-}
-
-func hasPermanent(findings []cluster.Finding) bool {
-	return slices.ContainsFunc(findings, func(f cluster.Finding) bool { return f.Severity == cluster.Permanent })
 }

@@ -116,36 +116,6 @@ func (r *run) whileGatesHold(ctx context.Context, await, upgrade func(context.Co
 	return errFlickers
 }
 
-// awaitGates waits for the gates before a node is taken out of service. One that
-// an earlier run has only cordoned is put back when they do not come to hold.
-func (u *nodeUpgrade) awaitGates(ctx context.Context) error {
-	waits := u.step.Finish && !u.step.Canary && u.run.policy().HasCanaries()
-	if u.mayHaveInstalled() || u.step.Done || waits || !u.run.hasGates() {
-		return nil
-	}
-
-	u.enterStep(cluster.StepGates, "")
-
-	err := u.run.awaitGates(ctx, u.step.Node)
-	if err != nil && u.step.Finish {
-		u.cordoned = true
-	}
-
-	return upgradeGateError(err)
-}
-
-// awaitGates waits for the gates before a component is restarted. One that was
-// configured already, and may be what keeps a gate from holding, is finished.
-func (c *componentUpgrade) awaitGates(ctx context.Context) error {
-	if !c.changes() || !c.run.hasGates() {
-		return nil
-	}
-
-	c.emitStep(cluster.StepGates, "")
-
-	return upgradeGateError(c.run.awaitGates(ctx, c.step.Node))
-}
-
 // upgradeGateError is what the upgrade ends with that a gate keeps from its node. To wait
 // was no failure where the time or the window ended meanwhile.
 func upgradeGateError(err error) error {

@@ -218,20 +218,6 @@ func (m *moves) anyDoubtful() bool {
 	return len(m.doubtful) > 0
 }
 
-// suspect notes that the node is seen to have returned to its old system. The upgrade may
-// take long yet to find out, as it waits for a system to come up first.
-func (u *nodeUpgrade) suspect(machine cluster.Machine) {
-	reached := machine.Talos.Equal(u.entry.Target) && (!u.step.Demanded || machine.Schematic == u.step.Schematic)
-
-	// Until it has finished booting it may not tell its schematic, and only the version
-	// tells the two systems apart.
-	told := machine.Settled() || !u.entry.Target.Equal(u.entry.Previous)
-
-	if told && !reached && machine.Talos.Equal(u.entry.Previous) && machine.Schematic == u.entry.PreviousSchematic {
-		u.run.moves.markDoubtful(u.step.Node)
-	}
-}
-
 // noteStep notes what the step that a node enters, together with the journal, says
 // about its new system. A node that reboots on a mere intent may have no new
 // system: its installer failed, or nobody knows.

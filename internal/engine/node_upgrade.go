@@ -17,6 +17,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/rule"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/say"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/readable"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
@@ -106,23 +107,6 @@ func (u *nodeUpgrade) recorded() bool { return u.entry.Phase != "" && u.entry.Op
 
 // mayHaveInstalled tells that the node's next boot may start another system.
 func (u *nodeUpgrade) mayHaveInstalled() bool { return u.recorded() && u.phase != untouched }
-
-// sighting is a node as the guards last saw it.
-type sighting struct {
-	machine cluster.Machine
-	// at is when it was seen, and steps what upgrades had done by then. Dates are those of what it was
-	// seen beside.
-	at    time.Time
-	steps fact.Steps
-	dates []fact.Date
-	// cordoned tells that it was, by whomever.
-	cordoned bool
-	// etcdVersion is the version that its member of etcd spoke; empty where there is
-	// none.
-	etcdVersion string
-	// well tells that nothing was wrong with the node itself.
-	well bool
-}
 
 // outcome is what a reboot showed.
 type outcome int
@@ -220,6 +204,24 @@ func (u *nodeUpgrade) upgradeWhenAllowed(ctx context.Context) error {
 	})
 }
 
+// awaitGates waits for the gates before a node is taken out of service. One that
+// an earlier run has only cordoned is put back when they do not come to hold.
+func (u *nodeUpgrade) awaitGates(ctx context.Context) error {
+	waits := u.step.Finish && !u.step.Canary && u.run.policy().HasCanaries()
+	if u.mayHaveInstalled() || u.step.Done || waits || !u.run.hasGates() {
+		return nil
+	}
+
+	u.enterStep(cluster.StepGates, "")
+
+	err := u.run.awaitGates(ctx, u.step.Node)
+	if err != nil && u.step.Finish {
+		u.cordoned = true
+	}
+
+	return upgradeGateError(err)
+}
+
 // upgrade brings the node to its target, trying an install again that turns out
 // not to have happened.
 func (u *nodeUpgrade) upgrade(ctx context.Context) error {
@@ -273,6 +275,33 @@ func (u *nodeUpgrade) pull(ctx context.Context) error {
 	}
 
 	return nil
+}
+
+// waitBeforeRetry waits before an install is tried again that did not take. No install is pending
+// then.
+func (u *nodeUpgrade) waitBeforeRetry(ctx context.Context, attempt int) error {
+	if err := u.forget(ctx); err != nil {
+		return fmt.Errorf("%s: %w", u.untaken(attempt-1), err)
+	}
+
+	pause := backoff(u.run.request.Policy.Repeat, attempt)
+	u.waits = "the install on " + u.step.Node + " could be tried again"
+
+	if u.run.engine.clock.Sleep(ctx, pause) != nil {
+		return fmt.Errorf("%s; the next attempt, %s later, was not made: %w", u.untaken(attempt-1), pause, cluster.Ended(ctx))
+	}
+
+	return nil
+}
+
+// untaken says how often an install did not take, which is not known of a node
+// that was not heard to begin it.
+func (u *nodeUpgrade) untaken(attempts int) string {
+	if u.installs >= attempts {
+		return fmt.Sprintf("%s was installed %s and did not take", u.entry.Image, readable.Times(attempts))
+	}
+
+	return fmt.Sprintf("the node was asked %s to install %s, and it is not known whether the installer started", readable.Times(attempts), u.entry.Image)
 }
 
 // leaveUnplanned leaves a node alone to which nothing was done in this upgrade, but for a
@@ -1639,4 +1668,18 @@ func (u *nodeUpgrade) nameInstallImage(ctx context.Context) (bool, string, error
 	}
 
 	return true, "", nil
+}
+
+// suspect notes that the node is seen to have returned to its old system. The upgrade may
+// take long yet to find out, as it waits for a system to come up first.
+func (u *nodeUpgrade) suspect(machine cluster.Machine) {
+	reached := machine.Talos.Equal(u.entry.Target) && (!u.step.Demanded || machine.Schematic == u.step.Schematic)
+
+	// Until it has finished booting it may not tell its schematic, and only the version
+	// tells the two systems apart.
+	told := machine.Settled() || !u.entry.Target.Equal(u.entry.Previous)
+
+	if told && !reached && machine.Talos.Equal(u.entry.Previous) && machine.Schematic == u.entry.PreviousSchematic {
+		u.run.moves.markDoubtful(u.step.Node)
+	}
 }

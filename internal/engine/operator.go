@@ -20,12 +20,8 @@ import (
 // attributePublishTo is the attribute that names the object of the operator.
 const attributePublishTo = "publish_to"
 
-// operated is the check of the operator, before anything is begun.
-func (p *preflight) operated(ctx context.Context) []cluster.Finding {
-	report, err := p.engine.operator.Report(ctx)
-
-	return p.engine.judgeOperator(report, err, p.request)
-}
+// products are both, in the order in which people read them.
+var products = [...]version.Product{version.Talos, version.Kubernetes}
 
 // judgeOperator is what speaks against an upgrade beside the operator or, where
 // the request delegates, against asking it.

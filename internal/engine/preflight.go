@@ -227,6 +227,13 @@ func (p *preflight) moments() []probe {
 	return probes
 }
 
+// operated is the check of the operator, before anything is begun.
+func (p *preflight) operated(ctx context.Context) []cluster.Finding {
+	report, err := p.engine.operator.Report(ctx)
+
+	return p.engine.judgeOperator(report, err, p.request)
+}
+
 // syncable finds out whether the bootstrap manifests could be synced, and what a
 // sync would change.
 func (p *preflight) syncable(ctx context.Context) []cluster.Finding {

@@ -808,30 +808,3 @@ func (r *run) repeated(ctx context.Context, node, image string, do func(context.
 		}
 	}
 }
-
-// waitBeforeRetry waits before an install is tried again that did not take. No install is pending
-// then.
-func (u *nodeUpgrade) waitBeforeRetry(ctx context.Context, attempt int) error {
-	if err := u.forget(ctx); err != nil {
-		return fmt.Errorf("%s: %w", u.untaken(attempt-1), err)
-	}
-
-	pause := backoff(u.run.request.Policy.Repeat, attempt)
-	u.waits = "the install on " + u.step.Node + " could be tried again"
-
-	if u.run.engine.clock.Sleep(ctx, pause) != nil {
-		return fmt.Errorf("%s; the next attempt, %s later, was not made: %w", u.untaken(attempt-1), pause, cluster.Ended(ctx))
-	}
-
-	return nil
-}
-
-// untaken says how often an install did not take, which is not known of a node
-// that was not heard to begin it.
-func (u *nodeUpgrade) untaken(attempts int) string {
-	if u.installs >= attempts {
-		return fmt.Sprintf("%s was installed %s and did not take", u.entry.Image, readable.Times(attempts))
-	}
-
-	return fmt.Sprintf("the node was asked %s to install %s, and it is not known whether the installer started", readable.Times(attempts), u.entry.Image)
-}

@@ -178,14 +178,6 @@ func (r *run) refusesRollback(ctx context.Context, step plan.Step) error {
 	}
 }
 
-// rollbackSuspended is the refusal where somebody has suspended the upgrades.
-func rollbackSuspended(node, why string) *say.Failure {
-	return say.Undisturbed(&say.Failure{
-		Summary: "Unable to roll back node " + node, Seen: say.Sentence(why), State: "No node was disturbed.",
-		Remedy: "Ask whoever suspended them. When they may go on (" + resumeSuspended + "), run the rollback again.", Err: say.ErrSuspended,
-	})
-}
-
 // sendBack takes the node to its old system, or finishes what an earlier run began with
 // it, within the time that a node may take.
 func (u *nodeUpgrade) sendBack(ctx context.Context, request NodeRequest) error {

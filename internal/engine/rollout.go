@@ -66,10 +66,6 @@ func newRollout(r *run, observed cluster.Observation) *rollout {
 	}
 }
 
-// lookAgain is how often a run looks for a node that it could move beside those
-// that are on their way, when none of these ends.
-const lookAgain = 30 * time.Second
-
 // forEver waits for an upgrade to end however long that takes.
 const forEver time.Duration = -1
 
@@ -213,6 +209,70 @@ func (s *rollout) start(ctx context.Context, next []plan.Step) error {
 	}
 
 	return s.await(ctx, s.patience())
+}
+
+// awaitSoak waits until the nodes that were moved have stayed healthy for long
+// enough, an upgrade ends or the run has to stop. It looks at these nodes only.
+func (s *rollout) awaitSoak(ctx context.Context, next plan.Step) error {
+	announced := time.Time{}
+	others := len(s.running)
+
+	for s.run.soak.waiting() && len(s.running) == others && ctx.Err() == nil {
+		now := s.run.engine.clock.Now()
+
+		if name, node := s.run.soak.overdue(now); node != nil {
+			return s.soakFailure(name, node)
+		}
+
+		if err := s.checkStart(next); err != nil {
+			return err
+		}
+
+		if now.Sub(announced) >= announceEvery {
+			announced = now
+			s.run.engine.emit(cluster.Event{Kind: cluster.EventWaiting, Node: next.Node, Text: next.Node + " waits for " + s.run.soak.waitText(now, s.run.policy().Canaries())})
+		}
+
+		if err := s.await(ctx, min(s.run.soak.remaining(now), maxPoll)); err != nil {
+			return err
+		}
+
+		observed, err := s.run.observe(ctx, inquiry{claim: next.Node, etcd: true, machines: func(node cluster.Node) bool {
+			return node.Role == cluster.ControlPlane || s.run.soak.watches(node.Name)
+		}})
+		if err != nil {
+			s.run.soak.observationFailed(err, s.run.engine.clock.Now())
+
+			continue
+		}
+
+		s.run.soak.judge(observed, s.run.engine.clock.Now())
+	}
+
+	return nil
+}
+
+// soakFailure is the failure of a run whose node did not stay healthy.
+func (s *rollout) soakFailure(name string, node *soakingNode) *say.Failure {
+	failure := &say.Failure{
+		Summary: fmt.Sprintf("Unable to go on: node %s did not stay healthy", name), Node: name,
+		Seen: fmt.Sprintf("It was to stay healthy for %s before the next node is disturbed, and within %s it did not. Last seen: %s.",
+			s.run.soak.most, s.run.soak.most+guardTimeout, node.ails),
+		State:  "The node runs its new version.",
+		Remedy: "Look at the node (kubectl describe node, talosctl health). When it is healthy, run terraform apply again.",
+		Err:    say.ErrUnsettled,
+	}
+
+	if node.ails == "" {
+		failure.Seen = fmt.Sprintf("It was to stay healthy for %s before the next node is disturbed, and within %s it became unhealthy again and again.",
+			s.run.soak.most, s.run.soak.most+guardTimeout)
+	}
+
+	if slices.Contains(s.run.policy().Canaries(), name) {
+		failure.State += " " + say.CanaryState
+	}
+
+	return failure
 }
 
 // runStep is the upgrade of a step: of a node, of one of its components, or of the

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -53,6 +54,32 @@ func (e *Engine) newRun(held *lock, request Request, policy cluster.Policy) *run
 		soak: newSoak(request.Policy.Settle),
 	}
 	made.ahead = newAhead(made)
+
+	return made
+}
+
+// policy is the one that the run was asked for, with all that its selectors have chosen
+// so far.
+func (r *run) policy() cluster.Policy { return r.selected.current() }
+
+// selectIn is the policy with what its selectors choose in the observation as well.
+func (r *run) selectIn(observed cluster.Observation) cluster.Policy {
+	policy, _ := plan.Select(observed, r.policy())
+
+	return r.selected.add(policy.Selected)
+}
+
+// planAgain plans the rest of the run, and says of which nodes the labels have changed
+// whether they are held.
+func (r *run) planAgain(observed cluster.Observation, policy cluster.Policy) plan.Plan {
+	made := plan.Make(observed, r.request.Target, policy)
+	r.selected.add(made.Policy.Selected)
+
+	for _, node := range made.Held {
+		if text := r.selected.news(made.Policy, node); text != "" {
+			r.engine.emit(cluster.Event{Kind: cluster.EventWarning, Node: node, Text: text})
+		}
+	}
 
 	return made
 }
@@ -143,4 +170,8 @@ func (r *run) standing(findings []cluster.Finding) []cluster.Finding {
 	r.engine.tell(judged)
 
 	return cluster.Blocking(judged)
+}
+
+func hasPermanent(findings []cluster.Finding) bool {
+	return slices.ContainsFunc(findings, func(f cluster.Finding) bool { return f.Severity == cluster.Permanent })
 }

@@ -67,32 +67,6 @@ func (s *selected) add(fresh cluster.Selection) cluster.Policy {
 	return s.policy
 }
 
-// policy is the one that the run was asked for, with all that its selectors have chosen
-// so far.
-func (r *run) policy() cluster.Policy { return r.selected.current() }
-
-// selectIn is the policy with what its selectors choose in the observation as well.
-func (r *run) selectIn(observed cluster.Observation) cluster.Policy {
-	policy, _ := plan.Select(observed, r.policy())
-
-	return r.selected.add(policy.Selected)
-}
-
-// planAgain plans the rest of the run, and says of which nodes the labels have changed
-// whether they are held.
-func (r *run) planAgain(observed cluster.Observation, policy cluster.Policy) plan.Plan {
-	made := plan.Make(observed, r.request.Target, policy)
-	r.selected.add(made.Policy.Selected)
-
-	for _, node := range made.Held {
-		if text := r.selected.news(made.Policy, node); text != "" {
-			r.engine.emit(cluster.Event{Kind: cluster.EventWarning, Node: node, Text: text})
-		}
-	}
-
-	return made
-}
-
 // news says, once, that a node came to be held while the run went on, or that only the
 // run still holds it; empty where there is nothing new.
 func (s *selected) news(policy cluster.Policy, node string) string {

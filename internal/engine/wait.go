@@ -19,6 +19,10 @@ type look func(ctx context.Context) (done bool, seen string, err error)
 // announceEvery is how often a person is told what is still being waited for.
 const announceEvery = 30 * time.Second
 
+// lookAgain is how often a run looks for a node that it could move beside those
+// that are on their way, when none of these ends.
+const lookAgain = 30 * time.Second
+
 // wait looks until the condition holds, the context ends or a look fails. The
 // caller bounds it with a context from the engine's clock.
 func (e *Engine) wait(ctx context.Context, node, what string, try look) error {

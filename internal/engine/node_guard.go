@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/fact"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/permit"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/rule"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/say"
+)
+
+// awaitGuards waits until it is safe to go on with the node.
+func (u *nodeUpgrade) awaitGuards(ctx context.Context, before string) error {
+	return u.awaitGuardsThen(ctx, before, nil)
+}
+
+// awaitGuardsThen waits until it is safe to go on with the node, and acts on the
+// observation that said so. One that an installer may have run on has all the time
+// that its upgrade has: to stop with it is worse than to wait.
+func (u *nodeUpgrade) awaitGuardsThen(ctx context.Context, before string, then look) error {
+	u.waits = "it was safe to " + before + " " + u.step.Node
+
+	action := guardedAction{
+		before: before, node: u.step.Node, timeout: guardTimeout, pause: maxPoll, then: then,
+		prepare: func(ctx context.Context) { u.look = u.prepareForGuards(ctx, then != nil) },
+		observe: u.observeForGuards,
+		permit: func() permit.Verdict {
+			return u.permit(permit.Ask{Stage: u.stage(then != nil), Cordons: then != nil, Acts: then != nil})
+		},
+	}
+
+	if u.mayHaveInstalled() {
+		action.timeout = u.run.request.Policy.NodeTimeout
+	}
+
+	if then != nil {
+		action.looking = u.run.looking
+	}
+
+	err := u.run.awaitGuarded(ctx, action)
+
+	beside := len(u.run.moves.beside(u.step.Node)) > 0
+	touched := permit.Ask{Cordons: then != nil, Installed: u.mayHaveInstalled(), Cordoned: u.cordoned, Retried: u.entry.Attempt > 1}.Touched()
+
+	// Nothing is wrong with the cluster, and fewer nodes at a time may be what helps.
+	if guarded := (*say.GuardError)(nil); beside && !touched && errors.As(err, &guarded) && guarded.Slow {
+		return &permit.WaitsError{Why: fmt.Sprintf("looking at the cluster takes longer than %s while so many nodes are being upgraded", permit.MostAge)}
+	}
+
+	return err
+}
+
+// looked is what rules are asked about, and what that was made of.
+type looked struct {
+	rule.View
+
+	// told is what the node says of its disk and its clock, or why it does not.
+	told    cluster.Vitals
+	toldErr error
+}
+
+// prepareForGuards asks what may take its time, the gates and the node, before the
+// observation: what is done next has to rest on a fresh one.
+func (u *nodeUpgrade) prepareForGuards(ctx context.Context, cordoning bool) looked {
+	seen := looked{View: rule.View{
+		Step: u.step, Run: u.run.engine.runID, Starting: cordoning && !u.mayHaveInstalled() && !u.cordoned,
+		Cordoning: cordoning && u.run.request.Policy.Drain.Enabled, Returning: u.phase == returning,
+	}}
+
+	if seen.Starting {
+		seen.Closed = append(u.run.closedGates(ctx, u.step.Node), u.run.suspensionFindings(ctx)...)
+	}
+
+	if !u.mayHaveInstalled() {
+		seen.Intruded = u.run.operatorConflicts(ctx, true)
+	}
+
+	if u.judgesVitals() {
+		seen.told, seen.toldErr = u.run.engine.talos.Vitals(ctx, u.step.Address)
+	}
+
+	return seen
+}
+
+// observeForGuards observes what the guards are about.
+func (u *nodeUpgrade) observeForGuards(ctx context.Context) error {
+	steps := u.run.engine.facts.Steps()
+
+	before := u.run.policy()
+
+	asked := inquiry{
+		claim: u.step.Node, etcd: true, after: u.acted,
+		machines: func(node cluster.Node) bool {
+			moved := !u.mayHaveInstalled() && (becomesCanary(before, node) || u.run.soak.watches(node.Name))
+
+			return moved || node.Role == cluster.ControlPlane || node.Name == u.step.Node
+		},
+	}
+
+	if u.step.Role == cluster.Worker {
+		asked.age = answerAge
+	} else {
+		asked.opinions, asked.staticPods = true, true
+	}
+
+	observed, err := u.run.observe(ctx, asked)
+	if err != nil {
+		return err
+	}
+
+	u.look.Observation = observed
+
+	node, found := observed.Node(u.step.Node)
+	if found && u.judgesVitals() {
+		u.look.Vitals = vitalFindings(node, u.look.told, u.look.toldErr, diskFloor)
+	}
+
+	if found && node.Machine != nil {
+		u.seen = sighting{
+			machine: *node.Machine, at: observed.Taken, steps: steps, dates: u.run.engine.facts.Dates(observed, node.Name),
+			cordoned: node.Kube != nil && node.Kube.Unschedulable, well: rule.Well(node),
+		}
+
+		if node.Etcd != nil {
+			u.seen.etcdVersion = node.Etcd.Status.Version
+		}
+	}
+
+	return nil
+}
+
+// permit asks for a permit on what was seen last.
+func (u *nodeUpgrade) permit(asked permit.Ask) permit.Verdict {
+	asked.Installed, asked.Cordoned, asked.Retried = u.mayHaveInstalled(), u.cordoned, u.entry.Attempt > 1
+
+	world := permit.World{View: u.look.View, Looked: u.seen.steps, Seen: u.seen.at, Dates: u.seen.dates, Occupied: u.seen.cordoned}
+	if !asked.Judged {
+		world.Policy = u.selectIn(world.Observation)
+	}
+
+	made := u.run.permit(asked, world)
+
+	// What an earlier run has only cordoned is put back.
+	if left := (*permit.LeftError)(nil); errors.As(made.Err, &left) {
+		u.cordoned = u.cordoned || u.step.Finish
+	}
+
+	return made
+}
+
+// mayAct asks to do now what was permitted before, and recorded since.
+func (u *nodeUpgrade) mayAct() bool {
+	return u.permit(permit.Ask{Stage: u.stage(false), Acts: true, Judged: true}).Kind == permit.Go
+}
+
+// stage is what the upgrade is about to do.
+func (u *nodeUpgrade) stage(cordoning bool) rule.Stage {
+	switch {
+	case u.mayHaveInstalled() && u.phase == returning:
+		return rule.SendBack
+	case u.mayHaveInstalled():
+		return rule.Reboot
+	case cordoning:
+		return rule.Cordon
+	default:
+		return rule.Install
+	}
+}
+
+// judgesVitals tells whether the disk and the clock of the node matter: they do to an
+// install, and not to a node that is sent back.
+func (u *nodeUpgrade) judgesVitals() bool { return !u.mayHaveInstalled() && u.phase != returning }
+
+// becomesCanary tells whether the node is a canary, or has the labels of one.
+func becomesCanary(policy cluster.Policy, node cluster.Node) bool {
+	if slices.Contains(policy.Canaries(), node.Name) {
+		return true
+	}
+
+	return policy.CanarySelector != nil && node.Role == cluster.Worker && node.Kube != nil && policy.CanarySelector.Matches(node.Kube.Labels)
+}
+
+// selectIn is the policy with what its selectors choose in the observation. Canaries
+// that there were not yet when the node was cordoned do not stop its upgrade any more.
+func (u *nodeUpgrade) selectIn(observed cluster.Observation) cluster.Policy {
+	policy := u.run.selectIn(observed)
+
+	if u.cordoned && u.canaries != nil {
+		policy.Selected.Canaries = *u.canaries
+	} else {
+		u.canaries = &policy.Selected.Canaries
+	}
+
+	return policy
+}
+
+// sighting is a node as the guards last saw it.
+type sighting struct {
+	machine cluster.Machine
+	// at is when it was seen, and steps what upgrades had done by then. Dates are those of what it was
+	// seen beside.
+	at    time.Time
+	steps fact.Steps
+	dates []fact.Date
+	// cordoned tells that it was, by whomever.
+	cordoned bool
+	// etcdVersion is the version that its member of etcd spoke; empty where there is
+	// none.
+	etcdVersion string
+	// well tells that nothing was wrong with the node itself.
+	well bool
+}
