@@ -177,7 +177,6 @@ func (d *delegation) observeAgain(ctx context.Context) {
 
 // runStages asks for one stage after the other until nothing is left to do.
 func (d *delegation) runStages(ctx context.Context) error {
-	schedule := newRollout(d.run, d.snapshot)
 	d.run.engine.emit(d.run.progress(cluster.Event{Kind: cluster.EventRunStarted}, d.plan()))
 
 	for range maxStages {
@@ -196,13 +195,13 @@ func (d *delegation) runStages(ctx context.Context) error {
 			continue
 		}
 
-		if err := d.ready(ctx, schedule, made); err != nil {
+		if err := d.ready(ctx, made); err != nil {
 			return err
 		}
 
 		if len(made.Steps) == 0 {
 			d.cleanUp(ctx)
-			schedule.closeBackup(ctx)
+			d.run.closeBackup(ctx)
 			d.run.engine.emit(d.run.progress(cluster.Event{Kind: cluster.EventRunDone}, made))
 
 			return nil
@@ -244,7 +243,7 @@ func (d *delegation) stateText() string {
 // ready is what has to be so before a stage is asked for, or before the end: nothing
 // is in the way, the gates hold and, before the first stage, a snapshot of etcd was
 // taken. What blocks was just looked at before the first stage.
-func (d *delegation) ready(ctx context.Context, schedule *rollout, made plan.Plan) error {
+func (d *delegation) ready(ctx context.Context, made plan.Plan) error {
 	blocking := cluster.Blocking(made.Findings)
 	if d.stages > 0 || d.unchecked {
 		blocking = cluster.Blocking(d.run.engine.findDelegateProblems(ctx, d.snapshot, made, d.run.request))
@@ -287,7 +286,7 @@ func (d *delegation) ready(ctx context.Context, schedule *rollout, made plan.Pla
 
 	d.snapshotDone = true
 
-	return schedule.backUp(ctx)
+	return d.run.backUp(ctx, d.snapshot)
 }
 
 // suspendedFailure adds how the operator is left to the failure of a run that ends while

@@ -53,36 +53,36 @@ func snapshotLeft(observed cluster.Observation) bool {
 
 // backUp saves a snapshot of etcd before anything is touched. For each target
 // there is one: a run that goes on where another one stopped takes none.
-func (s *rollout) backUp(ctx context.Context) error {
-	if s.run.request.Snapshots == nil {
+func (r *run) backUp(ctx context.Context, observed cluster.Observation) error {
+	if r.request.Snapshots == nil {
 		return nil
 	}
 
-	current, _ := s.run.journal.read()
-	if found := snapshotFor(current, s.run.request.Target); found != nil {
-		s.run.engine.emit(cluster.Event{Kind: cluster.EventWaiting, Text: fmt.Sprintf("a snapshot of etcd for this target was taken at %s: %s",
+	current, _ := r.journal.read()
+	if found := snapshotFor(current, r.request.Target); found != nil {
+		r.engine.emit(cluster.Event{Kind: cluster.EventWaiting, Text: fmt.Sprintf("a snapshot of etcd for this target was taken at %s: %s",
 			found.Taken.UTC().Format(time.RFC3339), found.Path)})
 
 		return nil
 	}
 
-	saved, err := s.run.engine.snapshotAny(ctx, s.snapshot, s.run.request.Snapshots)
+	saved, err := r.engine.snapshotAny(ctx, observed, r.request.Snapshots)
 
 	switch {
 	case err != nil && ctx.Err() != nil:
-		return say.Undisturbed(s.run.stopped(ctx, "while a snapshot of etcd was being taken; no node was disturbed"))
+		return say.Undisturbed(r.stopped(ctx, "while a snapshot of etcd was being taken; no node was disturbed"))
 	case err != nil:
 		return say.Undisturbed(snapshotFailure(err, "etcd_snapshot.directory", "run terraform apply again"))
 	}
 
 	saved.Target = cluster.Target{
-		Talos: s.run.request.Target.Talos, Kubernetes: s.run.request.Target.Kubernetes, InstallerImage: s.run.request.Target.InstallerImage,
+		Talos: r.request.Target.Talos, Kubernetes: r.request.Target.Kubernetes, InstallerImage: r.request.Target.InstallerImage,
 	}
 
-	kept, cancel := s.run.engine.recordContext(ctx)
+	kept, cancel := r.engine.recordContext(ctx)
 	defer cancel()
 
-	if err := s.run.changeJournal(kept, "", func(j cluster.Journal) cluster.Journal { return j.WithSnapshot(&saved) }); err != nil {
+	if err := r.changeJournal(kept, "", func(j cluster.Journal) cluster.Journal { return j.WithSnapshot(&saved) }); err != nil {
 		return &say.Failure{
 			Summary: "Unable to record the snapshot of etcd", Seen: say.Sentence(err.Error()),
 			State: fmt.Sprintf("No node was disturbed. The snapshot is in %s.", saved.Path), Remedy: say.WritableRemedy, Err: err,
@@ -195,8 +195,8 @@ func pointless(err error) bool {
 
 // closeBackup has the journal remember that the roll is over for which a snapshot
 // was taken: the next one takes another.
-func (s *rollout) closeBackup(ctx context.Context) {
-	current, _ := s.run.journal.read()
+func (r *run) closeBackup(ctx context.Context) {
+	current, _ := r.journal.read()
 	if current.Snapshot == nil || current.Snapshot.Closed {
 		return
 	}
@@ -204,8 +204,8 @@ func (s *rollout) closeBackup(ctx context.Context) {
 	closed := *current.Snapshot
 	closed.Closed = true
 
-	if err := s.run.changeJournal(ctx, "", func(j cluster.Journal) cluster.Journal { return j.WithSnapshot(&closed) }); err != nil {
-		s.run.engine.emit(cluster.Event{Kind: cluster.EventWarning, Text: "the journal goes on to offer the snapshot of etcd for this target: " + err.Error()})
+	if err := r.changeJournal(ctx, "", func(j cluster.Journal) cluster.Journal { return j.WithSnapshot(&closed) }); err != nil {
+		r.engine.emit(cluster.Event{Kind: cluster.EventWarning, Text: "the journal goes on to offer the snapshot of etcd for this target: " + err.Error()})
 	}
 }
 

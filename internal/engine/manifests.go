@@ -26,15 +26,15 @@ const incompleteTimeout = 2 * time.Minute
 // manifestsDue has the journal remember that the manifests have to be synced, before a
 // step is begun that they have to follow: a run that dies after the last node
 // leaves nothing else that would tell.
-func (s *rollout) manifestsDue(ctx context.Context, next plan.Step) error {
-	current, _ := s.run.journal.read()
-	if current.Manifests != nil || next.Component == cluster.Manifests || !synced(s.made.Steps) {
+func (r *run) manifestsDue(ctx context.Context, made plan.Plan, next plan.Step) error {
+	current, _ := r.journal.read()
+	if current.Manifests != nil || next.Component == cluster.Manifests || !synced(made.Steps) {
 		return nil
 	}
 
-	record := &cluster.ManifestsDue{Run: s.run.engine.runID, Written: s.run.engine.clock.Now()}
+	record := &cluster.ManifestsDue{Run: r.engine.runID, Written: r.engine.clock.Now()}
 
-	err := s.run.changeJournal(ctx, "", func(j cluster.Journal) cluster.Journal { return j.WithManifests(record) })
+	err := r.changeJournal(ctx, "", func(j cluster.Journal) cluster.Journal { return j.WithManifests(record) })
 	if err != nil {
 		return &say.Failure{Summary: "Unable to record what has to be done", Seen: err.Error(), Remedy: say.WritableRemedy, Err: err}
 	}

@@ -95,7 +95,7 @@ func (s *rollout) upgradeAll(ctx context.Context) error {
 	switch {
 	case s.failure != nil:
 	case done:
-		s.closeBackup(ctx)
+		s.run.closeBackup(ctx)
 		s.run.engine.emit(s.run.progress(cluster.Event{Kind: cluster.EventRunDone}, s.made))
 	default:
 		// Of upgrades that this ended, one would have said more about it.
@@ -187,7 +187,7 @@ func (s *rollout) start(ctx context.Context, next []plan.Step) error {
 		}
 	}
 
-	if err := s.manifestsDue(ctx, next[0]); err != nil {
+	if err := s.run.manifestsDue(ctx, s.made, next[0]); err != nil {
 		return err
 	}
 
@@ -480,7 +480,7 @@ func (s *rollout) prepare(ctx context.Context) error {
 		}
 	}
 
-	if err := s.backUp(ctx); err != nil {
+	if err := s.run.backUp(ctx, s.snapshot); err != nil {
 		return err
 	}
 
