@@ -98,7 +98,7 @@ func (r *run) allowRetry(ctx context.Context, node, key string) (entry cluster.E
 
 	var refused error
 
-	err = r.changeJournal(leased, node, func(j cluster.Journal) cluster.Journal {
+	err = r.journal.change(leased, node, func(j cluster.Journal) cluster.Journal {
 		found := false
 
 		entry, found = j.Entries[key]

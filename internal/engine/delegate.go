@@ -139,7 +139,7 @@ func (d *delegation) runLeased(ctx context.Context) error {
 	d.observeAgain(leased)
 
 	if d.snapshot.Journal != nil {
-		d.run.adoptJournal(*d.snapshot.Journal)
+		d.run.journal.adoptObserved(*d.snapshot.Journal)
 	}
 
 	err := d.runStages(leased)

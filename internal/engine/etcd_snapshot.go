@@ -82,7 +82,7 @@ func (r *run) backUp(ctx context.Context, observed cluster.Observation) error {
 	kept, cancel := r.engine.recordContext(ctx)
 	defer cancel()
 
-	if err := r.changeJournal(kept, "", func(j cluster.Journal) cluster.Journal { return j.WithSnapshot(&saved) }); err != nil {
+	if err := r.journal.change(kept, "", func(j cluster.Journal) cluster.Journal { return j.WithSnapshot(&saved) }); err != nil {
 		return &say.Failure{
 			Summary: "Unable to record the snapshot of etcd", Seen: say.Sentence(err.Error()),
 			State: fmt.Sprintf("No node was disturbed. The snapshot is in %s.", saved.Path), Remedy: say.WritableRemedy, Err: err,
@@ -204,7 +204,7 @@ func (r *run) closeBackup(ctx context.Context) {
 	closed := *current.Snapshot
 	closed.Closed = true
 
-	if err := r.changeJournal(ctx, "", func(j cluster.Journal) cluster.Journal { return j.WithSnapshot(&closed) }); err != nil {
+	if err := r.journal.change(ctx, "", func(j cluster.Journal) cluster.Journal { return j.WithSnapshot(&closed) }); err != nil {
 		r.engine.emit(cluster.Event{Kind: cluster.EventWarning, Text: "the journal goes on to offer the snapshot of etcd for this target: " + err.Error()})
 	}
 }

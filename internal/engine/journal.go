@@ -21,6 +21,8 @@ const recordTimeout = 2 * time.Minute
 // journal is the journal of a run as last read or written, with its resource
 // version. All upgrades write the same object.
 type journal struct {
+	// leased writes it, for as long as the lease is ours.
+	leased leased
 	// writing is held while it is being written.
 	writing semaphore
 
@@ -37,8 +39,8 @@ type journal struct {
 	nodes []cluster.Node
 }
 
-func newJournal() *journal {
-	return &journal{writing: newSemaphore(1), over: make(chan struct{}), stale: true}
+func newJournal(under leased) *journal {
+	return &journal{leased: under, writing: newSemaphore(1), over: make(chan struct{}), stale: true}
 }
 
 // read is the journal as the run knows it.
@@ -171,107 +173,88 @@ func (j *journal) entry(key string) (cluster.Entry, bool) {
 	return found, ok
 }
 
-// claimJournal writes the name of the run into the journal. A run that held the lease
-// before has read what stood there until now, and gets a conflict from here on.
-func (r *run) claimJournal(ctx context.Context) error {
-	err := r.changeJournal(ctx, "", func(j cluster.Journal) cluster.Journal { return j })
-
-	switch {
-	case err == nil:
-		return nil
-	case ctx.Err() != nil:
-		failed := r.stopped(ctx, "before it began")
-		failed.State = "No node was disturbed."
-
-		return say.Undisturbed(failed)
-	default:
-		return say.Undisturbed(&say.Failure{
-			Summary: "Unable to record who upgrades the cluster", Seen: say.Sentence(err.Error()), State: "No node was disturbed.",
-			Remedy: say.WritableRemedy, Err: err,
-		})
-	}
-}
-
-// adoptJournal takes over the journal of an observation, unless another run has put its
+// adoptObserved takes over the journal of an observation, unless another run has put its
 // name there: the next write looks into that.
-func (r *run) adoptJournal(seen cluster.Journal) {
-	if seen.Holder != r.engine.holder() {
-		r.journal.markStale()
+func (j *journal) adoptObserved(seen cluster.Journal) {
+	if seen.Holder != j.leased.engine.holder() {
+		j.markStale()
 
 		return
 	}
 
-	r.journal.adopt(seen)
+	j.adopt(seen)
 }
 
 // claimedByUs tells whether the run may write over what it has just read of the journal.
 // Where its own name does not stand there, the lease tells, as long as it is read
 // after the journal: who takes it later than that changes the journal first, and
 // who put a name there after this run has it.
-func (r *run) claimedByUs(ctx context.Context, read cluster.Journal) (ok bool, seen string, err error) {
-	if read.Holder == r.engine.holder() {
+func (j *journal) claimedByUs(ctx context.Context, read cluster.Journal) (ok bool, seen string, err error) {
+	if read.Holder == j.leased.engine.holder() {
 		return true, "", nil
 	}
 
-	return r.lock.renewOnce(ctx)
+	return j.leased.lock.renewOnce(ctx)
 }
 
-// changeJournal changes the journal and has it written before it returns. The change
+// change changes the journal and has it written before it returns. The change
 // is applied to what is there now, so that a lost reply or a foreign write
 // costs nothing. What another run of ours has written since is none of these.
-func (r *run) changeJournal(ctx context.Context, node string, change func(cluster.Journal) cluster.Journal) error {
-	bounded, cancel := r.engine.clock.WithTimeout(ctx, recordTimeout)
+func (j *journal) change(ctx context.Context, node string, change func(cluster.Journal) cluster.Journal) error {
+	e := j.leased.engine
+
+	bounded, cancel := e.clock.WithTimeout(ctx, recordTimeout)
 	defer cancel()
 
-	mine := r.journal.add(change)
+	mine := j.add(change)
 
-	err := r.engine.wait(bounded, node, "the journal to be written", func(ctx context.Context) (bool, string, error) {
-		if err := r.journal.writing.enter(ctx); err != nil {
+	err := e.wait(bounded, node, "the journal to be written", func(ctx context.Context) (bool, string, error) {
+		if err := j.writing.enter(ctx); err != nil {
 			return false, "the upgrade of another node is writing it", err
 		}
 
-		defer r.journal.writing.leave()
+		defer j.writing.leave()
 
-		if r.journal.isWritten(mine) {
+		if j.isWritten(mine) {
 			return true, "", nil
 		}
 
-		current, stale := r.journal.read()
+		current, stale := j.read()
 		if stale {
-			read, err := r.engine.kubernetes.Journal(ctx)
+			read, err := e.kubernetes.Journal(ctx)
 			if err != nil {
 				return false, err.Error(), permanentOnly(err)
 			}
 
-			if ok, seen, err := r.claimedByUs(ctx, read); err != nil || !ok {
+			if ok, seen, err := j.claimedByUs(ctx, read); err != nil || !ok {
 				return false, seen, err
 			}
 
-			current = r.journal.keyed(read)
-			r.journal.adopt(current)
+			current = j.keyed(read)
+			j.adopt(current)
 		}
 
-		due, changed := r.journal.beginWrite(), current
+		due, changed := j.beginWrite(), current
 		for _, change := range due {
 			changed = change.apply(changed)
 		}
 
-		changed.Holder = r.engine.holder()
+		changed.Holder = e.holder()
 
-		written, err := r.leased.writeJournal(ctx, changed)
+		written, err := j.leased.writeJournal(ctx, changed)
 		if err == nil {
-			r.journal.adopt(written)
-			r.journal.endWrite(due, true)
+			j.adopt(written)
+			j.endWrite(due, true)
 
 			return true, "", nil
 		}
 
-		r.journal.markStale()
-		r.journal.endWrite(due, false)
+		j.markStale()
+		j.endWrite(due, false)
 
 		return false, err.Error(), permanentOnly(err)
 	})
-	if err != nil && r.journal.withdraw(mine) {
+	if err != nil && j.withdraw(mine) {
 		return nil
 	}
 
@@ -279,7 +262,7 @@ func (r *run) changeJournal(ctx context.Context, node string, change func(cluste
 		return err
 	}
 
-	if lost := r.lock.takenMeanwhile(ctx); lost != nil {
+	if lost := j.leased.lock.takenMeanwhile(ctx); lost != nil {
 		return lost
 	}
 

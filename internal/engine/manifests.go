@@ -34,7 +34,7 @@ func (r *run) manifestsDue(ctx context.Context, made plan.Plan, next plan.Step) 
 
 	record := &cluster.ManifestsDue{Run: r.engine.runID, Written: r.engine.clock.Now()}
 
-	err := r.changeJournal(ctx, "", func(j cluster.Journal) cluster.Journal { return j.WithManifests(record) })
+	err := r.journal.change(ctx, "", func(j cluster.Journal) cluster.Journal { return j.WithManifests(record) })
 	if err != nil {
 		return &say.Failure{Summary: "Unable to record what has to be done", Seen: err.Error(), Remedy: say.WritableRemedy, Err: err}
 	}
@@ -59,7 +59,7 @@ func (r *run) sync(ctx context.Context, step plan.Step) error {
 	}
 
 	if current, _ := r.journal.read(); current.Manifests != nil {
-		err := r.changeJournal(ctx, "", func(j cluster.Journal) cluster.Journal { return j.WithManifests(nil) })
+		err := r.journal.change(ctx, "", func(j cluster.Journal) cluster.Journal { return j.WithManifests(nil) })
 		if err != nil {
 			return &say.Failure{
 				Summary: "Unable to record that the bootstrap manifests are in sync", Component: cluster.Manifests, Seen: err.Error(),

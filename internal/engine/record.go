@@ -13,7 +13,7 @@ func (u *nodeUpgrade) record(ctx context.Context, phase cluster.Phase) error {
 	entry := u.entry
 	entry.Phase, entry.Run, entry.Cordoned, entry.Written = phase, u.run.engine.runID, u.cordoned, u.run.engine.clock.Now()
 
-	err := u.run.changeJournal(ctx, u.step.Node, func(j cluster.Journal) cluster.Journal {
+	err := u.run.journal.change(ctx, u.step.Node, func(j cluster.Journal) cluster.Journal {
 		if confirmed, known := j.Confirmed[u.step.Key]; known {
 			u.former = confirmed
 		}
@@ -75,7 +75,7 @@ func (u *nodeUpgrade) remove(ctx context.Context, change func(cluster.Journal) c
 		return nil
 	}
 
-	if err := u.run.changeJournal(ctx, u.step.Node, change); err != nil {
+	if err := u.run.journal.change(ctx, u.step.Node, change); err != nil {
 		return err
 	}
 

@@ -528,7 +528,7 @@ func (s *rollout) observeAndPlan(ctx context.Context) (ready bool, err error) {
 
 	// Upgrades that are going on write it, and know better than an observation.
 	if observed.Journal != nil && len(s.running) == 0 {
-		s.run.adoptJournal(*observed.Journal)
+		s.run.journal.adoptObserved(*observed.Journal)
 	}
 
 	// A node that this run moves right now may be away.

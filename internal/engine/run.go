@@ -48,9 +48,10 @@ const looksAtATime = 4
 // newRun is a run under the lease. Policy is the one that is asked for, with what its
 // selectors chose at the first look.
 func (e *Engine) newRun(held *lock, request Request, policy cluster.Policy) *run {
+	under := leased{engine: e, lock: held}
 	made := &run{
-		engine: e, request: request, selected: newSelected(policy), since: e.clock.Now(), lock: held, leased: leased{engine: e, lock: held},
-		operatorWatch: &operatorWatch{}, journal: newJournal(), moves: newMoves(), looking: newSemaphore(looksAtATime),
+		engine: e, request: request, selected: newSelected(policy), since: e.clock.Now(), lock: held, leased: under,
+		operatorWatch: &operatorWatch{}, journal: newJournal(under), moves: newMoves(), looking: newSemaphore(looksAtATime),
 		soak: newSoak(request.Policy.Settle),
 	}
 	made.ahead = newAhead(made)
@@ -106,6 +107,27 @@ func (r *run) stopped(ctx context.Context, where string) *say.Failure {
 		Seen:    "It was interrupted " + where + ".",
 		Remedy:  say.ResumeRemedy,
 		Err:     cluster.Ended(ctx),
+	}
+}
+
+// claimJournal writes the name of the run into the journal. A run that held the lease
+// before has read what stood there until now, and gets a conflict from here on.
+func (r *run) claimJournal(ctx context.Context) error {
+	err := r.journal.change(ctx, "", func(j cluster.Journal) cluster.Journal { return j })
+
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		failed := r.stopped(ctx, "before it began")
+		failed.State = "No node was disturbed."
+
+		return say.Undisturbed(failed)
+	default:
+		return say.Undisturbed(&say.Failure{
+			Summary: "Unable to record who upgrades the cluster", Seen: say.Sentence(err.Error()), State: "No node was disturbed.",
+			Remedy: say.WritableRemedy, Err: err,
+		})
 	}
 }
 
