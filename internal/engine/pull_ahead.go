@@ -51,7 +51,11 @@ type part struct {
 
 // ahead pulls the images of the nodes whose turn comes next while others reboot.
 type ahead struct {
-	run *run
+	engine *Engine
+	// fetch has a node pull; nil where it got all of its images.
+	fetch func(context.Context, download) *cluster.Finding
+	// noMoreStarts is why no pull may begin any more.
+	noMoreStarts func() error
 	// slots bound the nodes that pull at a time.
 	slots chan struct{}
 	// group are the pulls that go on, and what serves the queue.
@@ -70,14 +74,14 @@ type ahead struct {
 	proven map[string]bool
 }
 
-func newAhead(r *run) *ahead {
-	return &ahead{run: r, begun: map[string]chan struct{}{}, have: map[string]time.Time{}, proven: map[string]bool{}}
+func newAhead(e *Engine, fetch func(context.Context, download) *cluster.Finding, noMoreStarts func() error) *ahead {
+	return &ahead{engine: e, fetch: fetch, noMoreStarts: noMoreStarts, begun: map[string]chan struct{}{}, have: map[string]time.Time{}, proven: map[string]bool{}}
 }
 
 // prepare sets how many nodes pull at a time.
-func (a *ahead) prepare(made plan.Plan) {
+func (a *ahead) prepare(parallel int) {
 	if a.slots == nil {
-		a.slots = make(chan struct{}, a.run.parallelPulls(made))
+		a.slots = make(chan struct{}, parallel)
 	}
 }
 
@@ -174,7 +178,7 @@ func (a *ahead) take(ctx context.Context) (one download, done chan struct{}, fou
 	a.mu.Lock()
 	defer a.mu.Unlock()
 
-	for len(a.queue) > 0 && ctx.Err() == nil && a.run.noMoreStarts() == nil {
+	for len(a.queue) > 0 && ctx.Err() == nil && a.noMoreStarts() == nil {
 		one, a.queue = a.queue[0], a.queue[1:]
 
 		if _, told := a.begun[one.key()]; !told && !a.provenLocked(one) {
@@ -197,15 +201,15 @@ func (a *ahead) take(ctx context.Context) (one download, done chan struct{}, fou
 // pull has one node pull. What it cannot get is tried again when its turn comes, and fails
 // its upgrade then.
 func (a *ahead) pull(ctx context.Context, one download) {
-	failed := a.run.fetch(ctx, one)
+	failed := a.fetch(ctx, one)
 	if ctx.Err() != nil {
 		return
 	}
 
-	a.run.engine.emit(pulled(one, failed))
+	a.engine.emit(pulled(one, failed))
 
 	if failed != nil {
-		a.run.engine.emit(cluster.Event{Kind: cluster.EventWarning, Node: one.node, Err: failed.Err, Text: fmt.Sprintf(
+		a.engine.emit(cluster.Event{Kind: cluster.EventWarning, Node: one.node, Err: failed.Err, Text: fmt.Sprintf(
 			"%s %s ahead of its turn; it is tried again then", one.node, failed.Found)})
 
 		return
@@ -241,7 +245,7 @@ func (a *ahead) note(one download) {
 	defer a.mu.Unlock()
 
 	for _, reference := range one.references() {
-		a.have[one.node+"\n"+reference] = a.run.engine.clock.Now()
+		a.have[one.node+"\n"+reference] = a.engine.clock.Now()
 	}
 }
 
@@ -254,7 +258,7 @@ const keptFor = 20 * time.Minute
 func (a *ahead) atTurn(ctx context.Context, node, reference string, pull func(context.Context) error) error {
 	a.leave(node)
 
-	if ended := a.await(ctx, node, reference); !ended.IsZero() && a.run.engine.clock.Now().Sub(ended) < keptFor {
+	if ended := a.await(ctx, node, reference); !ended.IsZero() && a.engine.clock.Now().Sub(ended) < keptFor {
 		return nil
 	}
 

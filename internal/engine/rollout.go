@@ -112,7 +112,7 @@ func (s *rollout) advance(ctx context.Context) (done bool, err error) {
 		return false, err
 	}
 
-	s.run.ahead.prepare(s.made)
+	s.run.ahead.prepare(s.run.parallelPulls(s.made))
 
 	if len(s.running) == 0 && len(s.made.Steps) == 0 {
 		// The last word rests on a look at everything.

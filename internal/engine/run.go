@@ -54,7 +54,7 @@ func (e *Engine) newRun(held *lock, request Request, policy cluster.Policy) *run
 		operatorWatch: &operatorWatch{}, journal: newJournal(under), moves: newMoves(), looking: newSemaphore(looksAtATime),
 		soak: newSoak(request.Policy.Settle),
 	}
-	made.ahead = newAhead(made)
+	made.ahead = newAhead(e, made.fetch, made.noMoreStarts)
 
 	return made
 }
