@@ -61,7 +61,7 @@ type componentUpgrade struct {
 // node's Ready condition where the component is the kubelet.
 func (r *run) upgradeComponent(ctx context.Context, step plan.Step) (time.Time, error) {
 	c := &componentUpgrade{run: r, step: step}
-	defer r.moves.done(step.Node)
+	defer r.shared.done(step.Node)
 
 	if step.Image == "" {
 		// The node did not answer when the step was planned. The next plan knows

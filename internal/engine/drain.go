@@ -77,7 +77,7 @@ func (u *nodeUpgrade) roomElsewhere(ctx context.Context) (bool, error) {
 		return true, "", nil
 	})
 
-	others := u.run.moves.beside(u.step.Node)
+	others := u.run.shared.beside(u.step.Node)
 
 	return slices.ContainsFunc(nodes, func(n cluster.KubeNode) bool {
 		_, busy := others[n.Name]

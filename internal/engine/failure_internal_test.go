@@ -31,8 +31,8 @@ func TestFailure_RareEndsOfARunAreWorded(t *testing.T) {
 	newRun := func() *run {
 		return &run{
 			engine:  &Engine{operator: operator.New(reference, nil), clock: realClock{}},
-			request: Request{Target: cluster.Target{Talos: next}, Policy: cluster.DefaultPolicy()}, soak: newSoak(time.Minute),
-			selected: newSelected(cluster.DefaultPolicy()),
+			request: Request{Target: cluster.Target{Talos: next}, Policy: cluster.DefaultPolicy()},
+			shared:  newShared(cluster.DefaultPolicy(), time.Minute),
 		}
 	}
 

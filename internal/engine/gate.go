@@ -56,7 +56,7 @@ func (r *run) awaitGates(ctx context.Context, node string) error {
 		answers, now := askAll(ctx, gates, node), r.engine.clock.Now()
 
 		for index, finding := range answers {
-			if finding.Found == "" || len(r.moves.beside(node)) > 0 {
+			if finding.Found == "" || len(r.shared.beside(node)) > 0 {
 				since[index] = now
 			}
 

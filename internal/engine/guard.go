@@ -5,12 +5,36 @@ package engine
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/permit"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/say"
 )
+
+// permit decides on a look of an upgrade, and writes a debug line about what it permits.
+func (r *run) permit(asked permit.Ask, world permit.World) permit.Verdict {
+	_, fresh, lost := r.lock.state()
+	world.Leased = fresh && lost == nil
+
+	switch {
+	case r.deadlinePassed():
+		world.Over = fmt.Errorf("%w: %w", permit.ErrStopped, say.ErrDeadline)
+	case r.windowClosed() != nil:
+		world.Over = fmt.Errorf("%w: %w", permit.ErrStopped, say.ErrWindow)
+	}
+
+	made := r.shared.decide(r.engine, asked, &world)
+
+	if made.Kind == permit.Go && asked.Acts && r.engine.permitted != nil {
+		r.engine.permitted(world.Line(asked, r.lock.lastRenewed()))
+	}
+
+	r.engine.tell(made.Skipped)
+
+	return made
+}
 
 // guardedAction is something that is done to a node only while it is safe.
 type guardedAction struct {

@@ -173,6 +173,18 @@ func (j *journal) entry(key string) (cluster.Entry, bool) {
 	return found, ok
 }
 
+// ours is what this run has written about a node, by its name; without a phase where it has written nothing.
+func (j *journal) ours(node string) (entry cluster.Entry) {
+	current, _ := j.read()
+	for _, one := range current.Entries {
+		if one.Node == node && one.Run == j.leased.engine.runID {
+			entry = one
+		}
+	}
+
+	return entry
+}
+
 // adoptObserved takes over the journal of an observation, unless another run has put its
 // name there: the next write looks into that.
 func (j *journal) adoptObserved(seen cluster.Journal) {

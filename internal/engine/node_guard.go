@@ -46,7 +46,7 @@ func (u *nodeUpgrade) awaitGuardsThen(ctx context.Context, before string, then l
 
 	err := u.run.awaitGuarded(ctx, action)
 
-	beside := len(u.run.moves.beside(u.step.Node)) > 0
+	beside := len(u.run.shared.beside(u.step.Node)) > 0
 	touched := permit.Ask{Cordons: then != nil, Installed: u.mayHaveInstalled(), Cordoned: u.cordoned, Retried: u.entry.Attempt > 1}.Touched()
 
 	// Nothing is wrong with the cluster, and fewer nodes at a time may be what helps.
@@ -98,7 +98,7 @@ func (u *nodeUpgrade) observeForGuards(ctx context.Context) error {
 	asked := inquiry{
 		claim: u.step.Node, etcd: true, after: u.acted,
 		machines: func(node cluster.Node) bool {
-			moved := !u.mayHaveInstalled() && (becomesCanary(before, node) || u.run.soak.watches(node.Name))
+			moved := !u.mayHaveInstalled() && (becomesCanary(before, node) || u.run.shared.settles(node.Name))
 
 			return moved || node.Role == cluster.ControlPlane || node.Name == u.step.Node
 		},

@@ -130,10 +130,10 @@ const (
 // returns the last transition of the node's Ready condition.
 func (r *run) upgradeNode(ctx context.Context, step plan.Step) (ready time.Time, err error) {
 	u := &nodeUpgrade{run: r, step: step}
-	defer r.moves.done(step.Node)
+	defer r.shared.done(step.Node)
 	defer func() {
 		if err == nil {
-			r.soak.watch(step, u.result.ready, r.engine.clock.Now())
+			r.shared.settling(func(w *soak) { w.watch(step, u.result.ready, r.engine.clock.Now()) })
 		}
 	}()
 
@@ -425,7 +425,7 @@ var errNotSent = errors.New("the call did not reach the node")
 // only a hint; the node says what is true.
 func (u *nodeUpgrade) resume(ctx context.Context) (outcome, error) {
 	u.cordoned, u.entry.Departed = true, false
-	u.run.moves.resume(u.step.Node)
+	u.run.shared.resume(u.step.Node)
 
 	machine, err := u.awaitBootID(ctx)
 	if err != nil {
@@ -482,7 +482,7 @@ func (u *nodeUpgrade) cordonAndDrain(ctx context.Context) error {
 // the steps of those on their way, so it is noted before observers are told.
 func (u *nodeUpgrade) enterStep(step cluster.NodeStep, text string) {
 	u.at, u.waits = step, ""
-	u.run.noteStep(u.step.Node, step)
+	u.run.shared.noteStep(u.step.Node, u.run.journal.ours(u.step.Node), step)
 	u.run.engine.emit(cluster.Event{Kind: cluster.EventNodeStep, Node: u.step.Node, Step: step, Text: text})
 }
 
@@ -559,7 +559,7 @@ func (u *nodeUpgrade) beyondTarget(machine cluster.Machine) bool {
 // upgrade to end; only then may a new plan find something to do.
 func (u *nodeUpgrade) cordonWhenAllowed(ctx context.Context) error {
 	for announced := false; ; announced = true {
-		ended := u.run.moves.peerDone()
+		ended := u.run.shared.peerDone()
 
 		err := u.cordonGuarded(ctx)
 
@@ -1680,6 +1680,6 @@ func (u *nodeUpgrade) suspect(machine cluster.Machine) {
 	told := machine.Settled() || !u.entry.Target.Equal(u.entry.Previous)
 
 	if told && !reached && machine.Talos.Equal(u.entry.Previous) && machine.Schematic == u.entry.PreviousSchematic {
-		u.run.moves.markDoubtful(u.step.Node)
+		u.run.shared.markDoubtful(u.step.Node)
 	}
 }

@@ -6,9 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
@@ -188,8 +186,8 @@ func (r *run) operatorConflicts(ctx context.Context, begun bool) []cluster.Findi
 	switch {
 	case r.engine.operator == nil:
 		return nil
-	case begun && r.operatorWatch.recentlyUnreadable(r.engine.clock.Now()):
-		return r.operatorWatch.last()
+	case begun && r.shared.operatorSilent(r.engine.clock.Now()):
+		return r.shared.operatorFindings()
 	}
 
 	var failed error
@@ -199,9 +197,9 @@ func (r *run) operatorConflicts(ctx context.Context, begun bool) []cluster.Findi
 		if err != nil {
 			// What was seen last counts: publishing stops no upgrade, and an operator
 			// at work does not stop because nobody can look.
-			r.operatorWatch.noteFailure(r.engine.clock.Now())
+			r.shared.noteOperatorSilent(r.engine.clock.Now())
 
-			return r.operatorWatch.last()
+			return r.shared.operatorFindings()
 		}
 
 		if begun && report.Talos.Target+report.Kubernetes.Target == "" {
@@ -209,13 +207,13 @@ func (r *run) operatorConflicts(ctx context.Context, begun bool) []cluster.Findi
 		}
 
 		blocking := cluster.Blocking(r.engine.judgeOperator(report, nil, r.request))
-		r.operatorWatch.note(blocking, report.Unhold)
+		r.shared.noteOperator(blocking, report.Unhold)
 
 		switch {
 		case len(blocking) > 0 || report.Passive:
 			return blocking
 		case report.Hold == r.engine.runID:
-			r.operatorWatch.pause()
+			r.shared.notePause()
 
 			return nil
 		case report.Hold != "" && !cluster.IsRun(report.Hold):
@@ -225,7 +223,7 @@ func (r *run) operatorConflicts(ctx context.Context, begun bool) []cluster.Findi
 		}
 
 		// Even an attempt that fails may have taken effect.
-		r.operatorWatch.pause()
+		r.shared.notePause()
 
 		failed = r.leased.hold(ctx, report.Hold)
 		if !errors.Is(failed, cluster.ErrConflict) {
@@ -243,7 +241,7 @@ func (r *run) operatorConflicts(ctx context.Context, begun bool) []cluster.Findi
 // resumeOperator lets the operator act again, once what it knows of the versions is
 // true. Both are of use to nobody but the operator, so that what fails is said.
 func (r *run) resumeOperator(ctx context.Context, talos, kubernetes version.Version) {
-	if !r.operatorWatch.paused() {
+	if !r.shared.paused() {
 		return
 	}
 
@@ -267,7 +265,7 @@ func (r *run) endPause(ctx context.Context) {
 	}
 
 	if err != nil {
-		r.engine.warn(strings.TrimSpace(fmt.Sprintf("the operator of %s is still kept from acting by %q: %v. The next apply ends that. %s", r.engine.operator, r.engine.runID, err, r.operatorWatch.endPauseByHand())))
+		r.engine.warn(strings.TrimSpace(fmt.Sprintf("the operator of %s is still kept from acting by %q: %v. The next apply ends that. %s", r.engine.operator, r.engine.runID, err, r.shared.endPauseByHand())))
 	}
 }
 
@@ -286,7 +284,7 @@ func (r *run) updateOperator(ctx context.Context, talos, kubernetes version.Vers
 
 	report, err := r.engine.operator.Report(kept)
 	if err == nil {
-		r.operatorWatch.note(nil, report.Unhold)
+		r.shared.noteOperator(nil, report.Unhold)
 
 		if report.Hold != r.engine.runID {
 			return
@@ -322,78 +320,4 @@ func (e *Engine) warnOnce(text string) {
 // warn says something worth a person's attention.
 func (e *Engine) warn(text string) {
 	e.emit(cluster.Event{Kind: cluster.EventWarning, Text: text})
-}
-
-// operatorWatch is what a run knows of the operator beside it. Its upgrades share it.
-type operatorWatch struct {
-	mu sync.Mutex
-	// pausing tells that the operator may be kept from acting in the name of the run.
-	pausing bool
-	// blocking is what the last look found to be in the way.
-	blocking []cluster.Finding
-	// silent is when the object could not be read last; zero where it could.
-	silent time.Time
-	// unhold is how a person ends the hold.
-	unhold string
-}
-
-// silentTimeout is how long an object that could not be read is left alone: every
-// upgrade would wait for it anew otherwise.
-const silentTimeout = 30 * time.Second
-
-// recentlyUnreadable tells whether the object could not be read a moment ago.
-func (b *operatorWatch) recentlyUnreadable(now time.Time) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-
-	return !b.silent.IsZero() && now.Sub(b.silent) < silentTimeout
-}
-
-// noteFailure takes note of a look that failed.
-func (b *operatorWatch) noteFailure(now time.Time) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-
-	b.silent = now
-}
-
-// note takes note of a look.
-func (b *operatorWatch) note(blocking []cluster.Finding, unhold string) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-
-	b.blocking, b.silent = slices.Clone(blocking), time.Time{}
-	if unhold != "" {
-		b.unhold = unhold
-	}
-}
-
-// last is what the last look found.
-func (b *operatorWatch) last() []cluster.Finding {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-
-	return slices.Clone(b.blocking)
-}
-
-func (b *operatorWatch) pause() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-
-	b.pausing = true
-}
-
-func (b *operatorWatch) paused() bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-
-	return b.pausing
-}
-
-// endPauseByHand is how a person ends the hold; empty where that is not known.
-func (b *operatorWatch) endPauseByHand() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-
-	return b.unhold
 }

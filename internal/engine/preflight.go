@@ -350,7 +350,7 @@ func (e *Engine) outdated(ctx context.Context, observed cluster.Observation, pol
 		return nil, errNoConnection
 	}
 
-	r := &run{engine: e, request: Request{Policy: policy}, selected: newSelected(policy)}
+	r := &run{engine: e, request: Request{Policy: policy}, shared: newShared(policy, 0)}
 
 	renderer, options, seen := r.renders(observed)
 	if seen != "" {

@@ -183,7 +183,7 @@ func (r *run) refusesRollback(ctx context.Context, step plan.Step) error {
 func (u *nodeUpgrade) sendBack(ctx context.Context, request NodeRequest) error {
 	stepCtx, end := u.run.startContext(ctx, u.step)
 	defer end()
-	defer u.run.moves.done(u.step.Node)
+	defer u.run.shared.done(u.step.Node)
 
 	bounded, allowed, cancel := allow(stepCtx, u.run.engine.clock, request.Policy.NodeTimeout)
 	defer cancel()

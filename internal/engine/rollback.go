@@ -37,7 +37,7 @@ func (u *nodeUpgrade) rollBackIfUnhealthy(err error) error {
 	bounded, cancel := u.run.engine.clock.WithTimeout(u.untimed, u.run.request.Policy.NodeTimeout)
 	defer cancel()
 
-	u.run.moves.markDoubtful(u.step.Node)
+	u.run.shared.markDoubtful(u.step.Node)
 	u.result.logTail = u.run.engine.tailLog(bounded, u.step.Address, serviceMachined)
 	u.phase = returning
 

@@ -156,7 +156,7 @@ func (s *rollout) advance(ctx context.Context) (done bool, err error) {
 
 	s.blockage = blockage{}
 
-	if len(next) == 0 || s.run.moves.anyDoubtful() {
+	if len(next) == 0 || s.run.shared.anyDoubtful() {
 		return false, s.await(ctx, s.patience())
 	}
 
@@ -174,9 +174,14 @@ func (s *rollout) start(ctx context.Context, next []plan.Step) error {
 
 	// Manifests take nobody out of service, and nobody waits before them.
 	if next[0].Component != cluster.Manifests {
-		s.run.soak.observeAll(s.snapshot, s.made, s.running, s.run.engine.clock.Now())
+		waits := false
 
-		if s.run.soak.waiting() {
+		s.run.shared.settling(func(w *soak) {
+			w.observeAll(s.snapshot, s.made, s.running, s.run.engine.clock.Now())
+			waits = w.waiting()
+		})
+
+		if waits {
 			return s.awaitSoak(ctx, next[0])
 		}
 	}
@@ -217,11 +222,18 @@ func (s *rollout) awaitSoak(ctx context.Context, next plan.Step) error {
 	announced := time.Time{}
 	others := len(s.running)
 
-	for s.run.soak.waiting() && len(s.running) == others && ctx.Err() == nil {
-		now := s.run.engine.clock.Now()
+	for len(s.running) == others && ctx.Err() == nil {
+		now, canaries := s.run.engine.clock.Now(), s.run.policy().Canaries()
 
-		if name, node := s.run.soak.overdue(now); node != nil {
-			return s.soakFailure(name, node)
+		var waits soakState
+
+		s.run.shared.settling(func(w *soak) { waits = w.state(now, canaries) })
+
+		switch {
+		case !waits.waiting:
+			return nil
+		case waits.overdue != nil:
+			return s.soakFailure(waits.late, waits.overdue)
 		}
 
 		if err := s.checkStart(next); err != nil {
@@ -230,23 +242,24 @@ func (s *rollout) awaitSoak(ctx context.Context, next plan.Step) error {
 
 		if now.Sub(announced) >= announceEvery {
 			announced = now
-			s.run.engine.emit(cluster.Event{Kind: cluster.EventWaiting, Node: next.Node, Text: next.Node + " waits for " + s.run.soak.waitText(now, s.run.policy().Canaries())})
+			s.run.engine.emit(cluster.Event{Kind: cluster.EventWaiting, Node: next.Node, Text: next.Node + " waits for " + waits.text})
 		}
 
-		if err := s.await(ctx, min(s.run.soak.remaining(now), maxPoll)); err != nil {
+		if err := s.await(ctx, min(waits.remaining, maxPoll)); err != nil {
 			return err
 		}
 
 		observed, err := s.run.observe(ctx, inquiry{claim: next.Node, etcd: true, machines: func(node cluster.Node) bool {
-			return node.Role == cluster.ControlPlane || s.run.soak.watches(node.Name)
+			return node.Role == cluster.ControlPlane || s.run.shared.settles(node.Name)
 		}})
-		if err != nil {
-			s.run.soak.observationFailed(err, s.run.engine.clock.Now())
 
-			continue
-		}
-
-		s.run.soak.judge(observed, s.run.engine.clock.Now())
+		s.run.shared.settling(func(w *soak) {
+			if now := s.run.engine.clock.Now(); err != nil {
+				w.suspectAll(err, now)
+			} else {
+				w.judge(observed, now)
+			}
+		})
 	}
 
 	return nil
@@ -257,7 +270,7 @@ func (s *rollout) soakFailure(name string, node *soakingNode) *say.Failure {
 	failure := &say.Failure{
 		Summary: fmt.Sprintf("Unable to go on: node %s did not stay healthy", name), Node: name,
 		Seen: fmt.Sprintf("It was to stay healthy for %s before the next node is disturbed, and within %s it did not. Last seen: %s.",
-			s.run.soak.most, s.run.soak.most+guardTimeout, node.ails),
+			s.run.request.Policy.Settle, s.run.request.Policy.Settle+guardTimeout, node.ails),
 		State:  "The node runs its new version.",
 		Remedy: "Look at the node (kubectl describe node, talosctl health). When it is healthy, run terraform apply again.",
 		Err:    say.ErrUnsettled,
@@ -265,7 +278,7 @@ func (s *rollout) soakFailure(name string, node *soakingNode) *say.Failure {
 
 	if node.ails == "" {
 		failure.Seen = fmt.Sprintf("It was to stay healthy for %s before the next node is disturbed, and within %s it became unhealthy again and again.",
-			s.run.soak.most, s.run.soak.most+guardTimeout)
+			s.run.request.Policy.Settle, s.run.request.Policy.Settle+guardTimeout)
 	}
 
 	if slices.Contains(s.run.policy().Canaries(), name) {
@@ -273,6 +286,25 @@ func (s *rollout) soakFailure(name string, node *soakingNode) *say.Failure {
 	}
 
 	return failure
+}
+
+// startContext makes the context of an upgrade, which ends when the upgrade has to stand
+// down. An upgrade that finishes what was begun never has to.
+func (r *run) startContext(ctx context.Context, step plan.Step) (stepCtx context.Context, end context.CancelFunc) {
+	stepCtx, cancel := context.WithCancelCause(ctx)
+	entry, found := r.journal.entry(step.Key)
+
+	r.engine.facts.Move(step.Node, true)
+
+	if !step.Finish && !step.Done && !(found && entry.Open()) {
+		r.shared.mayStandDown(step.Node, cancel)
+	}
+
+	return stepCtx, func() {
+		r.shared.forget(step.Node)
+		r.engine.facts.Move(step.Node, false)
+		cancel(nil)
+	}
 }
 
 // runStep is the upgrade of a step: of a node, of one of its components, or of the
@@ -563,7 +595,7 @@ func (s *rollout) look(ctx context.Context) (cluster.Observation, error) {
 
 	observed, err := s.run.observe(ctx, inquiry{
 		claim: s.claim, others: true, etcd: true, age: planAge,
-		machines: func(node cluster.Node) bool { return runsControlPlane(node) || s.run.soak.watches(node.Name) },
+		machines: func(node cluster.Node) bool { return runsControlPlane(node) || s.run.shared.settles(node.Name) },
 	})
 
 	return observed, err
@@ -652,7 +684,7 @@ func (s *rollout) end(over result) {
 		// A node that was moved is watched from the end of its upgrade on, before any
 		// other upgrade can take it for one that nobody waits for.
 		if over.step.Component == cluster.Kubelet {
-			s.run.soak.watch(over.step, over.ready, s.run.engine.clock.Now())
+			s.run.shared.settling(func(w *soak) { w.watch(over.step, over.ready, s.run.engine.clock.Now()) })
 		}
 	case errors.Is(over.err, permit.ErrYield):
 		s.run.engine.emit(cluster.Event{Kind: cluster.EventWaiting, Node: over.step.Node, Text: fmt.Sprintf("%s has to wait: %v", over.step.Node, over.err)})
@@ -687,7 +719,7 @@ func (s *rollout) fail(err error) {
 		return
 	case s.failure == nil:
 		s.failure = err
-		s.run.moves.stopUntouched()
+		s.run.shared.stopUntouched()
 		s.stopPulling()
 
 		return

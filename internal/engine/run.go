@@ -20,21 +20,18 @@ type run struct {
 	engine *Engine
 
 	request Request
-	// selected is what the selectors of the policy have chosen so far.
-	selected      *selected
-	since         time.Time
-	lock          *lock
-	leased        leased
-	operatorWatch *operatorWatch
-	journal       *journal
-	moves         *moves
+	since   time.Time
+	lock    *lock
+	leased  leased
+	journal *journal
+	// shared is what its upgrades know of each other.
+	shared *shared
 	// looking bounds how many upgrades look at the cluster in order to cordon at a time. A
 	// look counts for a few seconds only: with a hundred at once none would be done with
 	// it in time.
 	looking semaphore
 	ahead   *ahead
 
-	soak *soak
 	// suspension is that somebody has suspended the upgrades, as last seen by whoever
 	// starts them; nil where nobody has.
 	suspension *cluster.Suspension
@@ -50,9 +47,8 @@ const looksAtATime = 4
 func (e *Engine) newRun(held *lock, request Request, policy cluster.Policy) *run {
 	under := leased{engine: e, lock: held}
 	made := &run{
-		engine: e, request: request, selected: newSelected(policy), since: e.clock.Now(), lock: held, leased: under,
-		operatorWatch: &operatorWatch{}, journal: newJournal(under), moves: newMoves(), looking: newSemaphore(looksAtATime),
-		soak: newSoak(request.Policy.Settle),
+		engine: e, request: request, since: e.clock.Now(), lock: held, leased: under, journal: newJournal(under),
+		shared: newShared(policy, request.Policy.Settle), looking: newSemaphore(looksAtATime),
 	}
 	made.ahead = newAhead(e, made.fetch, made.noMoreStarts)
 
@@ -61,23 +57,23 @@ func (e *Engine) newRun(held *lock, request Request, policy cluster.Policy) *run
 
 // policy is the one that the run was asked for, with all that its selectors have chosen
 // so far.
-func (r *run) policy() cluster.Policy { return r.selected.current() }
+func (r *run) policy() cluster.Policy { return r.shared.policy() }
 
 // selectIn is the policy with what its selectors choose in the observation as well.
 func (r *run) selectIn(observed cluster.Observation) cluster.Policy {
 	policy, _ := plan.Select(observed, r.policy())
 
-	return r.selected.add(policy.Selected)
+	return r.shared.choose(policy.Selected)
 }
 
 // planAgain plans the rest of the run, and says of which nodes the labels have changed
 // whether they are held.
 func (r *run) planAgain(observed cluster.Observation, policy cluster.Policy) plan.Plan {
 	made := plan.Make(observed, r.request.Target, policy)
-	r.selected.add(made.Policy.Selected)
+	r.shared.choose(made.Policy.Selected)
 
 	for _, node := range made.Held {
-		if text := r.selected.news(made.Policy, node); text != "" {
+		if text := r.shared.holdNews(made.Policy, node); text != "" {
 			r.engine.emit(cluster.Event{Kind: cluster.EventWarning, Node: node, Text: text})
 		}
 	}

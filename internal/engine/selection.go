@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"sync"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
@@ -19,7 +18,6 @@ import (
 
 // selected remembers what the selectors of the policy have chosen in a run.
 type selected struct {
-	mu     sync.Mutex
 	policy cluster.Policy
 	// began are the nodes that were held when the run began, said those of which
 	// somebody was told since.
@@ -28,24 +26,11 @@ type selected struct {
 }
 
 // newSelected begins with what the first look of the run chose.
-func newSelected(policy cluster.Policy) *selected {
-	return &selected{policy: policy, began: policy.Selected.Held, said: map[string]bool{}}
+func newSelected(policy cluster.Policy) selected {
+	return selected{policy: policy, began: policy.Selected.Held, said: map[string]bool{}}
 }
 
-// current is the policy with all that was chosen so far.
-func (s *selected) current() cluster.Policy {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-
-	return s.policy
-}
-
-// add takes over what another look chose. It returns the policy with all that was
-// chosen so far.
 func (s *selected) add(fresh cluster.Selection) cluster.Policy {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-
 	held := maps.Clone(s.policy.Selected.Held)
 	canaries := slices.Clone(s.policy.Selected.Canaries)
 
@@ -67,12 +52,7 @@ func (s *selected) add(fresh cluster.Selection) cluster.Policy {
 	return s.policy
 }
 
-// news says, once, that a node came to be held while the run went on, or that only the
-// run still holds it; empty where there is nothing new.
 func (s *selected) news(policy cluster.Policy, node string) string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-
 	hold, held := policy.Selected.Held[node]
 	_, before := s.began[node]
 

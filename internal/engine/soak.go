@@ -7,7 +7,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
@@ -22,7 +21,6 @@ type soak struct {
 	// most is how long that is; with 0 nothing is watched.
 	most time.Duration
 
-	mu      sync.Mutex
 	watched map[string]*soakingNode
 	// passed are the transitions of the Ready conditions of those that passed.
 	passed map[string]time.Time
@@ -48,9 +46,6 @@ func newSoak(most time.Duration) *soak {
 
 // watch watches a node whose upgrade has ended.
 func (w *soak) watch(step plan.Step, ready, now time.Time) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-
 	w.moved = true
 
 	if w.most > 0 {
@@ -61,14 +56,6 @@ func (w *soak) watch(step plan.Step, ready, now time.Time) {
 // judge judges the nodes that are watched. Those that are no longer part of the
 // cluster are dropped.
 func (w *soak) judge(observed cluster.Observation, now time.Time) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-
-	w.judgeLocked(observed, now)
-}
-
-// judgeLocked is [soak.judge] with the lock held.
-func (w *soak) judgeLocked(observed cluster.Observation, now time.Time) {
 	if observed.KubernetesError != nil {
 		w.suspectAll(observed.KubernetesError, now)
 
@@ -113,15 +100,8 @@ func (w *soak) judgeLocked(observed cluster.Observation, now time.Time) {
 	}
 }
 
-// observationFailed takes note of a look that failed: what cannot be observed is not known
+// suspectAll takes note of a look that failed: what cannot be observed is not known
 // to be healthy.
-func (w *soak) observationFailed(err error, now time.Time) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-
-	w.suspectAll(err, now)
-}
-
 func (w *soak) suspectAll(err error, now time.Time) {
 	for _, node := range w.watched {
 		node.since, node.ails = time.Time{}, "it cannot be observed: "+err.Error()
@@ -161,17 +141,11 @@ func unreadyText(node cluster.Node) string {
 
 // waiting tells whether a node has to be waited for.
 func (w *soak) waiting() bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-
 	return len(w.watched) > 0
 }
 
 // watches tells whether a node is among those that have to be waited for.
 func (w *soak) watches(name string) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-
 	_, found := w.watched[name]
 
 	return found
@@ -186,10 +160,7 @@ func (w *soak) unsettled(s rule.View, now time.Time, touched bool) []cluster.Fin
 		return nil
 	}
 
-	w.mu.Lock()
-	defer w.mu.Unlock()
-
-	w.judgeLocked(s.Observation, now)
+	w.judge(s.Observation, now)
 	w.relapsed(s, now)
 
 	var findings []cluster.Finding
@@ -229,11 +200,29 @@ func (w *soak) relapsed(s rule.View, now time.Time) {
 	}
 }
 
+// soakState is how the nodes are that are waited for.
+type soakState struct {
+	// waiting tells that there are any, and text is what is being waited for.
+	waiting bool
+	text    string
+	// remaining is how long it takes at least until nobody has to be waited for.
+	remaining time.Duration
+	// late is the name of a node that has had all the time that it may take, and overdue is how it is; nil
+	// where there is none.
+	late    string
+	overdue *soakingNode
+}
+
+// state is how the nodes are that are waited for; canaries are named as such.
+func (w *soak) state(now time.Time, canaries []string) soakState {
+	found := soakState{waiting: w.waiting(), text: w.waitText(now, canaries), remaining: w.remaining(now)}
+	found.late, found.overdue = w.overdue(now)
+
+	return found
+}
+
 // remaining is how long it takes at least until nobody has to be waited for.
 func (w *soak) remaining(now time.Time) time.Duration {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-
 	var longest time.Duration
 
 	for _, node := range w.watched {
@@ -249,9 +238,6 @@ func (w *soak) remaining(now time.Time) time.Duration {
 
 // overdue is a node that has had all the time that it may take.
 func (w *soak) overdue(now time.Time) (name string, node *soakingNode) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-
 	for _, name := range slices.Sorted(maps.Keys(w.watched)) {
 		if found := *w.watched[name]; now.Sub(found.waiting) >= w.most+guardTimeout {
 			return name, &found
@@ -263,9 +249,6 @@ func (w *soak) overdue(now time.Time) (name string, node *soakingNode) {
 
 // waitText is what is being waited for.
 func (w *soak) waitText(now time.Time, canaries []string) string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-
 	lines := make([]string, 0, len(w.watched))
 
 	for _, name := range slices.Sorted(maps.Keys(w.watched)) {
@@ -299,12 +282,9 @@ func (w *soak) observeAll(observed cluster.Observation, made plan.Plan, busy []p
 		return
 	}
 
-	w.mu.Lock()
-	defer w.mu.Unlock()
-
 	if made.Steps[0].Component != "" {
 		// Whoever has reached the end of Talos is not told apart any more.
-		w.judgeLocked(observed, now)
+		w.judge(observed, now)
 
 		return
 	}
@@ -344,7 +324,7 @@ func (w *soak) observeAll(observed cluster.Observation, made plan.Plan, busy []p
 		}
 	}
 
-	w.judgeLocked(observed, now)
+	w.judge(observed, now)
 }
 
 // notBegun are the nodes in service that the hop is to move, provided that it

@@ -17,10 +17,10 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
 )
 
-func TestMoves_KnowWhoBeganBefore(t *testing.T) {
+func TestShared_KnowWhoBeganBefore(t *testing.T) {
 	t.Parallel()
 
-	under := newMoves()
+	under := newShared(cluster.DefaultPolicy(), 0)
 	under.resume("a")
 	under.resume("b")
 	under.resume("c")
@@ -43,8 +43,8 @@ func TestMoves_KnowWhoBeganBefore(t *testing.T) {
 	}
 }
 
-// TestMoves_PermitCountsForWhoeverAsksNext: of two upgrades that have seen the same, one gets the last place.
-func TestMoves_PermitCountsForWhoeverAsksNext(t *testing.T) {
+// TestShared_PermitCountsForWhoeverAsksNext: of two upgrades that have seen the same, one gets the last place.
+func TestShared_PermitCountsForWhoeverAsksNext(t *testing.T) {
 	t.Parallel()
 
 	r := deciding()
@@ -57,20 +57,20 @@ func TestMoves_PermitCountsForWhoeverAsksNext(t *testing.T) {
 	}}}
 
 	for _, node := range []string{"a", "b"} {
-		r.moves.untouched[node] = func(error) {}
+		r.shared.untouched[node] = func(error) {}
 	}
 
 	cordon := permit.Ask{Stage: rule.Cordon, Cordons: true, Acts: true}
 
-	if made := r.decide(cordon, of("a")); made.Kind != permit.Go {
+	if made := r.shared.decide(r.engine, cordon, of("a")); made.Kind != permit.Go {
 		t.Fatalf("got %+v for the first", made)
 	}
 
-	if made := r.decide(cordon, of("b")); made.Kind != permit.Yield {
+	if made := r.shared.decide(r.engine, cordon, of("b")); made.Kind != permit.Yield {
 		t.Fatalf("got %+v for the second", made)
 	}
 
-	if disturbed, untouched := slices.Sorted(maps.Keys(r.moves.disturbed)), slices.Sorted(maps.Keys(r.moves.untouched)); !slices.Equal(disturbed, []string{"a"}) || !slices.Equal(untouched, []string{"b"}) {
+	if disturbed, untouched := slices.Sorted(maps.Keys(r.shared.disturbed)), slices.Sorted(maps.Keys(r.shared.untouched)); !slices.Equal(disturbed, []string{"a"}) || !slices.Equal(untouched, []string{"b"}) {
 		t.Errorf("disturbed %v, untouched %v", disturbed, untouched)
 	}
 
@@ -79,8 +79,8 @@ func TestMoves_PermitCountsForWhoeverAsksNext(t *testing.T) {
 	}
 }
 
-// TestMoves_CountWhatIsDone: what is done at once is a step, and what is only asked for is none.
-func TestMoves_CountWhatIsDone(t *testing.T) {
+// TestShared_CountWhatIsDone: what is done at once is a step, and what is only asked for is none.
+func TestShared_CountWhatIsDone(t *testing.T) {
 	t.Parallel()
 
 	r := deciding()
@@ -96,7 +96,7 @@ func TestMoves_CountWhatIsDone(t *testing.T) {
 		world := of("a")
 		world.Looked = r.engine.facts.Steps()
 
-		if made := r.decide(test.asked, world); made.Kind != permit.Go {
+		if made := r.shared.decide(r.engine, test.asked, world); made.Kind != permit.Go {
 			t.Fatalf("%+v: got %+v", test.asked, made)
 		}
 
@@ -105,31 +105,31 @@ func TestMoves_CountWhatIsDone(t *testing.T) {
 		}
 	}
 
-	r.moves.stopUntouched()
+	r.shared.stopUntouched()
 
-	r.moves.untouched["a"] = func(error) {}
-	if made := r.decide(permit.Ask{Stage: rule.Cordon, Cordons: true, Acts: true}, of("a")); !errors.Is(made.Err, permit.ErrStopped) {
+	r.shared.untouched["a"] = func(error) {}
+	if made := r.shared.decide(r.engine, permit.Ask{Stage: rule.Cordon, Cordons: true, Acts: true}, of("a")); !errors.Is(made.Err, permit.ErrStopped) {
 		t.Errorf("got %+v when no further node is begun", made)
 	}
 }
 
-// TestMoves_WhoseUpgradeHasJustEndedIsSettling: a node is among those under way or among those that settle.
-func TestMoves_WhoseUpgradeHasJustEndedIsSettling(t *testing.T) {
+// TestShared_WhoseUpgradeHasJustEndedIsSettling: a node is among those under way or among those that settle.
+func TestShared_WhoseUpgradeHasJustEndedIsSettling(t *testing.T) {
 	t.Parallel()
 
 	r := deciding()
-	r.soak = newSoak(time.Minute)
+	r.shared = newShared(cluster.DefaultPolicy(), time.Minute)
 	r.engine.rules = []rule.Rule{{Stages: rule.Cordon, Check: func(seen rule.View) []cluster.Finding { return seen.Unsettled }}}
 
 	world := of("a")
 	world.Observation = cluster.Observation{Nodes: []cluster.Node{{Name: "b", Role: cluster.Worker, Kube: &cluster.KubeNode{Name: "b", Ready: true}}}}
 
 	// It ends after the look, and before the permit.
-	r.moves.resume("b")
-	r.soak.watch(plan.Step{Node: "b", Role: cluster.Worker}, r.engine.clock.Now(), r.engine.clock.Now())
-	r.moves.done("b")
+	r.shared.resume("b")
+	r.shared.soak.watch(plan.Step{Node: "b", Role: cluster.Worker}, r.engine.clock.Now(), r.engine.clock.Now())
+	r.shared.done("b")
 
-	if made := r.decide(permit.Ask{Stage: rule.Cordon, Cordons: true, Acts: true}, world); made.Kind == permit.Go {
+	if made := r.shared.decide(r.engine, permit.Ask{Stage: rule.Cordon, Cordons: true, Acts: true}, world); made.Kind == permit.Go {
 		t.Error("nobody waits for a node that was moved just now")
 	}
 }
@@ -138,7 +138,7 @@ func TestMoves_WhoseUpgradeHasJustEndedIsSettling(t *testing.T) {
 func deciding() *run {
 	e := &Engine{clock: RealClock(), facts: fact.New()}
 
-	return &run{engine: e, moves: newMoves(), soak: newSoak(0)}
+	return &run{engine: e, shared: newShared(cluster.DefaultPolicy(), 0)}
 }
 
 // of is the world of an upgrade of a worker that has just looked.
