@@ -241,9 +241,9 @@ func (u *nodeUpgrade) awaitVolumes(ctx context.Context) error {
 	}
 
 	if errors.Is(err, cluster.ErrDenied) {
-		// It is the same for all nodes.
 		warning.Text = "whether volumes are still attached to the node is not known: " + err.Error() + ". Allow it, or set drain.wait_for_volumes = false."
-		u.run.volumesDenied.Do(func() { u.run.engine.emit(warning) })
+		// It is the same for all nodes.
+		u.run.engine.emitOnce(cluster.Finding{Check: cluster.CheckDrain, Found: warning.Text}, warning)
 
 		return nil
 	}

@@ -61,11 +61,11 @@ type Engine struct {
 	name       string
 	// rules are what has to hold before anything is done to a node.
 	rules []rule.Rule
-	// telling is held while observers are told of an event.
+	// telling is held while observers are told of an event. Told is what they are told once.
 	telling semaphore
+	told    map[string]bool
 	// listing is held while members are listed again.
 	listing semaphore
-	notices *notices
 	// facts are what is known of the cluster.
 	facts *fact.Store
 	// shutdown is when the present operation had to stop.
@@ -91,7 +91,7 @@ func New(options Options) *Engine {
 		rules:      rule.Table(),
 
 		telling:  newSemaphore(1),
-		notices:  newNotices(),
+		told:     map[string]bool{},
 		facts:    fact.New(),
 		listing:  newSemaphore(1),
 		shutdown: &shutdown{},

@@ -4,7 +4,6 @@ package engine
 
 import (
 	"strings"
-	"sync"
 	"unicode"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
@@ -15,25 +14,13 @@ func (e *Engine) emit(event cluster.Event) {
 	e.telling <- struct{}{}
 	defer e.telling.leave()
 
-	event.Time = e.clock.Now()
-	for _, observer := range e.observers {
-		observer.Observe(event)
-	}
+	e.notify(event)
 }
 
-// notices are the findings that people were told of although they stop nothing:
-// each once, however often it is found.
-type notices struct {
-	mu   sync.Mutex
-	told map[string]bool
-}
-
-func newNotices() *notices { return &notices{told: map[string]bool{}} }
-
-// fresh tells whether nobody was told yet.
-func (n *notices) fresh(finding cluster.Finding) bool {
-	n.mu.Lock()
-	defer n.mu.Unlock()
+// emitOnce is emit for what a person is told once, however often it is found.
+func (e *Engine) emitOnce(finding cluster.Finding, event cluster.Event) {
+	e.telling <- struct{}{}
+	defer e.telling.leave()
 
 	// Numbers change while the finding stays.
 	key := strings.Map(func(c rune) rune {
@@ -43,17 +30,26 @@ func (n *notices) fresh(finding cluster.Finding) bool {
 
 		return c
 	}, finding.Check+" "+finding.Found) + " " + finding.Node
-	told := n.told[key]
-	n.told[key] = true
 
-	return !told
+	if !e.told[key] {
+		e.told[key] = true
+		e.notify(event)
+	}
+}
+
+// notify tells the observers. The caller holds telling.
+func (e *Engine) notify(event cluster.Event) {
+	event.Time = e.clock.Now()
+	for _, observer := range e.observers {
+		observer.Observe(event)
+	}
 }
 
 // tell says aloud what is skipped.
 func (e *Engine) tell(findings []cluster.Finding) {
 	for _, finding := range findings {
-		if finding.Skipped && e.notices.fresh(finding) {
-			e.emit(cluster.Event{Kind: cluster.EventWarning, Node: finding.Node, Text: finding.String()})
+		if finding.Skipped {
+			e.emitOnce(finding, cluster.Event{Kind: cluster.EventWarning, Node: finding.Node, Text: finding.String()})
 		}
 	}
 }

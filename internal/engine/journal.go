@@ -23,13 +23,12 @@ const recordTimeout = 2 * time.Minute
 type journal struct {
 	// leased writes it, for as long as the lease is ours.
 	leased leased
-	// writing is held while it is being written.
-	writing semaphore
 
 	mu sync.Mutex
 	// pending are the changes that are not written yet, in their order.
 	pending []*journalChange
-	// over is closed when the next write ends.
+	// writing tells that somebody is at it, and over is closed when that ends.
+	writing bool
 	over    chan struct{}
 	current cluster.Journal
 	// stale tells that what stands may be something else.
@@ -40,7 +39,7 @@ type journal struct {
 }
 
 func newJournal(under leased) *journal {
-	return &journal{leased: under, writing: newSemaphore(1), over: make(chan struct{}), stale: true}
+	return &journal{leased: under, over: make(chan struct{}), stale: true}
 }
 
 // read is the journal as the run knows it.
@@ -70,6 +69,37 @@ func (j *journal) add(apply func(cluster.Journal) cluster.Journal) *journalChang
 	return made
 }
 
+// enter waits until nobody else writes, or returns the cause why ctx ended.
+func (j *journal) enter(ctx context.Context) error {
+	for ctx.Err() == nil {
+		j.mu.Lock()
+		others, over := j.writing, j.over
+		j.writing = true
+		j.mu.Unlock()
+
+		if !others {
+			return nil
+		}
+
+		select {
+		case <-over:
+		case <-ctx.Done():
+		}
+	}
+
+	return cluster.Ended(ctx)
+}
+
+// leave lets the next one write.
+func (j *journal) leave() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+
+	j.writing = false
+	close(j.over)
+	j.over = make(chan struct{})
+}
+
 // beginWrite are the changes that a write is to make which begins now.
 func (j *journal) beginWrite() []*journalChange {
 	j.mu.Lock()
@@ -92,8 +122,6 @@ func (j *journal) endWrite(changes []*journalChange, written bool) {
 	}
 
 	j.pending = slices.DeleteFunc(j.pending, func(change *journalChange) bool { return change.written })
-	close(j.over)
-	j.over = make(chan struct{})
 }
 
 // isWritten tells whether a change was written.
@@ -221,11 +249,11 @@ func (j *journal) change(ctx context.Context, node string, change func(cluster.J
 	mine := j.add(change)
 
 	err := e.wait(bounded, node, "the journal to be written", func(ctx context.Context) (bool, string, error) {
-		if err := j.writing.enter(ctx); err != nil {
+		if err := j.enter(ctx); err != nil {
 			return false, "the upgrade of another node is writing it", err
 		}
 
-		defer j.writing.leave()
+		defer j.leave()
 
 		if j.isWritten(mine) {
 			return true, "", nil

@@ -312,9 +312,7 @@ func (e *Engine) endPauseNamed(ctx context.Context, hold string) error {
 
 // warnOnce says something that is found again and again.
 func (e *Engine) warnOnce(text string) {
-	if e.notices.fresh(cluster.Finding{Check: cluster.CheckOperator, Found: text}) {
-		e.warn(text)
-	}
+	e.emitOnce(cluster.Finding{Check: cluster.CheckOperator, Found: text}, cluster.Event{Kind: cluster.EventWarning, Text: text})
 }
 
 // warn says something worth a person's attention.

@@ -65,7 +65,7 @@ type preflight struct {
 	made     plan.Plan
 	request  Request
 
-	mu        sync.Mutex
+	// manifests are what a sync would change, once that was asked.
 	manifests []cluster.ManifestChange
 }
 
@@ -239,9 +239,7 @@ func (p *preflight) operated(ctx context.Context) []cluster.Finding {
 func (p *preflight) syncable(ctx context.Context) []cluster.Finding {
 	changes, err := p.engine.outdated(ctx, p.snapshot, p.made.Policy)
 
-	p.mu.Lock()
 	p.manifests = changes
-	p.mu.Unlock()
 
 	switch {
 	case refusesSync(err):

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
@@ -35,8 +34,6 @@ type run struct {
 	// suspension is that somebody has suspended the upgrades, as last seen by whoever
 	// starts them; nil where nobody has.
 	suspension *cluster.Suspension
-	// volumesDenied says once that the credentials may not list what is attached.
-	volumesDenied sync.Once
 }
 
 // looksAtATime is how many upgrades look at the cluster in order to cordon at a time.
