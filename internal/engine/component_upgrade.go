@@ -461,12 +461,13 @@ func (c *componentUpgrade) observeForGuards(ctx context.Context) (permit.World, 
 
 	world.Intruded, world.Looked = c.run.operatorConflicts(ctx, true), c.run.engine.facts.Steps()
 
-	asked := inquiry{claim: c.step.Node, staticPods: true, etcd: true, etcdAge: planAge, machines: func(node cluster.Node) bool {
+	asked := inquiry{claim: c.step.Node, staticPods: true, etcd: true, machines: func(node cluster.Node) bool {
 		return node.Role == cluster.ControlPlane || node.Name == c.step.Node
 	}}
 
 	if c.step.Role == cluster.Worker {
-		asked.age, asked.staticPods = answerAge, false
+		// Of etcd only its alarms matter to the kubelet of a worker.
+		asked.age, asked.staticPods, asked.etcdAge = answerAge, false, planAge
 	}
 
 	observed, err := c.run.observe(ctx, asked)

@@ -1049,10 +1049,27 @@ func TestComponent_NewerReleaseCuresABrokenOne(t *testing.T) {
 	})
 }
 
-// TestComponent_NothingFollowsAnAlarmOfEtcd: an alarm that is raised while a component waits for another control
+// TestComponent_NothingFollowsTroubleOfEtcd: trouble of etcd that begins while a component waits for another control
 // plane to come back is seen before anything is configured.
-func TestComponent_NothingFollowsAnAlarmOfEtcd(t *testing.T) {
+func TestComponent_NothingFollowsTroubleOfEtcd(t *testing.T) {
 	t.Parallel()
+
+	for effect, says := range map[model.Effect]string{
+		model.EffectAlarmCorrupt: "CORRUPT",
+		model.EffectNoLeader:     "follows no leader",
+		model.EffectLearner:      "still a learner",
+		model.EffectLagging:      "behind",
+	} {
+		t.Run(string(effect), func(t *testing.T) {
+			t.Parallel()
+
+			componentBesideTrouble(t, effect, says)
+		})
+	}
+}
+
+func componentBesideTrouble(t *testing.T, effect model.Effect, says string) {
+	t.Helper()
 
 	inCluster(t, setup{Options: model.Options{Kubernetes: fromKubernetes, Seed: 11}}, func(r *rig) {
 		var (
@@ -1069,7 +1086,7 @@ func TestComponent_NothingFollowsAnAlarmOfEtcd(t *testing.T) {
 			if call.Method == "PullComponent" && call.Node == "cp-0" && begun.Load() {
 				once.Do(func() {
 					r.World().SetFaults([]model.Fault{
-						{Node: "cp-2", Step: model.StepEtcd, Effect: model.EffectAlarmCorrupt},
+						{Node: "cp-2", Step: model.StepEtcd, Effect: effect},
 					})
 
 					if _, err := r.World().Reboot(context.Background(), "cp-1", model.RebootDefault); err != nil {
@@ -1082,7 +1099,7 @@ func TestComponent_NothingFollowsAnAlarmOfEtcd(t *testing.T) {
 		})
 
 		err := w.Apply(context.Background(), kube(toKubernetes))
-		if err == nil || !strings.Contains(err.Error(), "CORRUPT") {
+		if err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("the run ends with %v", err)
 		}
 

@@ -23,6 +23,16 @@ func Etcd(observed cluster.Observation) []cluster.Finding {
 	return findings
 }
 
+// wholeEtcd wants etcd to be healthy before a component of a control plane restarts: its member of etcd stays, and
+// an API server that comes back has to find the others as well.
+func wholeEtcd(s View) []cluster.Finding {
+	if s.Step.Role != cluster.ControlPlane {
+		return nil
+	}
+
+	return Etcd(s.Observation)
+}
+
 // etcdNodes are the control planes whose members of etcd have to be well. A node that is
 // to be sent back to its old system need not have one: its member is missing already.
 func (s View) etcdNodes() []cluster.Node {

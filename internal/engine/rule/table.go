@@ -59,6 +59,7 @@ func Table() []Rule {
 		{cluster.CheckTalosAPI, Component, machine, "the node answers, and is neither booting nor going down"},
 		{cluster.CheckEtcdMembers, nodeStages, members, "every control plane names the same members of etcd, all started, none a learner"},
 		{cluster.CheckEtcdQuorum, nodeStages, quorum, "all members follow one leader, and a healthy majority remains without the node"},
+		{cluster.CheckEtcdMembers, Component, wholeEtcd, "where a component of a control plane restarts: the members of etcd agree, follow one leader and have caught up"},
 		{cluster.CheckEtcdAlarms, nodeStages | Component, alarms, "etcd has raised no alarm"},
 		{cluster.CheckEtcdRaftLag, nodeStages, lag, "every member of etcd has caught up"},
 		{CheckControlPlanes, nodeStages, controlPlanes, "every other control plane has finished booting and is Ready"},
