@@ -366,6 +366,12 @@ func kubernetesRows() []row {
 			wrong:    "A rendering right after a boot was taken for all there is.",
 			scenario: "a control plane that has just booted and still downloads",
 		},
+		{
+			area: areaKube, seen: "8eca4f3", test: engineTest("TestComponent_NothingFollowsTroubleOfEtcd"),
+			symptom:  "A component of a control plane was restarted although a member of etcd followed no leader.",
+			wrong:    "Between components only the alarms of etcd were asked for, and the answer could be two minutes old.",
+			scenario: "seed 3718613578, Kubernetes of 3+2; the first run is killed, and cp-1 follows no leader from the moment in which the next one begins",
+		},
 	}
 }
 
