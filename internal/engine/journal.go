@@ -72,22 +72,32 @@ func (j *journal) add(apply func(cluster.Journal) cluster.Journal) *journalChang
 // enter waits until nobody else writes, or returns the cause why ctx ended.
 func (j *journal) enter(ctx context.Context) error {
 	for ctx.Err() == nil {
-		j.mu.Lock()
-		others, over := j.writing, j.over
-		j.writing = true
-		j.mu.Unlock()
-
-		if !others {
+		busy := j.begin()
+		if busy == nil {
 			return nil
 		}
 
 		select {
-		case <-over:
+		case <-busy:
 		case <-ctx.Done():
 		}
 	}
 
 	return cluster.Ended(ctx)
+}
+
+// begin begins to write, and returns nil. If somebody else writes, it returns what is closed when that ends.
+func (j *journal) begin() <-chan struct{} {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+
+	if j.writing {
+		return j.over
+	}
+
+	j.writing = true
+
+	return nil
 }
 
 // leave lets the next one write.
@@ -234,7 +244,7 @@ func (j *journal) claimedByUs(ctx context.Context, read cluster.Journal) (ok boo
 		return true, "", nil
 	}
 
-	return j.leased.lock.renewOnce(ctx)
+	return j.leased.lock.stillOurs(ctx)
 }
 
 // change changes the journal and has it written before it returns. The change

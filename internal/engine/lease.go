@@ -395,8 +395,8 @@ func (l *lock) lose(lost error) error {
 	return l.lost
 }
 
-// renewOnce reads whose the lease is, however recently it was renewed.
-func (l *lock) renewOnce(ctx context.Context) (ok bool, seen string, err error) {
+// stillOurs reads whose the lease is, however recently it was renewed. It renews nothing.
+func (l *lock) stillOurs(ctx context.Context) (ok bool, seen string, err error) {
 	if _, _, lost := l.state(); lost != nil {
 		return false, "", lost
 	}
@@ -419,7 +419,7 @@ func (l *lock) takenMeanwhile(ctx context.Context) error {
 	bounded, cancel := l.engine.clock.WithTimeout(ctx, leaseRenewal)
 	defer cancel()
 
-	if _, _, err := l.renewOnce(bounded); errors.Is(err, say.ErrLeaseLost) {
+	if _, _, err := l.stillOurs(bounded); errors.Is(err, say.ErrLeaseLost) {
 		return err
 	}
 

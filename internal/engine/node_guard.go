@@ -187,8 +187,8 @@ func becomesCanary(policy cluster.Policy, node cluster.Node) bool {
 	return policy.CanarySelector != nil && node.Role == cluster.Worker && node.Kube != nil && policy.CanarySelector.Matches(node.Kube.Labels)
 }
 
-// selectIn is the policy with what its selectors choose in the observation. Canaries
-// that there were not yet when the node was cordoned do not stop its upgrade any more.
+// selectIn is the policy with what its selectors choose in the observation. Once the node is cordoned by
+// this provider, canaries that came later do not stop its upgrade any more.
 func (u *nodeUpgrade) selectIn(observed cluster.Observation) cluster.Policy {
 	policy := u.run.selectIn(observed)
 
@@ -204,8 +204,8 @@ func (u *nodeUpgrade) selectIn(observed cluster.Observation) cluster.Policy {
 // sighting is a node as the guards last saw it.
 type sighting struct {
 	machine cluster.Machine
-	// at is when it was seen, and steps what upgrades had done by then. Dates are those of what it was
-	// seen beside.
+	// at is when the look ended, and steps are what upgrades had done when it began. Dates are those of what
+	// it rested on.
 	at    time.Time
 	steps fact.Steps
 	dates []fact.Date

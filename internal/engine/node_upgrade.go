@@ -695,7 +695,7 @@ func (u *nodeUpgrade) recordIntent(ctx context.Context, before string) error {
 
 		// Installing what another run installs as well could cost the node both of its
 		// systems, so the lease is read, however fresh it is.
-		ok, _, err := u.run.lock.renewOnce(ctx)
+		ok, _, err := u.run.lock.stillOurs(ctx)
 
 		switch {
 		case err != nil:

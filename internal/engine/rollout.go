@@ -177,7 +177,7 @@ func (s *rollout) start(ctx context.Context, next []plan.Step) error {
 		waits := false
 
 		s.run.shared.settling(func(w *soak) {
-			w.observeAll(s.snapshot, s.made, s.running, s.run.engine.clock.Now())
+			w.judgeAll(s.snapshot, s.made, s.running, s.run.engine.clock.Now())
 			waits = w.waiting()
 		})
 
@@ -524,7 +524,7 @@ type blockage struct {
 	// since is when it was first seen without a break.
 	since, announced time.Time
 	pause            time.Duration
-	// hesitate tells that an upgrade ended because it had no room.
+	// hesitate tells that an upgrade has to wait or was left as it is: the next plan is made a moment later.
 	hesitate bool
 }
 

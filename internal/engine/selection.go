@@ -12,9 +12,8 @@ import (
 )
 
 // Labels change while a run goes on. Each look chooses anew which nodes the selectors of
-// the policy hold and which are canaries, and nothing that an earlier look of the run
-// chose is taken back: a held node is not started before the run has ended, and the
-// others wait for each canary.
+// the policy hold and which are canaries, and neither is taken back before the run has ended: a held
+// node is not started, and the others wait for each canary. Of images, reboot modes and pools the last look counts.
 
 // selected remembers what the selectors of the policy have chosen in a run.
 type selected struct {

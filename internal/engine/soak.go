@@ -15,7 +15,7 @@ import (
 )
 
 // soak keeps an eye on nodes that were moved: each must have stayed healthy
-// for a while before the next one is disturbed. The schedule asks it before it
+// for a while before the next one is disturbed. The rollout asks it before it
 // starts an upgrade, and each upgrade right before it disturbs its node.
 type soak struct {
 	// most is how long that is; with 0 nothing is watched.
@@ -154,7 +154,8 @@ func (w *soak) watches(name string) bool {
 // unsettled says, of an observation on which an upgrade is about to act, which nodes
 // that were moved speak against that. Before an upgrade has touched its node each of
 // them must have had its time; from then on each must be healthy. The upgrade's own
-// node is none of them, nor are those on which other upgrades are at work.
+// node does not count. A node that has had its time is watched again if it is not Ready, or was not meanwhile,
+// unless another upgrade is at work on it.
 func (w *soak) unsettled(s rule.View, now time.Time, touched bool) []cluster.Finding {
 	if w.most == 0 || s.KubernetesError != nil {
 		return nil
@@ -273,11 +274,11 @@ func (n *soakingNode) stateText(name string, now time.Time) string {
 	return name + " is healthy for " + now.Sub(n.since).Round(time.Second).String()
 }
 
-// observeAll takes an observation into account: of the nodes that are watched, and of
+// judgeAll judges by an observation of the whole cluster: by the nodes that are watched, and of
 // those that an earlier run may have moved just before it was killed. These run
 // what the present hop leads to or, where it has moved nobody yet, what it
 // begins with, and were not Ready a while ago.
-func (w *soak) observeAll(observed cluster.Observation, made plan.Plan, busy []plan.Step, now time.Time) {
+func (w *soak) judgeAll(observed cluster.Observation, made plan.Plan, busy []plan.Step, now time.Time) {
 	if w.most == 0 || len(made.Steps) == 0 {
 		return
 	}

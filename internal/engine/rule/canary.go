@@ -28,15 +28,6 @@ func canaries(s View) []cluster.Finding {
 	return findings
 }
 
-// settled wants the nodes that were moved to stay healthy.
-func settled(s View) []cluster.Finding {
-	if s.Returning {
-		return nil
-	}
-
-	return s.Unsettled
-}
-
 // kubeletCanaries wants the kubelet of every canary to be replaced before others:
 // labels may have made one a canary since the plan was made, or hold one.
 func kubeletCanaries(s View) []cluster.Finding {
@@ -59,6 +50,3 @@ func kubeletCanaries(s View) []cluster.Finding {
 func AboutMoved(f cluster.Finding) bool {
 	return f.Check == cluster.CheckCanary || f.Check == CheckSettle
 }
-
-// CheckSettle is the name of the check of nodes that were moved.
-const CheckSettle = "settle"
