@@ -242,8 +242,8 @@ func (u *nodeUpgrade) awaitVolumes(ctx context.Context) error {
 
 	if errors.Is(err, cluster.ErrDenied) {
 		warning.Text = "whether volumes are still attached to the node is not known: " + err.Error() + ". Allow it, or set drain.wait_for_volumes = false."
-		// It is the same for all nodes.
-		u.run.engine.emitOnce(cluster.Finding{Check: cluster.CheckDrain, Found: warning.Text}, warning)
+		// What is denied on one node is denied on all of them.
+		u.run.engine.emitOnce(cluster.CheckDrain+" volumes", warning)
 
 		return nil
 	}

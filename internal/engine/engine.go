@@ -61,7 +61,8 @@ type Engine struct {
 	name       string
 	// rules are what has to hold before anything is done to a node.
 	rules []rule.Rule
-	// telling is held while observers are told of an event. Told is what they are told once.
+	// telling is held while observers are told of an event. It guards told, which has the keys of what
+	// emitOnce has emitted.
 	telling semaphore
 	told    map[string]bool
 	// listing is held while members are listed again.

@@ -17,19 +17,10 @@ func (e *Engine) emit(event cluster.Event) {
 	e.notify(event)
 }
 
-// emitOnce is emit for what a person is told once, however often it is found.
-func (e *Engine) emitOnce(finding cluster.Finding, event cluster.Event) {
+// emitOnce emits the event unless one with the same key was emitted before.
+func (e *Engine) emitOnce(key string, event cluster.Event) {
 	e.telling <- struct{}{}
 	defer e.telling.leave()
-
-	// Numbers change while the finding stays.
-	key := strings.Map(func(c rune) rune {
-		if unicode.IsDigit(c) {
-			return -1
-		}
-
-		return c
-	}, finding.Check+" "+finding.Found) + " " + finding.Node
 
 	if !e.told[key] {
 		e.told[key] = true
@@ -45,11 +36,23 @@ func (e *Engine) notify(event cluster.Event) {
 	}
 }
 
-// tell says aloud what is skipped.
+// tell says aloud what is skipped, each finding once.
 func (e *Engine) tell(findings []cluster.Finding) {
 	for _, finding := range findings {
 		if finding.Skipped {
-			e.emitOnce(finding, cluster.Event{Kind: cluster.EventWarning, Node: finding.Node, Text: finding.String()})
+			e.emitOnce(finding.Check+" "+withoutNumbers(finding.Found)+" "+finding.Node,
+				cluster.Event{Kind: cluster.EventWarning, Node: finding.Node, Text: finding.String()})
 		}
 	}
+}
+
+// withoutNumbers is a text without its digits: numbers change while the finding stays.
+func withoutNumbers(text string) string {
+	return strings.Map(func(c rune) rune {
+		if unicode.IsDigit(c) {
+			return -1
+		}
+
+		return c
+	}, text)
 }

@@ -28,11 +28,14 @@ func TestFailure_RareEndsOfARunAreWorded(t *testing.T) {
 	entry := cluster.Entry{Node: "worker-1", Phase: cluster.PhaseInstalled, BootID: "boot-1", Target: next, Previous: old}
 	reference := cluster.Reference{APIVersion: "vitistack.io/v1alpha1", Kind: "KubernetesCluster", Namespace: "tenant-a", Name: "prod"}
 
+	policy := cluster.DefaultPolicy()
+	policy.Settle = time.Minute
+
 	newRun := func() *run {
 		return &run{
 			engine:  &Engine{operator: operator.New(reference, nil), clock: realClock{}},
-			request: Request{Target: cluster.Target{Talos: next}, Policy: cluster.DefaultPolicy()},
-			shared:  newShared(cluster.DefaultPolicy(), time.Minute),
+			request: Request{Target: cluster.Target{Talos: next}, Policy: policy},
+			shared:  newShared(policy),
 		}
 	}
 

@@ -23,12 +23,13 @@ const recordTimeout = 2 * time.Minute
 type journal struct {
 	// leased writes it, for as long as the lease is ours.
 	leased leased
+	// writing is held while it is being written. Who has waited longest comes next.
+	writing semaphore
 
 	mu sync.Mutex
 	// pending are the changes that are not written yet, in their order.
 	pending []*journalChange
-	// writing tells that somebody is at it, and over is closed when that ends.
-	writing bool
+	// over is closed when the next write ends.
 	over    chan struct{}
 	current cluster.Journal
 	// stale tells that what stands may be something else.
@@ -39,7 +40,7 @@ type journal struct {
 }
 
 func newJournal(under leased) *journal {
-	return &journal{leased: under, over: make(chan struct{}), stale: true}
+	return &journal{leased: under, writing: newSemaphore(1), over: make(chan struct{}), stale: true}
 }
 
 // read is the journal as the run knows it.
@@ -69,47 +70,6 @@ func (j *journal) add(apply func(cluster.Journal) cluster.Journal) *journalChang
 	return made
 }
 
-// enter waits until nobody else writes, or returns the cause why ctx ended.
-func (j *journal) enter(ctx context.Context) error {
-	for ctx.Err() == nil {
-		busy := j.begin()
-		if busy == nil {
-			return nil
-		}
-
-		select {
-		case <-busy:
-		case <-ctx.Done():
-		}
-	}
-
-	return cluster.Ended(ctx)
-}
-
-// begin begins to write, and returns nil. If somebody else writes, it returns what is closed when that ends.
-func (j *journal) begin() <-chan struct{} {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-
-	if j.writing {
-		return j.over
-	}
-
-	j.writing = true
-
-	return nil
-}
-
-// leave lets the next one write.
-func (j *journal) leave() {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-
-	j.writing = false
-	close(j.over)
-	j.over = make(chan struct{})
-}
-
 // beginWrite are the changes that a write is to make which begins now.
 func (j *journal) beginWrite() []*journalChange {
 	j.mu.Lock()
@@ -132,6 +92,8 @@ func (j *journal) endWrite(changes []*journalChange, written bool) {
 	}
 
 	j.pending = slices.DeleteFunc(j.pending, func(change *journalChange) bool { return change.written })
+	close(j.over)
+	j.over = make(chan struct{})
 }
 
 // isWritten tells whether a change was written.
@@ -211,7 +173,7 @@ func (j *journal) entry(key string) (cluster.Entry, bool) {
 	return found, ok
 }
 
-// ours is what this run has written about a node, by its name; without a phase where it has written nothing.
+// ours is what this run has written about a node, by its name; the zero entry if it has written none.
 func (j *journal) ours(node string) (entry cluster.Entry) {
 	current, _ := j.read()
 	for _, one := range current.Entries {
@@ -247,23 +209,23 @@ func (j *journal) claimedByUs(ctx context.Context, read cluster.Journal) (ok boo
 	return j.leased.lock.stillOurs(ctx)
 }
 
-// change changes the journal and has it written before it returns. The change
+// change changes the journal and has it written before it returns. What it does
 // is applied to what is there now, so that a lost reply or a foreign write
 // costs nothing. What another run of ours has written since is none of these.
-func (j *journal) change(ctx context.Context, node string, change func(cluster.Journal) cluster.Journal) error {
+func (j *journal) change(ctx context.Context, node string, apply func(cluster.Journal) cluster.Journal) error {
 	e := j.leased.engine
 
 	bounded, cancel := e.clock.WithTimeout(ctx, recordTimeout)
 	defer cancel()
 
-	mine := j.add(change)
+	mine := j.add(apply)
 
 	err := e.wait(bounded, node, "the journal to be written", func(ctx context.Context) (bool, string, error) {
-		if err := j.enter(ctx); err != nil {
+		if err := j.writing.enter(ctx); err != nil {
 			return false, "the upgrade of another node is writing it", err
 		}
 
-		defer j.leave()
+		defer j.writing.leave()
 
 		if j.isWritten(mine) {
 			return true, "", nil

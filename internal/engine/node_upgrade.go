@@ -425,7 +425,7 @@ var errNotSent = errors.New("the call did not reach the node")
 // only a hint; the node says what is true.
 func (u *nodeUpgrade) resume(ctx context.Context) (outcome, error) {
 	u.cordoned, u.entry.Departed = true, false
-	u.run.shared.resume(u.step.Node)
+	u.run.shared.noteResumed(u.step.Node)
 
 	machine, err := u.awaitBootID(ctx)
 	if err != nil {

@@ -71,9 +71,9 @@ func (r *run) observe(ctx context.Context, asked inquiry) (cluster.Observation, 
 	facts := r.gatherAgain(ctx, asked)
 
 	return e.assemble(ctx, facts, func(nodes []cluster.Node) {
-		shared := fact.SharedAddresses(nodes)
+		twins := fact.SharedAddresses(nodes)
 		wanted := func(node cluster.Node) bool {
-			if asked.machines(node) || shared[node.Address] || facts.kubeErr == nil && e.facts.Doubts(node) {
+			if asked.machines(node) || twins[node.Address] || facts.kubeErr == nil && e.facts.Doubts(node) {
 				return true
 			}
 

@@ -213,7 +213,7 @@ func (r *run) operatorConflicts(ctx context.Context, begun bool) []cluster.Findi
 		case len(blocking) > 0 || report.Passive:
 			return blocking
 		case report.Hold == r.engine.runID:
-			r.shared.notePause()
+			r.shared.noteOperatorPaused()
 
 			return nil
 		case report.Hold != "" && !cluster.IsRun(report.Hold):
@@ -223,7 +223,7 @@ func (r *run) operatorConflicts(ctx context.Context, begun bool) []cluster.Findi
 		}
 
 		// Even an attempt that fails may have taken effect.
-		r.shared.notePause()
+		r.shared.noteOperatorPaused()
 
 		failed = r.leased.hold(ctx, report.Hold)
 		if !errors.Is(failed, cluster.ErrConflict) {
@@ -241,7 +241,7 @@ func (r *run) operatorConflicts(ctx context.Context, begun bool) []cluster.Findi
 // resumeOperator lets the operator act again, once what it knows of the versions is
 // true. Both are of use to nobody but the operator, so that what fails is said.
 func (r *run) resumeOperator(ctx context.Context, talos, kubernetes version.Version) {
-	if !r.shared.paused() {
+	if !r.shared.operatorPaused() {
 		return
 	}
 
@@ -265,7 +265,7 @@ func (r *run) endPause(ctx context.Context) {
 	}
 
 	if err != nil {
-		r.engine.warn(strings.TrimSpace(fmt.Sprintf("the operator of %s is still kept from acting by %q: %v. The next apply ends that. %s", r.engine.operator, r.engine.runID, err, r.shared.endPauseByHand())))
+		r.engine.warn(strings.TrimSpace(fmt.Sprintf("the operator of %s is still kept from acting by %q: %v. The next apply ends that. %s", r.engine.operator, r.engine.runID, err, r.shared.operatorUnhold())))
 	}
 }
 
@@ -312,7 +312,7 @@ func (e *Engine) endPauseNamed(ctx context.Context, hold string) error {
 
 // warnOnce says something that is found again and again.
 func (e *Engine) warnOnce(text string) {
-	e.emitOnce(cluster.Finding{Check: cluster.CheckOperator, Found: text}, cluster.Event{Kind: cluster.EventWarning, Text: text})
+	e.emitOnce(withoutNumbers(text), cluster.Event{Kind: cluster.EventWarning, Text: text})
 }
 
 // warn says something worth a person's attention.

@@ -65,7 +65,7 @@ type preflight struct {
 	made     plan.Plan
 	request  Request
 
-	// manifests are what a sync would change, once that was asked.
+	// manifests are what a sync would change. syncable sets them, and they are read when all probes have returned.
 	manifests []cluster.ManifestChange
 }
 
@@ -348,7 +348,7 @@ func (e *Engine) outdated(ctx context.Context, observed cluster.Observation, pol
 		return nil, errNoConnection
 	}
 
-	r := &run{engine: e, request: Request{Policy: policy}, shared: newShared(policy, 0)}
+	r := &run{engine: e, request: Request{Policy: policy}, shared: newShared(policy)}
 
 	renderer, options, seen := r.renders(observed)
 	if seen != "" {

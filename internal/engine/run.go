@@ -45,7 +45,7 @@ func (e *Engine) newRun(held *lock, request Request, policy cluster.Policy) *run
 	under := leased{engine: e, lock: held}
 	made := &run{
 		engine: e, request: request, since: e.clock.Now(), lock: held, leased: under, journal: newJournal(under),
-		shared: newShared(policy, request.Policy.Settle), looking: newSemaphore(looksAtATime),
+		shared: newShared(policy), looking: newSemaphore(looksAtATime),
 	}
 	made.ahead = newAhead(e, made.fetch, made.noMoreStarts)
 

@@ -15,7 +15,7 @@ import (
 // the policy hold and which are canaries, and neither is taken back before the run has ended: a held
 // node is not started, and the others wait for each canary. Of images, reboot modes and pools the last look counts.
 
-// selected remembers what the selectors of the policy have chosen in a run.
+// selected remembers what the selectors of the policy have chosen in a run. The lock of shared guards it.
 type selected struct {
 	policy cluster.Policy
 	// began are the nodes that were held when the run began, said those of which
@@ -29,6 +29,7 @@ func newSelected(policy cluster.Policy) selected {
 	return selected{policy: policy, began: policy.Selected.Held, said: map[string]bool{}}
 }
 
+// add takes over what another look chose, and returns the policy with all that was chosen so far.
 func (s *selected) add(fresh cluster.Selection) cluster.Policy {
 	held := maps.Clone(s.policy.Selected.Held)
 	canaries := slices.Clone(s.policy.Selected.Canaries)
@@ -51,6 +52,7 @@ func (s *selected) add(fresh cluster.Selection) cluster.Policy {
 	return s.policy
 }
 
+// news is [shared.holdNews].
 func (s *selected) news(policy cluster.Policy, node string) string {
 	hold, held := policy.Selected.Held[node]
 	_, before := s.began[node]

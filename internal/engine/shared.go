@@ -43,12 +43,11 @@ type shared struct {
 	operator operatorWatch
 }
 
-// newShared begins with the policy as the first look of the run made it, whose nodes have to stay healthy for
-// the given time.
-func newShared(policy cluster.Policy, settle time.Duration) *shared {
+// newShared begins with the policy that the run was asked for, with what its selectors chose at the first look.
+func newShared(policy cluster.Policy) *shared {
 	return &shared{
 		disturbed: map[string]int{}, ended: make(chan struct{}), untouched: map[string]context.CancelCauseFunc{}, doubtful: map[string]bool{},
-		soak: newSoak(settle), selected: newSelected(policy),
+		soak: newSoak(policy.Settle), selected: newSelected(policy),
 	}
 }
 
@@ -102,8 +101,8 @@ func (s *shared) disturb(node string) {
 	s.disturbed[node] = s.order
 }
 
-// resume notes that an earlier run has taken the node out of service.
-func (s *shared) resume(node string) {
+// noteResumed notes that an earlier run has taken the node out of service.
+func (s *shared) noteResumed(node string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 
@@ -151,8 +150,7 @@ func (s *shared) others(node string) map[string]bool {
 	return found
 }
 
-// mayStandDown notes that the upgrade of the node, which has not disturbed it, ends with the function as soon as
-// no further node is begun.
+// mayStandDown registers the upgrade of a node that it has not disturbed yet: stopUntouched ends it.
 func (s *shared) mayStandDown(node string, end context.CancelCauseFunc) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -160,7 +158,7 @@ func (s *shared) mayStandDown(node string, end context.CancelCauseFunc) {
 	s.untouched[node] = end
 }
 
-// forget forgets the upgrade of a node, once it is known what its end means for the others.
+// forget drops what is known of the upgrade of a node, once the rollout has dealt with its end.
 func (s *shared) forget(node string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -196,8 +194,8 @@ func (s *shared) anyDoubtful() bool {
 	return len(s.doubtful) > 0
 }
 
-// noteStep notes what the step that a node enters, together with its entry of this run in the journal, says
-// about its new system. A node that reboots on a mere intent may have no new
+// noteStep updates whether a node is doubtful, from the step that it enters and from what this run has written
+// of it in the journal. A node that reboots on a mere intent may have no new
 // system: its installer failed, or nobody knows.
 func (s *shared) noteStep(node string, entry cluster.Entry, step cluster.NodeStep) {
 	s.mu.Lock()
@@ -213,7 +211,8 @@ func (s *shared) noteStep(node string, entry cluster.Entry, step cluster.NodeSte
 	}
 }
 
-// settling asks or tells the nodes that have to stay healthy; nobody else does meanwhile. It must not wait.
+// settling calls the function with the nodes that have to stay healthy, under the lock: it must neither wait nor
+// call a method of shared.
 func (s *shared) settling(do func(*soak)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -305,22 +304,24 @@ func (s *shared) operatorFindings() []cluster.Finding {
 	return slices.Clone(s.operator.blocking)
 }
 
-func (s *shared) notePause() {
+// noteOperatorPaused takes note that the operator may be kept from acting in the name of the run.
+func (s *shared) noteOperatorPaused() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 
 	s.operator.pausing = true
 }
 
-func (s *shared) paused() bool {
+// operatorPaused tells whether it may.
+func (s *shared) operatorPaused() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 
 	return s.operator.pausing
 }
 
-// endPauseByHand is how a person ends the hold; empty where that is not known.
-func (s *shared) endPauseByHand() string {
+// operatorUnhold is how a person ends the hold; empty where that is not known.
+func (s *shared) operatorUnhold() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 

@@ -17,14 +17,14 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
 )
 
-func TestShared_KnowWhoBeganBefore(t *testing.T) {
+func TestShared_KnowsWhoBeganBefore(t *testing.T) {
 	t.Parallel()
 
-	under := newShared(cluster.DefaultPolicy(), 0)
-	under.resume("a")
-	under.resume("b")
-	under.resume("c")
-	under.resume("a")
+	under := settlingFor(0)
+	under.noteResumed("a")
+	under.noteResumed("b")
+	under.noteResumed("c")
+	under.noteResumed("a")
 
 	for node, want := range map[string]map[string]bool{
 		"a": {"b": false, "c": false},
@@ -79,8 +79,8 @@ func TestShared_PermitCountsForWhoeverAsksNext(t *testing.T) {
 	}
 }
 
-// TestShared_CountWhatIsDone: what is done at once is a step, and what is only asked for is none.
-func TestShared_CountWhatIsDone(t *testing.T) {
+// TestShared_CountsWhatIsDone: what is done at once is a step, and what is only asked for is none.
+func TestShared_CountsWhatIsDone(t *testing.T) {
 	t.Parallel()
 
 	r := deciding()
@@ -118,14 +118,14 @@ func TestShared_WhoseUpgradeHasJustEndedIsSettling(t *testing.T) {
 	t.Parallel()
 
 	r := deciding()
-	r.shared = newShared(cluster.DefaultPolicy(), time.Minute)
+	r.shared = settlingFor(time.Minute)
 	r.engine.rules = []rule.Rule{{Stages: rule.Cordon, Check: func(seen rule.View) []cluster.Finding { return seen.Unsettled }}}
 
 	world := of("a")
 	world.Observation = cluster.Observation{Nodes: []cluster.Node{{Name: "b", Role: cluster.Worker, Kube: &cluster.KubeNode{Name: "b", Ready: true}}}}
 
 	// It ends after the look, and before the permit.
-	r.shared.resume("b")
+	r.shared.noteResumed("b")
 	r.shared.soak.watch(plan.Step{Node: "b", Role: cluster.Worker}, r.engine.clock.Now(), r.engine.clock.Now())
 	r.shared.done("b")
 
@@ -138,7 +138,15 @@ func TestShared_WhoseUpgradeHasJustEndedIsSettling(t *testing.T) {
 func deciding() *run {
 	e := &Engine{clock: RealClock(), facts: fact.New()}
 
-	return &run{engine: e, shared: newShared(cluster.DefaultPolicy(), 0)}
+	return &run{engine: e, shared: settlingFor(0)}
+}
+
+// settlingFor is what upgrades share where nodes have to stay healthy for the given time.
+func settlingFor(settle time.Duration) *shared {
+	policy := cluster.DefaultPolicy()
+	policy.Settle = settle
+
+	return newShared(policy)
 }
 
 // of is the world of an upgrade of a worker that has just looked.

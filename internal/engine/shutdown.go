@@ -5,7 +5,7 @@ package engine
 import (
 	"context"
 	"slices"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
@@ -13,49 +13,61 @@ import (
 
 // shutdown is when an operation had to stop, as far as somebody has noticed.
 type shutdown struct {
+	mu sync.Mutex
 	// contexts are those of the operation and of its lease: whatever else ends is
 	// the limit of a part of it.
-	contexts atomic.Pointer[[]context.Context]
-	// since is when the first of them was seen to have ended; nil where none was.
-	since atomic.Pointer[time.Time]
+	contexts []context.Context
+	since    time.Time
 }
 
 // begin begins another operation.
 func (h *shutdown) begin(ctx context.Context) {
-	h.contexts.Store(&[]context.Context{ctx})
-	h.since.Store(nil)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+
+	h.contexts, h.since = []context.Context{ctx}, time.Time{}
 }
 
-// watch has the operation stop with another context as well, until that is over. Whoever began the operation
-// calls it.
+// watch has the operation stop with another context as well, until that is over.
 func (h *shutdown) watch(ctx context.Context) (over func()) {
-	whole := h.contexts.Load()
-	both := append(slices.Clone(*whole), ctx)
-	h.contexts.Store(&both)
+	h.mu.Lock()
+	defer h.mu.Unlock()
 
-	return func() { h.contexts.Store(whole) }
+	whole := h.contexts
+	h.contexts = append(slices.Clone(whole), ctx)
+
+	return func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+
+		h.contexts = whole
+	}
 }
 
 // operation are the contexts of the operation and of its lease.
 func (h *shutdown) operation() []context.Context {
-	if whole := h.contexts.Load(); whole != nil {
-		return *whole
-	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
 
-	return nil
+	return h.contexts
 }
 
 // grace is how long the next thing may take that is still done after something
 // has ended. Where that is the whole operation, all of them together may take no
 // longer than the given time.
 func (h *shutdown) grace(now time.Time, most time.Duration) time.Duration {
-	if !slices.ContainsFunc(h.operation(), func(ctx context.Context) bool { return ctx.Err() != nil }) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+
+	if !slices.ContainsFunc(h.contexts, func(ctx context.Context) bool { return ctx.Err() != nil }) {
 		return cleanupTimeout
 	}
 
-	h.since.CompareAndSwap(nil, &now)
+	if h.since.IsZero() {
+		h.since = now
+	}
 
-	return max(minStopGrace, min(stopGrace, most-now.Sub(*h.since.Load())))
+	return max(minStopGrace, min(stopGrace, most-now.Sub(h.since)))
 }
 
 // flush waits for the last word to stand where others look, for as long as the

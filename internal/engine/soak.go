@@ -16,7 +16,7 @@ import (
 
 // soak keeps an eye on nodes that were moved: each must have stayed healthy
 // for a while before the next one is disturbed. The rollout asks it before it
-// starts an upgrade, and each upgrade right before it disturbs its node.
+// starts an upgrade, and each upgrade right before it disturbs its node. The lock of shared guards it.
 type soak struct {
 	// most is how long that is; with 0 nothing is watched.
 	most time.Duration

@@ -125,7 +125,7 @@ func (r *run) giveBack(ctx context.Context, last cluster.Observation, err error)
 	case ours:
 		made := plan.Make(last, r.request.Target, r.policy())
 		r.resumeOperator(ctx, made.Talos.Lowest, made.Kubernetes.Lowest)
-	case errors.Is(lost, say.ErrLeaseFreed) && r.shared.paused():
+	case errors.Is(lost, say.ErrLeaseFreed) && r.shared.operatorPaused():
 		// Nobody else has it who would take the hold over.
 		r.endPause(ctx)
 	}

@@ -5,7 +5,7 @@ package engine
 import (
 	"context"
 	"errors"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
@@ -91,38 +91,28 @@ func RealClock() Clock { return realClock{} }
 // used up. It stands still while it is held.
 type allowance struct {
 	clock Clock
-	// limit is changed by whoever uses up the time, and read by what ends the context.
-	limit atomic.Pointer[limit]
-}
 
-// limit is when an allowance is used up.
-type limit struct {
+	mu    sync.Mutex
 	until time.Time
-	// held is since when it stands still, zero while it does not, and most is for how long it may.
-	held time.Time
-	most time.Duration
+	held  time.Time // zero while it is not
+	most  time.Duration
 }
 
 // allow begins an allowance. The returned function ends it and everything that
 // belongs to it.
 func allow(ctx context.Context, clock Clock, length time.Duration) (context.Context, *allowance, func()) {
 	bounded, end := context.WithCancelCause(ctx)
-	a := &allowance{clock: clock}
-	a.limit.Store(&limit{until: clock.Now().Add(length)})
-
+	a := &allowance{clock: clock, until: clock.Now().Add(length)}
 	over := make(chan struct{})
 
 	go func() {
 		defer close(over)
 
-		for left := length; left > 0; {
+		for left := length; left > 0; left = a.left() {
 			// What is left does not get less while it is held.
 			if clock.Sleep(bounded, max(left, time.Second)) != nil {
 				return
 			}
-
-			now := clock.Now()
-			left = a.limit.Load().at(now).Sub(now)
 		}
 
 		end(cluster.Late("the time for the node (" + length.String() + ") was up"))
@@ -131,21 +121,36 @@ func allow(ctx context.Context, clock Clock, length time.Duration) (context.Cont
 	return bounded, a, func() { end(nil); <-over }
 }
 
-// at is when the allowance is used up, as seen at the given time.
-func (l limit) at(now time.Time) time.Time {
-	if l.held.IsZero() {
-		return l.until
+func (a *allowance) left() time.Duration {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+
+	return a.until.Add(a.spared()).Sub(a.clock.Now())
+}
+
+// spared is for how long it was held so far.
+func (a *allowance) spared() time.Duration {
+	if a.held.IsZero() {
+		return 0
 	}
 
-	return l.until.Add(min(now.Sub(l.held), l.most))
+	return min(a.clock.Now().Sub(a.held), a.most)
 }
 
 // hold lets it stand still until the returned function is called, for the given
 // time at most.
 func (a *allowance) hold(most time.Duration) (release func()) {
-	a.limit.Store(&limit{until: a.limit.Load().until, held: a.clock.Now(), most: most})
+	a.mu.Lock()
+	defer a.mu.Unlock()
 
-	return func() { a.limit.Store(&limit{until: a.limit.Load().at(a.clock.Now())}) }
+	a.held, a.most = a.clock.Now(), most
+
+	return func() {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+
+		a.until, a.held = a.until.Add(a.spared()), time.Time{}
+	}
 }
 
 type realClock struct{}
