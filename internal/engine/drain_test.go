@@ -363,7 +363,7 @@ func TestDrain_VolumesThatNobodyMayList(t *testing.T) {
 				w := r.Worker("run-1")
 				w.Client.Intercept(func(ctx context.Context, call ports.Call, next func(context.Context) error) error {
 					if call.Method == "VolumesLeft" {
-						return fmt.Errorf("unable to list the VolumeAttachments of the cluster: %w", cluster.ErrDenied)
+						return fmt.Errorf("unable to list the pods on %s: %w", call.Node, cluster.ErrDenied)
 					}
 
 					return next(ctx)
@@ -376,7 +376,7 @@ func TestDrain_VolumesThatNobodyMayList(t *testing.T) {
 				err := w.Apply(context.Background(), request)
 
 				if volumes == cluster.AwaitVolumes {
-					const want = "whether volumes are still attached to the node is not known: unable to list the VolumeAttachments of the cluster"
+					const want = "whether volumes are still attached to the node is not known: unable to list the pods on worker-"
 					if said := strings.Join(w.Texts(cluster.EventWarning), "\n"); err != nil || strings.Count(said, want) != 1 {
 						t.Errorf("it ended with %v and says %q, want %q once", err, said, want)
 					}
