@@ -1109,6 +1109,20 @@ func (u *nodeUpgrade) awaitReboot(ctx context.Context) (outcome, error) {
 	return u.compareBoot(machine)
 }
 
+// suspect notes that the node is seen to have returned to its old system. The upgrade may
+// take long yet to find out, as it waits for a system to come up first.
+func (u *nodeUpgrade) suspect(machine cluster.Machine) {
+	reached := machine.Talos.Equal(u.entry.Target) && (!u.step.Demanded || machine.Schematic == u.step.Schematic)
+
+	// Until it has finished booting it may not tell its schematic, and only the version
+	// tells the two systems apart.
+	told := machine.Settled() || !u.entry.Target.Equal(u.entry.Previous)
+
+	if told && !reached && machine.Talos.Equal(u.entry.Previous) && machine.Schematic == u.entry.PreviousSchematic {
+		u.run.shared.markDoubtful(u.step.Node)
+	}
+}
+
 // How long a node is waited for before anybody looks whether its Node object is there still, how
 // often that is done, and how long both have to be away: a boot through the firmware may take five
 // minutes.
@@ -1668,18 +1682,4 @@ func (u *nodeUpgrade) nameInstallImage(ctx context.Context) (bool, string, error
 	}
 
 	return true, "", nil
-}
-
-// suspect notes that the node is seen to have returned to its old system. The upgrade may
-// take long yet to find out, as it waits for a system to come up first.
-func (u *nodeUpgrade) suspect(machine cluster.Machine) {
-	reached := machine.Talos.Equal(u.entry.Target) && (!u.step.Demanded || machine.Schematic == u.step.Schematic)
-
-	// Until it has finished booting it may not tell its schematic, and only the version
-	// tells the two systems apart.
-	told := machine.Settled() || !u.entry.Target.Equal(u.entry.Previous)
-
-	if told && !reached && machine.Talos.Equal(u.entry.Previous) && machine.Schematic == u.entry.PreviousSchematic {
-		u.run.shared.markDoubtful(u.step.Node)
-	}
 }

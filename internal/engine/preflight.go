@@ -793,3 +793,7 @@ func (e *Engine) outline(observed cluster.Observation, made plan.Plan, findings 
 	// anybody could say so.
 	e.emit(cluster.Event{Kind: cluster.EventPlanned, Target: request.Target, Outline: &outline})
 }
+
+func hasPermanent(findings []cluster.Finding) bool {
+	return slices.ContainsFunc(findings, func(f cluster.Finding) bool { return f.Severity == cluster.Permanent })
+}

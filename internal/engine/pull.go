@@ -15,6 +15,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/permit"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/say"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/health"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/readable"
 )
@@ -470,4 +471,73 @@ func (r *run) repeated(ctx context.Context, node, image string, do func(context.
 			return err
 		}
 	}
+}
+
+// download is what one node pulls before anything is disturbed: one installer
+// image for each hop of Talos that concerns it, and the images of its
+// components for each hop of Kubernetes.
+type download struct {
+	node, address string
+	// step is the first upgrade of the node in Talos, if it has one.
+	step   plan.Step
+	images []string
+	parts  []part
+	// toInstall is the one among the images that is installed soon; empty for none.
+	toInstall string
+}
+
+// references are the images that the node pulls.
+func (d download) references() []string {
+	references := slices.Clone(d.images)
+	for _, part := range d.parts {
+		references = append(references, part.image)
+	}
+
+	return references
+}
+
+// key names the node and what it pulls.
+func (d download) key() string {
+	return strings.Join(append([]string{d.node}, d.references()...), "\n")
+}
+
+// part is the image of one component.
+type part struct {
+	component cluster.Component
+	image     string
+}
+
+// proxyFor is the image of kube-proxy that the manifests are to have a node run, where that is
+// another one than it runs; none where nobody names one.
+func proxyFor(observed cluster.Observation, node cluster.Node) []part {
+	for _, renderer := range observed.ControlPlanes() {
+		if renderer.Machine == nil || renderer.Machine.Config == nil {
+			continue
+		}
+
+		named := renderer.Machine.Config.Images[cluster.Proxy]
+		if pod, runs := node.Pods[cluster.Proxy]; named != "" && !health.Disables(renderer, cluster.Proxy) && (!runs || pod.Image != named) {
+			return []part{{component: cluster.Proxy, image: named}}
+		}
+
+		return nil
+	}
+
+	return nil
+}
+
+// pulled tells of a node that has its images, or of the finding why not.
+func pulled(one download, failed *cluster.Finding) cluster.Event {
+	event := cluster.Event{Kind: cluster.EventPulled, Node: one.node}
+
+	switch {
+	case failed != nil:
+		event.Text, event.Err = failed.Found, failed.Err
+	case one.step.API == cluster.LegacyAPI && len(one.images) > 0:
+		event.Text = "the node reaches the registry; its upgrade downloads the image once more, into its memory"
+	case one.toInstall == "" && len(one.images) > 0:
+		event.Text = "the node reaches the registry; it downloads the image once more, into its memory, when its turn comes"
+	}
+
+	return event
 }

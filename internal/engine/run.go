@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
@@ -185,8 +184,4 @@ func (r *run) standing(findings []cluster.Finding) []cluster.Finding {
 	r.engine.tell(judged)
 
 	return cluster.Blocking(judged)
-}
-
-func hasPermanent(findings []cluster.Finding) bool {
-	return slices.ContainsFunc(findings, func(f cluster.Finding) bool { return f.Severity == cluster.Permanent })
 }

@@ -19,10 +19,10 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/ports"
 )
 
-// TestMoves_ManyWorkersMoveSideBySide is about clusters so large, and so slow to
+// TestShared_ManyWorkersMoveSideBySide is about clusters so large, and so slow to
 // answer, that all the looks before the cordons take longer than one turn waits
 // for its guards.
-func TestMoves_ManyWorkersMoveSideBySide(t *testing.T) {
+func TestShared_ManyWorkersMoveSideBySide(t *testing.T) {
 	t.Parallel()
 
 	const latency = 6 * time.Second
@@ -56,9 +56,9 @@ func TestMoves_ManyWorkersMoveSideBySide(t *testing.T) {
 	}
 }
 
-// TestMoves_SlowMachinesHoldUpNobodyElse: the Talos API of a tenth of the workers takes its time
+// TestShared_SlowMachinesHoldUpNobodyElse: the Talos API of a tenth of the workers takes its time
 // for each answer. The others take as long as they do where all are quick.
-func TestMoves_SlowMachinesHoldUpNobodyElse(t *testing.T) {
+func TestShared_SlowMachinesHoldUpNobodyElse(t *testing.T) {
 	t.Parallel()
 
 	slow := []string{"worker-3", "worker-13"}
@@ -100,10 +100,10 @@ func TestMoves_SlowMachinesHoldUpNobodyElse(t *testing.T) {
 	}
 }
 
-// TestMoves_WaitingForOthersIsNotTakenFromNodeTimeout: where a look takes long and
+// TestShared_WaitingForOthersIsNotTakenFromNodeTimeout: where a look takes long and
 // many workers queue for their cordons, the last of them still has all of its
 // time once it is cordoned.
-func TestMoves_WaitingForOthersIsNotTakenFromNodeTimeout(t *testing.T) {
+func TestShared_WaitingForOthersIsNotTakenFromNodeTimeout(t *testing.T) {
 	t.Parallel()
 
 	given := setup{Options: model.Options{ControlPlanes: 3, Workers: 40, Seed: 41}, Judging: []checker.Option{checker.MaxUnavailable(39)}}
@@ -129,9 +129,9 @@ func TestMoves_WaitingForOthersIsNotTakenFromNodeTimeout(t *testing.T) {
 	})
 }
 
-// TestMoves_RetryAfterAFallbackHoldsNobodyBack: a node that fell back in an earlier run,
+// TestShared_RetryAfterAFallbackHoldsNobodyBack: a node that fell back in an earlier run,
 // was rebooted by a person and is to be tried again holds nobody else back.
-func TestMoves_RetryAfterAFallbackHoldsNobodyBack(t *testing.T) {
+func TestShared_RetryAfterAFallbackHoldsNobodyBack(t *testing.T) {
 	t.Parallel()
 
 	inCluster(t, pairs(53, model.Fault{Node: "worker-0", Step: model.StepBoot, Effect: model.EffectFallback, Times: 1}), func(r *rig) {
@@ -205,9 +205,9 @@ func (r *rig) untouched(node string) {
 	}
 }
 
-// TestMoves_TurnThatHasNotTouchedItsNodeStandsDown: its image takes long to pull, and
+// TestShared_TurnThatHasNotTouchedItsNodeStandsDown: its image takes long to pull, and
 // meanwhile the run must not begin another node.
-func TestMoves_TurnThatHasNotTouchedItsNodeStandsDown(t *testing.T) {
+func TestShared_TurnThatHasNotTouchedItsNodeStandsDown(t *testing.T) {
 	t.Parallel()
 
 	const pull = 20 * time.Minute
@@ -263,9 +263,9 @@ func TestMoves_TurnThatHasNotTouchedItsNodeStandsDown(t *testing.T) {
 	})
 }
 
-// TestMoves_NothingStartsBesideATurnThatIsSeenToFail: its node is long on its way back
+// TestShared_NothingStartsBesideATurnThatIsSeenToFail: its node is long on its way back
 // with the old system, and nobody doubts how that ends.
-func TestMoves_NothingStartsBesideATurnThatIsSeenToFail(t *testing.T) {
+func TestShared_NothingStartsBesideATurnThatIsSeenToFail(t *testing.T) {
 	t.Parallel()
 
 	for name, given := range map[string]struct {
@@ -300,9 +300,9 @@ func TestMoves_NothingStartsBesideATurnThatIsSeenToFail(t *testing.T) {
 	}
 }
 
-// TestMoves_UncertainInstallHoldsOthersBack: the reply was lost, and no node
+// TestShared_UncertainInstallHoldsOthersBack: the reply was lost, and no node
 // begins before the reboot has shown that the install took. Then all go on.
-func TestMoves_UncertainInstallHoldsOthersBack(t *testing.T) {
+func TestShared_UncertainInstallHoldsOthersBack(t *testing.T) {
 	t.Parallel()
 
 	inCluster(t, pairs(57), func(r *rig) {
