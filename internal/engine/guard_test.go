@@ -5,10 +5,13 @@ package engine_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/say"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/apiserver"
@@ -86,4 +89,46 @@ func TestGuard_CancelEndsAnyWait(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestGuard_LooksThatFailLeaveRoomForOthers: more looks before a cordon fail than there may be at a time, because
+// nobody lists the nodes for a minute. All nodes are upgraded then.
+func TestGuard_LooksThatFailLeaveRoomForOthers(t *testing.T) {
+	t.Parallel()
+
+	const outage, atATime = time.Minute, 4
+
+	inCluster(t, setup{}, func(r *rig) {
+		var (
+			vitals, failed atomic.Int32
+			away           atomic.Bool
+		)
+
+		w := r.Worker("run-1")
+		w.Client.Intercept(func(ctx context.Context, call ports.Call, next func(context.Context) error) error {
+			// They are asked before the run, and again before each look when the turn has come.
+			if call.Method == "Vitals" && call.Node == "worker-0" && vitals.Add(1) == 2 {
+				away.Store(true)
+				time.AfterFunc(outage, func() { away.Store(false) })
+			}
+
+			if away.Load() && slices.Contains([]string{"Members", "NodesNow"}, call.Method) {
+				if call.Method == "NodesNow" {
+					failed.Add(1)
+				}
+
+				return cluster.ErrUnreachable
+			}
+
+			return next(ctx)
+		})
+
+		r.Must(w, to(toLifecycle))
+		r.At(toLifecycle)
+		r.Once()
+
+		if failed.Load() <= atATime {
+			t.Errorf("%d looks failed, want more than %d", failed.Load(), atATime)
+		}
+	})
 }

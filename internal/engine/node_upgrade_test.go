@@ -16,6 +16,7 @@ import (
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/permit"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/say"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/harness"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/checker"
@@ -678,6 +679,39 @@ func (r *restarts) note(address string, mode cluster.RebootMode) {
 			r.modes[node.Name] = mode
 		}
 	}
+}
+
+// TestReboot_RestsOnALookAfterItsRecord: while the record of it takes its time, somebody reboots another control
+// plane. That one has to be back first.
+func TestReboot_RestsOnALookAfterItsRecord(t *testing.T) {
+	t.Parallel()
+
+	inCluster(t, setup{}, func(r *rig) {
+		var struck atomic.Bool
+
+		installed := func(entry cluster.Entry) bool { return entry.Node == "cp-0" && entry.Phase == cluster.PhaseInstalled }
+
+		w := r.Worker("run-1")
+		w.Client.Intercept(func(ctx context.Context, call ports.Call, next func(context.Context) error) error {
+			if call.Method == "WriteJournal" && slices.ContainsFunc(slices.Collect(maps.Values(r.Journal().Entries)), installed) && !struck.Swap(true) {
+				if err := r.World().RebootByHand("cp-2", model.RebootDefault); err != nil {
+					t.Error(err)
+				}
+
+				time.Sleep(permit.MostAge + time.Second)
+			}
+
+			return next(ctx)
+		})
+
+		r.Must(w, to(toLifecycle))
+		r.At(toLifecycle)
+		r.Sound()
+
+		if !struck.Load() {
+			t.Error("nothing was recorded before the reboot of cp-0")
+		}
+	})
 }
 
 // TestReboot_ModeIsThatOfTheNode: by its name, by its labels, or of all.

@@ -134,6 +134,36 @@ func TestShared_WhoseUpgradeHasJustEndedIsSettling(t *testing.T) {
 	}
 }
 
+// TestShared_DoubtOutlastsStepsThatSayNothing about the new system of a node.
+func TestShared_DoubtOutlastsStepsThatSayNothing(t *testing.T) {
+	t.Parallel()
+
+	for _, test := range []struct {
+		step    cluster.NodeStep
+		phase   cluster.Phase
+		doubted bool
+	}{
+		{cluster.StepGates, cluster.PhaseRebooting, true},
+		{cluster.StepCordon, cluster.PhaseRebooting, true},
+		{cluster.StepDrain, cluster.PhaseRebooting, true},
+		{cluster.StepEtcd, cluster.PhaseIntent, true},
+		{cluster.StepReady, cluster.PhaseIntent, true},
+		{cluster.StepUncordon, cluster.PhaseIntent, true},
+		{cluster.StepReturn, cluster.PhaseIntent, true},
+		{cluster.StepReturn, cluster.PhaseRebooting, false},
+		{cluster.StepInstall, cluster.PhaseIntent, false},
+		{cluster.StepLegacy, cluster.PhaseIntent, false},
+	} {
+		under := settlingFor(0)
+		under.markDoubtful("a")
+		under.noteStep("a", cluster.Entry{Node: "a", Phase: test.phase}, test.step)
+
+		if doubted := under.anyDoubtful(); doubted != test.doubted {
+			t.Errorf("%s with the journal saying %q: doubted %t, want %t", test.step, test.phase, doubted, test.doubted)
+		}
+	}
+}
+
 // deciding is a run in which upgrades ask for permits.
 func deciding() *run {
 	e := &Engine{clock: RealClock(), facts: fact.New()}

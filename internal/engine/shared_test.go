@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -165,6 +166,16 @@ func TestShared_RetryAfterAFallbackHoldsNobodyBack(t *testing.T) {
 	})
 }
 
+// until waits until a channel is closed, or returns the cause why ctx ended.
+func until(ctx context.Context, closed <-chan struct{}) error {
+	select {
+	case <-closed:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
 // lastBegun is how long after a time the last worker but the given one had its
 // turn.
 func lastBegun(w *worker, but string, since time.Time) time.Duration {
@@ -298,6 +309,51 @@ func TestShared_NothingStartsBesideATurnThatIsSeenToFail(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestShared_NothingBeginsBesideATurnThatIsToSendItsNodeBack: another turn comes to its node after that was decided,
+// and before it is recorded.
+func TestShared_NothingBeginsBesideATurnThatIsToSendItsNodeBack(t *testing.T) {
+	t.Parallel()
+
+	inCluster(t, pairs(59, neverReady("worker-0")), func(r *rig) {
+		var (
+			pulls   atomic.Int32
+			held    atomic.Bool
+			decides sync.Once
+			decided = make(chan struct{})
+		)
+
+		w := r.Worker("run-1")
+		w.Client.Intercept(func(ctx context.Context, call ports.Call, next func(context.Context) error) error {
+			switch {
+			case call.Method == "Pull" && call.Node == "worker-1" && pulls.Add(1) == 2:
+				if err := until(ctx, decided); err != nil {
+					return err
+				}
+
+				time.Sleep(5 * time.Second)
+			case call.Method == "Logs" && call.Node == "worker-0":
+				decides.Do(func() { close(decided) })
+			case call.Method == "WriteJournal" && closed(decided) && !held.Swap(true):
+				time.Sleep(15 * time.Second)
+			}
+
+			return next(ctx)
+		})
+
+		request := returning(sharing(t, toLifecycle, "2"))
+		request.Policy.NodeTimeout = 10 * time.Minute
+
+		_ = failure(t, w.Apply(context.Background(), request), say.ErrRolledBack, "worker-0")
+		r.Sound()
+		r.sentBack("worker-0", fromLifecycle)
+		r.untouched("worker-1")
+
+		if !held.Load() {
+			t.Error("nothing was recorded before worker-0 was sent back")
+		}
+	})
 }
 
 // TestShared_UncertainInstallHoldsOthersBack: the reply was lost, and no node

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -266,6 +267,95 @@ func TestSoak_TurnThatHasBegunWaitsForOthersToSettle(t *testing.T) {
 			t.Errorf("nobody was told what worker-1 waited for: %s", waits)
 		}
 	})
+}
+
+// TestSoak_NodeIsWatchedWhileTheScheduleLooks: its turn ends while the run looks whether anything else can be
+// started, and another turn that has begun comes to its own node before that look is over.
+func TestSoak_NodeIsWatchedWhileTheScheduleLooks(t *testing.T) {
+	t.Parallel()
+
+	const settle = 4 * time.Minute
+
+	given := setup{
+		Options: model.Options{ControlPlanes: 3, Workers: 5, Seed: 219},
+		Judging: []checker.Option{checker.MaxUnavailable(3), checker.Settle(settle), checker.Held("worker-4")},
+	}
+
+	inCluster(t, given, func(r *rig) {
+		// Nobody has to be waited for when the run begins, and it has a place left that the cordon takes up.
+		time.Sleep(settle)
+
+		leave, back := cordoned(r, "worker-4")
+		leave()
+
+		var (
+			pulls                     atomic.Int32
+			looks                     atomic.Bool
+			returns, ends             sync.Once
+			returning, looking, ended = make(chan struct{}), make(chan struct{}), make(chan struct{})
+			looked                    bool
+		)
+
+		w := r.Worker("run-1")
+		w.Client.Intercept(func(ctx context.Context, call ports.Call, next func(context.Context) error) error {
+			switch {
+			case call.Method == "Uncordon" && call.Node == "worker-0":
+				returns.Do(func() { close(returning) })
+
+				if err := until(ctx, looking); err != nil {
+					return err
+				}
+			case call.Method == "NodesNow" && closed(returning) && !looks.Swap(true):
+				close(looking)
+
+				if err := until(ctx, ended); err != nil {
+					return err
+				}
+
+				time.Sleep(5 * time.Second)
+
+				looked = true
+			case call.Method == "Pull" && call.Node == "worker-1" && pulls.Add(1) == 2:
+				if err := until(ctx, ended); err != nil {
+					return err
+				}
+			}
+
+			err := next(ctx)
+
+			if err == nil && call.Method == "Uncordon" && call.Node == "worker-0" {
+				ends.Do(func() { close(ended) })
+			}
+
+			return err
+		})
+
+		request := resting(t, "3", settle)
+		request.Policy.Hold = map[string]bool{"worker-4": true}
+
+		r.Must(w, request)
+		back()
+		r.Sound()
+		r.rested(settle)
+
+		if !looked {
+			t.Error("the run did not look while worker-0 returned")
+		}
+
+		if waits := strings.Join(w.Texts(cluster.EventWaiting), "\n"); !strings.Contains(waits, "worker-1 has to wait: worker-0: a node that was moved has to stay healthy for 4m0s") {
+			t.Errorf("worker-1 did not come to its node: %s", waits)
+		}
+	})
+}
+
+// closed tells whether a channel is closed that nobody sends on.
+func closed(one <-chan struct{}) bool {
+	select {
+	case <-one:
+		return true
+	default:
+		return false
+	}
 }
 
 // TestSoak_NodeThatFallsIllAgainHoldsUpTurnsThatHaveBegun: it had stayed healthy for
