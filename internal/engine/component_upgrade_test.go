@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -1072,18 +1071,18 @@ func componentBesideTrouble(t *testing.T, effect model.Effect, says string) {
 	t.Helper()
 
 	inCluster(t, setup{Options: model.Options{Kubernetes: fromKubernetes, Seed: 11}}, func(r *rig) {
-		var (
-			once  sync.Once
-			begun atomic.Bool
-		)
+		var once sync.Once
 
 		w := r.Worker("run-1")
+		begun := func(event cluster.Event) bool {
+			return event.Kind == cluster.EventNodeStarted && event.Node == "cp-0" && event.Component == cluster.ControllerManager
+		}
+
 		w.Client.Intercept(func(ctx context.Context, call ports.Call, next func(context.Context) error) error {
 			err := next(ctx)
-			begun.Store(begun.Load() || call.Method == "Configure")
 
-			// The plan has looked at etcd, and the component of the next control plane has its turn.
-			if call.Method == "PullComponent" && call.Node == "cp-0" && begun.Load() {
+			// The plan has looked at etcd, and the next component has its turn.
+			if slices.ContainsFunc(w.Events(), begun) {
 				once.Do(func() {
 					r.World().SetFaults([]model.Fault{
 						{Node: "cp-2", Step: model.StepEtcd, Effect: effect},

@@ -164,6 +164,8 @@ const (
 	leastParallelPulls = 5
 	mostParallelPulls  = 50
 	pullsPerKubelet    = 3
+	// mostKubeletPulls bounds what many kubelets that may restart at a time would pull by themselves.
+	mostKubeletPulls = 200
 )
 
 // parallelPulls is how many nodes pull at a time.
@@ -172,12 +174,12 @@ func (r *run) parallelPulls(made plan.Plan) int {
 		return asked
 	}
 
-	wanted := max(leastParallelPulls, made.Budget)
-	if slices.ContainsFunc(made.Steps, func(step plan.Step) bool { return step.Component != "" }) {
-		wanted = max(wanted, pullsPerKubelet*made.KubeletBudget)
+	wanted := min(max(leastParallelPulls, made.Budget), mostParallelPulls)
+	if !slices.ContainsFunc(made.Steps, func(step plan.Step) bool { return step.Component != "" }) {
+		return wanted
 	}
 
-	return min(wanted, mostParallelPulls)
+	return max(wanted, min(pullsPerKubelet*made.KubeletBudget, mostParallelPulls), min(made.KubeletBudget, mostKubeletPulls))
 }
 
 // pullAtTurn has a node pull whose turn has come, for as long as anything may be begun. It
@@ -215,7 +217,9 @@ func (r *run) pullProxies(ctx context.Context, observed cluster.Observation, mad
 		}
 
 		group.Go(func() error {
-			_ = r.ahead.await(ctx, node.Name, "")
+			if r.ahead.has(ctx, node.Name, wanted[0].image) {
+				return nil
+			}
 
 			one := download{node: node.Name, address: node.Address, parts: wanted}
 

@@ -50,33 +50,49 @@ func (a *ahead) prepare(parallel int) {
 	}
 }
 
-// aheadFactor is how far ahead nodes pull, in multiples of those that may be unavailable:
-// a node drops images that nothing uses for long, and has installers in its memory.
+// aheadFactor is how far ahead nodes pull what they install, in multiples of those that may be
+// unavailable: they have it in their memory.
 const aheadFactor = 2
 
 // begin has the next nodes of the plan pull that are not on their way or about to be, and none
 // besides. The context ends the pulls.
 func (a *ahead) begin(ctx context.Context, observed cluster.Observation, made plan.Plan, running []plan.Step) {
-	distance := aheadFactor * max(made.Budget, made.KubeletBudget, cap(a.slots))
-	next := nextInstalls(made, running, min(distance, aheadFactor*max(made.Budget, 1)))
+	next := nextInstalls(made, running, aheadFactor*max(made.Budget, 1))
+
+	a.serve(ctx, append(next, nextKubelets(observed, made, running)...))
+}
+
+// nextKubelets are the downloads of all nodes whose kubelets are still to be replaced beside others in this hop, in
+// their order: images of components are on disks, and control planes take longer than all of these pulls.
+func nextKubelets(observed cluster.Observation, made plan.Plan, running []plan.Step) []download {
+	var next []download
+
+	proxy := slices.IndexFunc(made.Steps, func(step plan.Step) bool { return step.Component == cluster.Proxy && step.Image != "" })
 
 	for _, step := range made.Steps {
-		if len(next) == distance || step.Hop != made.Steps[0].Hop {
-			break
-		}
-
-		if !step.Parallel() || slices.ContainsFunc(running, func(busy plan.Step) bool { return busy.Node == step.Node }) {
+		switch {
+		case step.Hop != made.Steps[0].Hop:
+			return next
+		case step.Component != cluster.Kubelet || step.Image == "" || !step.Parallel():
+			continue
+		case slices.ContainsFunc(running, func(busy plan.Step) bool { return busy.Node == step.Node }):
 			continue
 		}
 
-		if step.Component == cluster.Kubelet && step.Image != "" {
-			node, _ := observed.Node(step.Node)
-			images := append([]part{{component: step.Component, image: step.Image}}, proxyFor(observed, node)...)
-			next = append(next, download{node: step.Node, address: step.Address, parts: images})
+		node, _ := observed.Node(step.Node)
+		wanted := []part{{component: step.Component, image: step.Image}}
+
+		// Until the control planes name it, the plan does.
+		if proxy >= 0 {
+			wanted = append(wanted, part{component: cluster.Proxy, image: made.Steps[proxy].Image})
+		} else {
+			wanted = append(wanted, proxyFor(observed, node)...)
 		}
+
+		next = append(next, download{node: step.Node, address: step.Address, parts: wanted})
 	}
 
-	a.serve(ctx, next)
+	return next
 }
 
 // nextInstalls are the downloads of the next nodes of the plan to install Talos that are not on
@@ -184,7 +200,7 @@ func (a *ahead) pull(ctx context.Context, one download) {
 }
 
 // prove takes note of a node that has pulled before the first cordon. What it has to install it
-// pulls once more, unless its upgrade does that itself.
+// pulls once more, unless its upgrade does that itself. The images of its components it has for a while.
 func (a *ahead) prove(one download) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -195,6 +211,10 @@ func (a *ahead) prove(one download) {
 		}
 
 		a.proven[one.node+"\n"+reference] = true
+	}
+
+	for _, component := range one.parts {
+		a.have[one.node+"\n"+component.image] = a.engine.clock.Now()
 	}
 }
 
@@ -223,7 +243,7 @@ const keptFor = 20 * time.Minute
 func (a *ahead) atTurn(ctx context.Context, node, reference string, pull func(context.Context) error) error {
 	a.leave(node)
 
-	if ended := a.await(ctx, node, reference); !ended.IsZero() && a.engine.clock.Now().Sub(ended) < keptFor {
+	if a.has(ctx, node, reference) {
 		return nil
 	}
 
@@ -252,6 +272,13 @@ func (a *ahead) leave(node string) {
 	defer a.mu.Unlock()
 
 	a.queue = slices.DeleteFunc(a.queue, func(one download) bool { return one.node == node })
+}
+
+// has waits until nothing is being pulled ahead on the node any more, and tells whether it certainly has the image.
+func (a *ahead) has(ctx context.Context, node, reference string) bool {
+	ended := a.await(ctx, node, reference)
+
+	return !ended.IsZero() && a.engine.clock.Now().Sub(ended) < keptFor
 }
 
 // await waits until nothing is being pulled ahead on the node any more, so that the node is

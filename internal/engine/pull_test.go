@@ -412,6 +412,50 @@ func TestPull_ParallelPullsBoundsThem(t *testing.T) {
 	}
 }
 
+// TestPull_KubeletsPullWhileControlPlanesMove: the workers have their images, that of kube-proxy too, before the first
+// kubelet of a worker is replaced, and none of them asks once more when its turn comes.
+func TestPull_KubeletsPullWhileControlPlanesMove(t *testing.T) {
+	t.Parallel()
+
+	const workers = 24
+
+	inCluster(t, setup{Options: model.Options{ControlPlanes: 3, Workers: workers, Kubernetes: fromKubernetes, Seed: 9}}, func(r *rig) {
+		r.Must(r.Worker("run-1"), kube(toKubernetes))
+		r.atKubernetes(toKubernetes, kube(toKubernetes))
+
+		var (
+			replaced bool
+			images   = map[string]map[string]bool{}
+		)
+
+		for _, event := range r.Judge.Of(history.KindPull, history.KindConfig) {
+			switch {
+			case !strings.HasPrefix(event.Node, "worker"):
+			case event.Kind == history.KindConfig:
+				replaced = true
+			case replaced:
+				t.Errorf("%s pulled %s after the first kubelet of a worker was replaced", event.Node, event.Detail["image"])
+			default:
+				if images[event.Node] == nil {
+					images[event.Node] = map[string]bool{}
+				}
+
+				images[event.Node][event.Detail["image"]] = true
+			}
+		}
+
+		for node, pulled := range images {
+			if len(pulled) != 2 {
+				t.Errorf("%s pulled %v, want the images of its kubelet and of kube-proxy", node, pulled)
+			}
+		}
+
+		if len(images) != workers {
+			t.Errorf("%d workers pulled, want %d", len(images), workers)
+		}
+	})
+}
+
 // TestPull_OfKubeProxyByAsManyAsOfKubelets: what is left to pull when the last kubelet
 // has restarted is pulled by as many nodes at a time as before.
 func TestPull_OfKubeProxyByAsManyAsOfKubelets(t *testing.T) {

@@ -298,7 +298,7 @@ func rollSchema() map[string]schema.Attribute {
 		},
 		attrParallelPulls: schema.NumberAttribute{
 			MarkdownDescription: "How many nodes may pull images at a time, from 1 to " + strconv.Itoa(maxParallelPulls) + ". By default as many as workers may be unavailable at a time, " +
-				"or three times as many as kubelets may restart at a time where Kubernetes moves, whichever is more; 5 at least and 50 at most. A registry that limits its clients may need fewer.",
+				"or three times as many as kubelets may restart at a time where Kubernetes moves, whichever is more; 5 at least and 50 at most, or as many as kubelets may restart at a time if that is more, up to 200. A registry that limits its clients may need fewer.",
 			Optional:   true,
 			Validators: []validator.Number{wholeNumberValidator{maxParallelPulls, wrongParallelPulls}},
 		},
