@@ -275,7 +275,13 @@ func limits(all []figures) []limit {
 		away, before                    = 0.95, 0.05
 	)
 
-	overBest := map[string]float64{"3+2": 1.03, "5+95": 1.05, "5+295": 1.10, "5+995": 1.10}
+	overBest := func(f figures) float64 {
+		if f.controlPlanes == 3 && f.half != halfKubernetes {
+			return 1.03
+		}
+
+		return 1.05
+	}
 
 	var (
 		wanted []limit
@@ -303,12 +309,10 @@ func limits(all []figures) []limit {
 				limit{what: name + ": Kubernetes requests a node over those of 5+20", found: f.kubeANode() / before.kubeANode(), bound: growth})
 		}
 
-		if bound, found := overBest[f.size()]; found {
-			// What is looked for every five seconds is found two and a half too late; and a
-			// kubelet restarts in less time than its image takes.
-			open := f.half == halfKubernetes || f.half == halfLifecycle && f.size() == "3+2"
-			wanted = append(wanted, limit{what: name + ": roll over the best schedule", found: f.overBest(), bound: bound, open: open})
-		}
+		// What is looked for every five seconds is found two and a half too late.
+		wanted = append(wanted, limit{
+			what: name + ": roll over the best schedule", found: f.overBest(), bound: overBest(f), open: f.half == halfLifecycle && f.size() == "3+2",
+		})
 
 		if f.cordons() {
 			wanted = append(wanted, limit{what: name + ": workers on their way over those allowed", found: f.away, bound: away, least: true})
