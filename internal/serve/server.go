@@ -5,7 +5,9 @@ package serve
 import (
 	"context"
 	"maps"
+	"os"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -24,6 +26,8 @@ type server struct {
 	lists   tfprotov6.ListResourceServer
 
 	life *lifetime
+	// logs tells that somebody has asked for logs.
+	logs bool
 
 	mu sync.Mutex
 	// invoked are the actions that are going on.
@@ -39,12 +43,24 @@ type invocation struct {
 
 // newServer is the provider as part of the lifetime.
 func newServer(made tfprotov6.ProviderServer, life *lifetime) *server {
-	s := &server{ProviderServer: made, life: life, invoked: map[*invocation]bool{}}
+	s := &server{ProviderServer: made, life: life, logs: slices.ContainsFunc(os.Environ(), asksForLogs), invoked: map[*invocation]bool{}}
 	s.actions, _ = made.(tfprotov6.ActionServer)
 	s.lists, _ = made.(tfprotov6.ListResourceServer)
 
 	return s
 }
+
+// asksForLogs tells whether a variable of the environment makes the command line, the provider or the SDK write logs:
+// TF_LOG and all names that begin so.
+func asksForLogs(variable string) bool { return strings.HasPrefix(variable, "TF_LOG") }
+
+// unlogged is a context without values, and so without loggers. The framework hands each value of a state to its
+// logger, whether anybody reads that or not, in a context that grows with each of them: of a thousand nodes that
+// is half of the time of a plan (plugin-framework 1.19.0, NullifyWriteOnlyAttributes).
+type unlogged struct{ context.Context }
+
+// Value implements [context.Context].
+func (unlogged) Value(any) any { return nil }
 
 // show makes what is said fit to be shown.
 func show(said []*tfprotov6.Diagnostic) {
@@ -63,6 +79,10 @@ var (
 func carry[Q, R any](
 	ctx context.Context, s *server, request *Q, call func(context.Context, *Q) (*R, error), said func(*R) []*tfprotov6.Diagnostic,
 ) (*R, error) {
+	if !s.logs {
+		ctx = unlogged{ctx}
+	}
+
 	bound, done := s.life.begin(ctx)
 	defer done()
 

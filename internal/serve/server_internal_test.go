@@ -5,8 +5,10 @@ package serve
 import (
 	"context"
 	"errors"
+	"os"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -25,6 +27,15 @@ func (h talker) ApplyResourceChange(ctx context.Context, _ *tfprotov6.ApplyResou
 	<-ctx.Done()
 
 	return &tfprotov6.ApplyResourceChangeResponse{Diagnostics: h.diagnostics}, ctx.Err()
+}
+
+// passed is the key of a value of a context.
+type passed struct{}
+
+func (h talker) ReadResource(ctx context.Context, _ *tfprotov6.ReadResourceRequest) (*tfprotov6.ReadResourceResponse, error) {
+	value, _ := ctx.Value(passed{}).(string)
+
+	return &tfprotov6.ReadResourceResponse{Private: []byte(value)}, nil
 }
 
 func (h talker) CallFunction(ctx context.Context, _ *tfprotov6.CallFunctionRequest) (*tfprotov6.CallFunctionResponse, error) {
@@ -229,5 +240,38 @@ func TestServer_CallsAreCancelledAndTheirWordsPrintable(t *testing.T) {
 
 	if !reflect.DeepEqual(validated.Diagnostics, want) || !reflect.DeepEqual(planned.Diagnostics, want) {
 		t.Errorf("an action says %+v and %+v", validated.Diagnostics, planned.Diagnostics)
+	}
+}
+
+// TestServer_LoggersReachTheFrameworkWhereSomebodyAsksForLogs: what is not read costs too much to write.
+func TestServer_LoggersReachTheFrameworkWhereSomebodyAsksForLogs(t *testing.T) {
+	for _, variable := range slices.DeleteFunc(os.Environ(), func(one string) bool { return !asksForLogs(one) }) {
+		name, _, _ := strings.Cut(variable, "=")
+		t.Setenv(name, "")
+
+		if err := os.Unsetenv(name); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	read := func() string {
+		s := newServer(talker{}, newLifetime(func() {}))
+
+		answer, err := s.ReadResource(context.WithValue(t.Context(), passed{}, "a logger"), &tfprotov6.ReadResourceRequest{})
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		return string(answer.Private)
+	}
+
+	if got := read(); got != "" {
+		t.Errorf("without anybody who asks for logs it gets %q", got)
+	}
+
+	t.Setenv("TF_LOG_PROVIDER", "DEBUG")
+
+	if got := read(); got != "a logger" {
+		t.Errorf("with TF_LOG_PROVIDER it gets %q", got)
 	}
 }
