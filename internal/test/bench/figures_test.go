@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package bench_test
+
+import (
+	"encoding/json"
+	"errors"
+	"flag"
+	"io/fs"
+	"math"
+	"os"
+	"testing"
+)
+
+var update = flag.Bool("update", false, "write the figures instead of comparing with them")
+
+// figuresFile has the figures of each roll as they were recorded last: whatever makes a roll dearer, or cheaper, shows
+// in a change of this file.
+const figuresFile = "testdata/figures.json"
+
+// recorded are the figures of a roll in virtual time.
+type recorded struct {
+	// Talos and Kubernetes are requests to these APIs, of all nodes together.
+	Talos      int `json:"talos_requests"`
+	Kubernetes int `json:"kubernetes_requests"`
+	// OverBest is the time of the roll over that of the best schedule.
+	OverBest float64 `json:"over_best"`
+}
+
+// slack is by how much what depends on the order of goroutines may differ from what is recorded: writes that prove
+// that a watch is of the present are shared by whoever waits for one.
+const slack = 0.01
+
+// compare compares the figures with those that are recorded, or records them.
+func compare(t *testing.T, all []figures) {
+	t.Helper()
+
+	known := map[string]recorded{}
+
+	content, err := os.ReadFile(figuresFile)
+	if err == nil {
+		err = json.Unmarshal(content, &known)
+	}
+
+	if err != nil && !(*update && errors.Is(err, fs.ErrNotExist)) {
+		t.Fatal(err)
+	}
+
+	for _, f := range all {
+		name := f.String()
+		now := recorded{Talos: total(f.talos), Kubernetes: total(f.kube), OverBest: math.Round(1000*f.overBest()) / 1000}
+		last := known[name]
+		same := now.Talos == last.Talos && !differs(float64(now.Kubernetes), float64(last.Kubernetes)) && !differs(now.OverBest, last.OverBest)
+
+		switch {
+		case same:
+		case *update:
+			known[name] = now
+		default:
+			t.Errorf("%s: got %+v, and %s has %+v; if that is meant, run the test with -update", name, now, figuresFile, last)
+		}
+	}
+
+	if !*update {
+		return
+	}
+
+	content, err = json.MarshalIndent(known, "", "  ")
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	if err := os.WriteFile(figuresFile, append(content, '\n'), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func differs(now, last float64) bool { return math.Abs(now-last) > slack*last }
