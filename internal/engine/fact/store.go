@@ -23,6 +23,8 @@ type Store struct {
 	// registered are the names of the Node objects that there were when the members were
 	// listed; nil before that.
 	registered map[string]bool
+	// strangers tells that members were listed that have no Node object: they may be about to join, or have left.
+	strangers bool
 	// pods are those of the control planes, proxies those of kube-proxy; nil where they have to be
 	// listed.
 	pods    Dated[[]cluster.ComponentPod]
@@ -352,9 +354,21 @@ func (s *Store) ListMembers(listed Dated[[]cluster.Member], nodes []cluster.Kube
 	defer s.mu.Unlock()
 
 	s.members, s.registered = listed, make(map[string]bool, len(nodes))
+	addresses := map[string]bool{}
+
 	for _, node := range nodes {
 		s.registered[node.Name] = true
+
+		for _, address := range node.Addresses {
+			addresses[address] = true
+		}
 	}
+
+	s.strangers = slices.ContainsFunc(listed.Value, func(member cluster.Member) bool {
+		known := slices.ContainsFunc(member.Addresses, func(address string) bool { return addresses[address] })
+
+		return !s.registered[member.Hostname] && !known
+	})
 }
 
 // Members are the members that discovery listed last; known is false where they have to
@@ -363,12 +377,14 @@ func (s *Store) Members(nodes []cluster.KubeNode, now time.Time) (members []clus
 	s.mu.Lock()
 	defer s.mu.Unlock()
 
-	if s.registered == nil || len(nodes) != len(s.registered) {
+	old := now.Sub(s.members.Got) > cluster.GoneAfter
+
+	if s.registered == nil || len(nodes) != len(s.registered) || s.strangers && old {
 		return nil, false
 	}
 
 	for _, node := range nodes {
-		mayBeGone := !node.Ready && now.Sub(node.ReadySince) > cluster.GoneAfter && now.Sub(s.members.Got) > cluster.GoneAfter
+		mayBeGone := !node.Ready && now.Sub(node.ReadySince) > cluster.GoneAfter && old
 		if !s.registered[node.Name] || mayBeGone {
 			return nil, false
 		}

@@ -278,3 +278,34 @@ func TestStore_NothingWillDoWhereItHasToBeAsked(t *testing.T) {
 		t.Error("the answer to somebody else will do")
 	}
 }
+
+// TestStore_MembersWithoutNodeObjectsAreListedAgain: a machine that has left is listed by discovery for a while, and its
+// Node object may be gone before that.
+func TestStore_MembersWithoutNodeObjectsAreListedAgain(t *testing.T) {
+	t.Parallel()
+
+	nodes := []cluster.KubeNode{{Name: "cp-0", Addresses: []string{"10.0.0.1"}, Ready: true}, {Name: "ip-10-0-0-2", Addresses: []string{"10.0.0.2"}, Ready: true}}
+	there := []cluster.Member{{Hostname: "cp-0", Addresses: []string{"10.0.0.1"}}, {Hostname: "cp-1", Addresses: []string{"10.0.0.2"}}}
+	left := cluster.Member{Hostname: "cp-2", Addresses: []string{"10.0.0.3"}}
+
+	for title, test := range map[string]struct {
+		members []cluster.Member
+		since   time.Duration
+		known   bool
+	}{
+		"all have Node objects, one under another name": {there, time.Hour, true},
+		"one has none, and was just listed":             {append(there[:2:2], left), cluster.GoneAfter, true},
+		"one has none, and was listed a while ago":      {append(there[:2:2], left), cluster.GoneAfter + time.Second, false},
+	} {
+		t.Run(title, func(t *testing.T) {
+			t.Parallel()
+
+			store := fact.New()
+			store.ListMembers(fact.Dated[[]cluster.Member]{Value: test.members, Got: begin()}, nodes)
+
+			if _, known := store.Members(nodes, begin().Add(test.since)); known != test.known {
+				t.Errorf("known %t, want %t", known, test.known)
+			}
+		})
+	}
+}
