@@ -1078,7 +1078,7 @@ func componentBesideTrouble(t *testing.T, effect model.Effect, says string) {
 			return event.Kind == cluster.EventNodeStarted && event.Node == "cp-0" && event.Component == cluster.ControllerManager
 		}
 
-		w.Client.Intercept(func(ctx context.Context, call ports.Call, next func(context.Context) error) error {
+		w.Client.Intercept(func(ctx context.Context, _ ports.Call, next func(context.Context) error) error {
 			err := next(ctx)
 
 			// The plan has looked at etcd, and the next component has its turn.
