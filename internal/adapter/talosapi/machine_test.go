@@ -185,9 +185,18 @@ func TestMachine_OfAnotherBootTakesNothingFromTheOneBefore(t *testing.T) {
 					r.Fatal(err)
 				}
 
-				r.until("worker-0", "on its way down", func(state model.NodeState) bool { return state.Stage == model.StageRebooting })
+				var (
+					down cluster.Machine
+					err  error
+				)
 
-				down, err := c.Machine(r.Context(), worker0, &known)
+				// The status of a machine follows its stage a moment later.
+				r.until("worker-0", "seen on its way down", func(model.NodeState) bool {
+					down, err = c.Machine(r.Context(), worker0, &known)
+
+					return err != nil || down.Stage != known.Stage
+				})
+
 				if err != nil || down.BootID != known.BootID || down.Schematic != known.Schematic || down.Stage != cluster.StageRebooting {
 					r.Fatalf("on its way down: %+v, %v, want what is known of its boot", down, err)
 				}
