@@ -26,7 +26,7 @@ const patience = 5 * time.Minute
 const ours = "vitistack/talosupgrade"
 
 const hint = `A block that is a part of something may be marked with a comment in the line above it, such as <!-- validate: in resource -->;
-CONTRIBUTING.md names them all. What it refers to may be declared in another block of the page, or in internal/test/docs/testdata/rest.`
+internal/test/README.md names them all. What it refers to may be declared in another block of the page, or in internal/test/docs/testdata/rest.`
 
 func shortName(source string) string { return path.Base(source) }
 

@@ -16,6 +16,7 @@ var (
 	decidedRow = regexp.MustCompile("(?m)^\\| [^|]+ \\| `([\\w/.]+\\.go)` \\| ((?:`\\w+`(?:, )?)+)")
 	// placedName is a name beside the file that it stands in.
 	placedName = regexp.MustCompile("`(\\w+)` (?:in |\\()`([\\w/.]+\\.go)`")
+	pageLink   = regexp.MustCompile(`\]\(([^)\s]+)\)`)
 	codeWord   = regexp.MustCompile("`([^`\\s]+)`")
 	testName   = regexp.MustCompile(`^Test[A-Z]\w*$`)
 )
@@ -53,14 +54,62 @@ func declares(t *testing.T, file, name string) bool {
 	return regexp.MustCompile(`(?m)^(func (\([^)]*\) )?|type |var |const |\t)` + name + `\b`).Match(text)
 }
 
-// TestContributingNamesWhatIsThere: who is sent to a file or a function finds it.
-func TestContributingNamesWhatIsThere(t *testing.T) {
-	content, err := os.ReadFile(filepath.Join(root, "CONTRIBUTING.md"))
+// contributorPages are the pages for those who change the project.
+func contributorPages() []string {
+	return []string{
+		"CONTRIBUTING.md", ".github/RELEASING.md",
+		"internal/DESIGN.md", "internal/MAP.md", "internal/RECIPES.md", "internal/test/README.md", "internal/test/real/README.md",
+	}
+}
+
+// TestContributorPagesNameWhatIsThere: every file, function, test and link that the pages name exists.
+func TestContributorPagesNameWhatIsThere(t *testing.T) {
+	files := sourceFiles(t)
+
+	for _, page := range contributorPages() {
+		t.Run(page, func(t *testing.T) {
+			content, err := os.ReadFile(filepath.Join(root, page))
+			if err != nil {
+				t.Fatal(err)
+			}
+
+			checkNames(t, string(content), files)
+			checkLinks(t, page, string(content))
+		})
+	}
+}
+
+// checkLinks wants every file that a page links to to exist.
+func checkLinks(t *testing.T, page, text string) {
+	t.Helper()
+
+	for _, link := range pageLink.FindAllStringSubmatch(text, -1) {
+		target, _, _ := strings.Cut(link[1], "#")
+		if target == "" || strings.Contains(target, "://") {
+			continue
+		}
+
+		if _, err := os.Stat(filepath.Join(root, filepath.Dir(page), target)); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestMapSaysWhereThingsAreDecided wants the table of decisions to be there, in the form that is checked.
+func TestMapSaysWhereThingsAreDecided(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(root, "internal", "MAP.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
 
-	text, files := string(content), sourceFiles(t)
+	if rows := decidedRow.FindAll(text, -1); len(rows) < 20 {
+		t.Errorf("only %d rows say where something is decided", len(rows))
+	}
+}
+
+// checkNames wants every file, function and test that a text names to exist.
+func checkNames(t *testing.T, text string, files []string) {
+	t.Helper()
 
 	ending := func(name string) []string {
 		var found []string
@@ -84,12 +133,7 @@ func TestContributingNamesWhatIsThere(t *testing.T) {
 		t.Errorf("%s does not declare %s", file, name)
 	}
 
-	rows := decidedRow.FindAllStringSubmatch(text, -1)
-	if len(rows) < 20 {
-		t.Errorf("only %d rows say where something is decided", len(rows))
-	}
-
-	for _, row := range rows {
+	for _, row := range decidedRow.FindAllStringSubmatch(text, -1) {
 		for _, name := range codeWord.FindAllStringSubmatch(row[2], -1) {
 			check(name[1], row[1])
 		}
