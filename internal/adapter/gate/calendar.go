@@ -10,22 +10,20 @@ import (
 	"github.com/robfig/cron/v3"
 )
 
-// calendar is when a cron starts something: in each minute that the clocks of
-// its time zone show as the cron says. So a time that the clocks skip does not
-// start anything that day, and a time that they show twice does so twice.
+// calendar is when a cron starts: in each minute in which a clock in its time zone shows what the cron says. So a
+// time that clocks skip does not start anything that day, and a time that they show twice starts twice.
 //
-// Only the parser is that of the library: its own search steps by hours, and
-// passes by starts where clocks move by half an hour, or at midnight.
+// Only the parser is that of the library: its own search steps by hours, and misses starts if clocks change by half
+// an hour or at midnight.
 type calendar struct {
 	fields *cron.SpecSchedule
 	zone   *time.Location
 }
 
-// reach is how far ahead a start is looked for. February 29 comes each four
-// years, and not in 2100.
+// reach is how far ahead a start is searched. February 29 comes every four years, but not in 2100.
 const reach = (8*365 + 10) * 24 * time.Hour
 
-// newCalendar reads a cron. Its error is an [*Error].
+// newCalendar parses a cron. Its error is an [*Error].
 func newCalendar(text string, zone *time.Location) (*calendar, error) {
 	const remedy = "Set cron to minute, hour, day of the month, month and day of the week, such as \"0 22 * * 1-5\" for each working day at 22:00; Sunday is 0."
 
@@ -53,8 +51,7 @@ func newCalendar(text string, zone *time.Location) (*calendar, error) {
 		return nil, &Error{Field: "cron", Found: fmt.Sprintf("cron is %q, which are not five fields", text), Remedy: remedy}
 	}
 
-	// Any eight years have a February 29 but those around 2100; the zone does not
-	// matter.
+	// Any eight years have a February 29, except those around 2100. The zone does not matter.
 	if _, ever := (&calendar{fields: fields, zone: time.UTC}).next(time.Date(2000, time.January, 1, 0, 0, 0, 0, time.UTC)); !ever {
 		return nil, &Error{Field: "cron", Found: fmt.Sprintf("cron is %q, which never comes", text), Remedy: "Set cron to days that there are. " + remedy}
 	}
@@ -62,7 +59,7 @@ func newCalendar(text string, zone *time.Location) (*calendar, error) {
 	return &calendar{fields: fields, zone: zone}, nil
 }
 
-// latest is the latest start at the time or before, but after the other time.
+// latest returns the latest start up to at that is later than after; false if there is none.
 func (c *calendar) latest(at, after time.Time) (time.Time, bool) {
 	for minute := at.Truncate(time.Minute); minute.After(after); minute = minute.Add(-time.Minute) {
 		if local := minute.In(c.zone); c.hasDay(local) && c.hasMinute(local) {
@@ -73,8 +70,7 @@ func (c *calendar) latest(at, after time.Time) (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// next is the first start after the time, and false where none is within
-// [reach].
+// next returns the first start after the time; false if there is none within [reach].
 func (c *calendar) next(at time.Time) (time.Time, bool) {
 	end := at.Add(reach)
 
@@ -96,8 +92,8 @@ func (c *calendar) next(at time.Time) (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// skip goes from a minute to a midnight, but stops short of it and goes minute
-// by minute then: there are midnights that come twice, and that never come.
+// skip goes from a minute towards a midnight, but stops short of it and continues minute by minute: some midnights
+// come twice, and some never.
 func skip(minute, midnight time.Time) time.Time {
 	const margin = 3 * time.Hour
 
@@ -109,9 +105,8 @@ func skip(minute, midnight time.Time) time.Time {
 	return next
 }
 
-// hasDay tells whether the cron has the day, with the rule of all crons: where
-// both the day of the month and the day of the week are restricted, either is
-// enough.
+// hasDay reports whether the cron includes the day, by the rule of all crons: if both the day of the month and the
+// day of the week are restricted, either is enough.
 func (c *calendar) hasDay(local time.Time) bool {
 	// The library marks a field that is a star with the top bit.
 	const star = 1 << 63
@@ -132,5 +127,5 @@ func (c *calendar) hasMinute(local time.Time) bool {
 	return has(c.fields.Hour, local.Hour()) && has(c.fields.Minute, local.Minute())
 }
 
-// has tells whether a field of the cron has the value.
+// has reports whether a field of the cron includes the value.
 func has(field uint64, value int) bool { return field&(1<<value) != 0 }

@@ -23,9 +23,8 @@ type condition struct {
 	objects cluster.Objects
 }
 
-// Holds implements [cluster.Gate]. Its error wraps that of the objects,
-// cluster.ErrRefused where the expression does too much, or the cause of a context
-// that ended.
+// Holds implements [cluster.Gate]. Its error wraps that of the objects, cluster.ErrRefused if the expression costs
+// too much, or the cause of a context that ended.
 func (c *condition) Holds(ctx context.Context, node string) (holds bool, seen string, err error) {
 	found, err := c.objects.Objects(ctx, c.query)
 
@@ -33,10 +32,10 @@ func (c *condition) Holds(ctx context.Context, node string) (holds bool, seen st
 	case errors.Is(err, cluster.ErrNotFound):
 		return false, "", fmt.Errorf("the cluster serves no %s %s: %w", c.query.APIVersion, c.query.Kind, err)
 	case err != nil:
-		// It names what was read.
+		// The error names what was read.
 		return false, "", err
 	case len(found) == 0 && c.query.Name != "":
-		// A name that is wrong must not make "all of none" hold.
+		// With a wrong name, the gate must not hold for lack of objects.
 		return false, fmt.Sprintf("the cluster has no %s", subject(c.query)), nil
 	case c.expr.each:
 		return c.holdsForEach(ctx, found, node)
@@ -45,8 +44,8 @@ func (c *condition) Holds(ctx context.Context, node string) (holds bool, seen st
 	}
 }
 
-// holdsForEach asks about one object at a time. An object that is at fault is
-// told before one about which nobody can tell.
+// holdsForEach evaluates the expression for each object. Objects for which it is false are reported rather than
+// objects for which it could not be evaluated.
 func (c *condition) holdsForEach(ctx context.Context, found []map[string]any, node string) (bool, string, error) {
 	if len(found) == 0 {
 		if c.orNone {
@@ -80,7 +79,7 @@ func (c *condition) holdsForEach(ctx context.Context, found []map[string]any, no
 		case err == nil && !holds && len(faults) < maxNamed:
 			faults = append(faults, nameOf(object)+c.about(ctx, variables))
 		case err == nil && !holds:
-			// It is only counted.
+			// The name is not shown, it only counts.
 			faults = append(faults, nameOf(object))
 		}
 	}
@@ -95,7 +94,7 @@ func (c *condition) holdsForEach(ctx context.Context, found []map[string]any, no
 	}
 }
 
-// holdsForAll asks once, about the list or about the node alone.
+// holdsForAll evaluates the expression once, over the list or over the node alone.
 func (c *condition) holdsForAll(ctx context.Context, found []map[string]any, node string) (bool, string, error) {
 	holds, _, err := c.expr.holds(ctx, map[string]any{varObject: nil, varObjects: asList(found), varNode: node})
 
@@ -122,14 +121,13 @@ func (c *condition) holdsForAll(ctx context.Context, found []map[string]any, nod
 	return false, c.unsatisfied(names), nil
 }
 
-// tooMuch is the error of an expression that costs more than it may. It would do
-// so again, and is not waited for.
+// tooMuch returns the error of an expression that costs too much. It would do so again, so it is not waited for.
 func (c *condition) tooMuch(where string) error {
 	return fmt.Errorf("unable to evaluate the expression for %s: %w: it does more work than a gate may, and was stopped %s; narrow the gate by namespace or selector, or write a simpler expression",
 		subject(c.query), cluster.ErrRefused, where)
 }
 
-// atFault names the objects of which the expression is not true.
+// atFault names the objects for which the expression is false.
 func (c *condition) atFault(names []string) string {
 	if c.preset != "" {
 		return fmt.Sprintf("not healthy: %s %s", c.query.Kind, enumerate(names))
@@ -147,8 +145,7 @@ func (c *condition) unsatisfied(names []string) string {
 	return fmt.Sprintf("%s %s %s not satisfy: %s", c.query.Kind, enumerate(names), verb, c.expr.text)
 }
 
-// about is what a preset has to say about an object, in brackets. Where that
-// fails the name has to do.
+// about returns what a preset says about an object, in brackets; empty if that fails.
 func (c *condition) about(ctx context.Context, variables map[string]any) string {
 	if c.detail == nil {
 		return ""
@@ -162,7 +159,7 @@ func (c *condition) about(ctx context.Context, variables map[string]any) string 
 	return fmt.Sprintf(" (%s)", readable.OneLine(fmt.Sprint(detail), maxShown))
 }
 
-// enumerate are the first names and how many more there are.
+// enumerate returns the first names and how many more there are.
 func enumerate(names []string) string {
 	if more := len(names) - maxNamed; more > 0 {
 		return fmt.Sprintf("%s and %d more", strings.Join(names[:maxNamed], ", "), more)
@@ -171,7 +168,7 @@ func enumerate(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// nameOf is an object's namespace and name as people write them.
+// nameOf returns the namespace and name of an object.
 func nameOf(object map[string]any) string {
 	metadata, _ := object["metadata"].(map[string]any)
 	namespace, _ := metadata["namespace"].(string)
@@ -187,7 +184,7 @@ func nameOf(object map[string]any) string {
 	}
 }
 
-// asList is the list as CEL takes it.
+// asList returns the list in the type that CEL expects.
 func asList(found []map[string]any) []any {
 	list := make([]any, len(found))
 	for i, object := range found {

@@ -16,10 +16,10 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/readable"
 )
 
-// The variables of an expression.
 // maxShown is how much a message repeats of an expression or a value, in characters.
 const maxShown = 200
 
+// The variables of an expression.
 const (
 	varObject  = "object"
 	varObjects = "objects"
@@ -27,37 +27,33 @@ const (
 )
 
 const (
-	// maxCost is how much an expression may do in one evaluation, in CEL's units,
-	// of which an access or a comparison is one: what Kubernetes grants one rule
-	// (PerCallLimit of k8s.io/apiserver/pkg/apis/cel). It is enough for a list of
+	// maxCost is how much one evaluation may cost, in CEL's units, in which an access or a comparison costs one. It
+	// is what Kubernetes grants one rule (PerCallLimit of k8s.io/apiserver/pkg/apis/cel), and enough for a list of
 	// many thousands.
 	maxCost = 1_000_000
-	// maxAsk is how much all evaluations of one ask may do together, where the
-	// expression is asked about one object at a time: what Kubernetes grants all
-	// rules about one object (RuntimeCELCostBudget, as above). The evaluation that
-	// goes beyond it is still finished.
+	// maxAsk is how much all evaluations may cost together if the expression is evaluated for each object: what
+	// Kubernetes grants all rules about one object (RuntimeCELCostBudget, as above). The evaluation that exceeds it
+	// is still finished.
 	maxAsk = 10 * maxCost
-	// interruptEvery is after how many steps of a loop the context is looked at.
+	// interruptEvery is after how many steps of a loop the context is checked.
 	interruptEvery = 100
-	// maxExpr is how long an expression may be, in code points. A message repeats
-	// the line at fault.
+	// maxExpr is how long an expression may be, in code points. A message repeats the line at fault.
 	maxExpr = 10_000
-	// maxIssues is how many errors of one expression are told.
+	// maxIssues is how many errors of one expression a message has.
 	maxIssues = 5
 )
 
-// expression is a CEL expression that compiled.
+// expression is a compiled CEL expression.
 type expression struct {
 	program cel.Program
 	literals
 	// text is the expression on one line, abbreviated.
 	text string
-	// each tells that it is about one object at a time, all that it is about the
-	// whole list.
+	// each is true if it is evaluated for each object, all if it uses the whole list.
 	each, all bool
 }
 
-// compile reads the expression of a gate. Its error is an [*Error].
+// compile compiles the expression of a gate. Its error is an [*Error].
 func compile(text string) (*expression, error) {
 	ast, env, err := parse(text)
 	if err != nil {
@@ -88,7 +84,7 @@ func compile(text string) (*expression, error) {
 	return compiled, nil
 }
 
-// compileText reads what a preset has to say about an object.
+// compileText compiles what a preset says about an object.
 func compileText(text string) (*expression, error) {
 	ast, env, err := parse(text)
 	if err != nil {
@@ -98,7 +94,7 @@ func compileText(text string) (*expression, error) {
 	return plan(env, ast, text)
 }
 
-// parse reads and checks an expression. Its error is an [*Error].
+// parse parses and checks an expression. Its error is an [*Error].
 func parse(text string) (*cel.Ast, *cel.Env, error) {
 	env, err := environment(varObject, varObjects, varNode)
 	if err != nil {
@@ -118,7 +114,7 @@ func parse(text string) (*cel.Ast, *cel.Env, error) {
 	return ast, env, nil
 }
 
-// plan makes a checked expression ready to run.
+// plan makes a checked expression ready for evaluation.
 func plan(env *cel.Env, ast *cel.Ast, text string) (*expression, error) {
 	program, err := env.Program(ast, cel.CostLimit(maxCost), cel.InterruptCheckFrequency(interruptEvery))
 	if err != nil {
@@ -138,13 +134,13 @@ func plan(env *cel.Env, ast *cel.Ast, text string) (*expression, error) {
 	return compiled, nil
 }
 
-// environment is CEL with the given variables of an expression.
+// environment returns the CEL environment with the given variables.
 func environment(variables ...string) (*cel.Env, error) {
 	options := []cel.EnvOption{
 		cel.OptionalTypes(), ext.Strings(), ext.Lists(), ext.Sets(), ext.Math(),
 		cel.CrossTypeNumericComparisons(true),
 		cel.ParserExpressionSizeLimit(maxExpr),
-		// What is wrong in a literal is told at plan, not in the middle of a roll.
+		// A wrong literal is then reported at terraform plan, not in the middle of a roll.
 		cel.ASTValidators(cel.ValidateDurationLiterals(), cel.ValidateTimestampLiterals(), cel.ValidateRegexLiterals()),
 	}
 
@@ -164,9 +160,8 @@ func environment(variables ...string) (*cel.Env, error) {
 	return cel.NewEnv(options...)
 }
 
-// uses tells whether an expression that compiles is about the variable: whether
-// it does not compile without. A name in the syntax tree would not do, because a
-// macro may call its own variable the same.
+// uses reports whether a valid expression uses the variable: whether it does not compile without it. Searching the
+// syntax tree for the name would not do, because a macro may have a variable of the same name.
 func uses(text, variable string) (bool, error) {
 	var others []string
 
@@ -186,10 +181,10 @@ func uses(text, variable string) (bool, error) {
 	return issues.Err() != nil, nil
 }
 
-// evaluate runs the expression, and tells what that cost. It stops with the
-// context, and at [maxCost]. Its errors show no values.
+// evaluate evaluates the expression and returns the cost. It stops with the context, and at [maxCost]. Its errors
+// do not contain values.
 func (e *expression) evaluate(ctx context.Context, variables map[string]any) (value any, cost uint64, err error) {
-	// A loop looks at the context only now and then.
+	// A loop checks the context only now and then.
 	if ctx.Err() != nil {
 		return nil, 0, cluster.Ended(ctx)
 	}
@@ -206,7 +201,7 @@ func (e *expression) evaluate(ctx context.Context, variables map[string]any) (va
 	return result.Value(), cost, nil
 }
 
-// holds runs an expression of type bool, and tells what that cost.
+// holds evaluates an expression of type bool and returns the cost.
 func (e *expression) holds(ctx context.Context, variables map[string]any) (holds bool, cost uint64, err error) {
 	value, cost, err := e.evaluate(ctx, variables)
 	if err != nil {
@@ -238,7 +233,7 @@ func notBool(text string, result *cel.Type) error {
 	return problem
 }
 
-// describe are the first errors of an expression with their positions.
+// describe returns the first errors of an expression with their positions.
 func describe(issues *cel.Issues, source common.Source) string {
 	found := issues.Errors()
 	shown := found[:min(len(found), maxIssues)]
@@ -246,7 +241,7 @@ func describe(issues *cel.Issues, source common.Source) string {
 
 	for _, issue := range shown {
 		line := strings.TrimPrefix(issue.ToDisplayString(source), "ERROR: ")
-		// There are no containers here.
+		// Expressions have no container here.
 		lines = append(lines, strings.Replace(line, " (in container '')", "", 1))
 	}
 
@@ -257,7 +252,7 @@ func describe(issues *cel.Issues, source common.Source) string {
 	return strings.Join(lines, "\n")
 }
 
-// broken is a failure of CEL itself, for which no user is to blame.
+// broken is the error of a failure in CEL itself, which is not the user's fault.
 func broken(err error) error {
 	return &Error{
 		Field: "expr", Found: fmt.Sprintf("the expression cannot be run: %s", err),

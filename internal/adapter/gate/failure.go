@@ -19,15 +19,14 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/readable"
 )
 
-// errCost is an evaluation that did more than it may.
+// errCost is the error of an evaluation that costs too much.
 var errCost = errors.New("the expression does too much")
 
-// The errors of CEL repeat values of objects, and those may be secrets. What is
-// told is where an expression failed and what kind of failure it was: the text up
-// to the value, or all of it where only types follow. The texts are those of
-// common/types, common/stdlib, interpreter and ext of cel-go.
+// The errors of CEL repeat values of objects, which may be secrets. Messages only say where an expression failed
+// and what kind of failure it was: the text up to the value, or all of it if only types follow. The texts are those
+// of common/types, common/stdlib, interpreter and ext of cel-go.
 var (
-	// failures are how errors begin that go on with a value or with nothing.
+	// failures are the beginnings of errors that continue with a value or with nothing.
 	failures = [...]string{
 		"cannot slice", "division by zero", "duration overflow", "error during formatting", "error parsing regexp",
 		"index out of bounds", "index out of range", "insert failed", "integer overflow", "invalid RFC 3339 timestamp",
@@ -39,16 +38,15 @@ var (
 		"timezone offset minutes out of range", "type conversion error", "unknown time zone", "unsigned integer overflow",
 		"unsupported conversion to ref.Val", "unsupported index",
 	}
-	// typed are whole errors that name functions and types alone.
+	// typed matches whole errors that name only functions and types.
 	typed = regexp.MustCompile(`^(no such overload: [\w.@]+(\([\w., ]*\))?` +
 		`|type conversion error from '[\w.]+' to '[\w.]+'|unsupported index type '[\w.]+' in list|got '[\w.]+', expected iterable type)$`)
-	// shared are errors that cel-go has one value of, for all programs. It writes
-	// into them where it first met them, so that their position says nothing.
+	// shared are errors of which cel-go has one instance for all programs. It writes the position into the instance
+	// where it first occurs, so the position means nothing.
 	shared = [...]string{"integer overflow", "timestamp overflow"}
 )
 
-// literals are where the parts of an expression are, and the keys that are
-// written in it.
+// literals has the positions of the parts of an expression, and the keys that are written in it.
 type literals struct {
 	source *celast.SourceInfo
 	keys   map[string]bool
@@ -77,9 +75,8 @@ func newLiterals(ast *cel.Ast) literals {
 	return read
 }
 
-// failure is what may be told of an error of an evaluation: that its context
-// ended, with the cause, that it cost too much, which is [errCost], or where and
-// why it failed.
+// failure returns what may be said about an error of an evaluation: that its context ended, with the cause, that it
+// cost too much, which is [errCost], or where and why it failed.
 func (l literals) failure(ctx context.Context, err error) error {
 	var cancelled interpreter.EvalCancelledError
 
@@ -93,7 +90,7 @@ func (l literals) failure(ctx context.Context, err error) error {
 	}
 }
 
-// class is the kind of an error, without the values in it.
+// class returns the kind of an error without the values in it.
 func (l literals) class(text string) string {
 	if key, missing := strings.CutPrefix(text, "no such key: "); missing && l.keys[key] || typed.MatchString(text) {
 		return text
@@ -108,8 +105,7 @@ func (l literals) class(text string) string {
 	return "the evaluation failed"
 }
 
-// position is where the error came up, as "expr:1:14: "; empty where that is not
-// known.
+// position returns where the error occurred, as "expr:1:14: "; empty if that is not known.
 func (l literals) position(err error) string {
 	var failed *types.Err
 

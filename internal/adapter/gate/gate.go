@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
-// Package gate holds a roll up until conditions of the user's own hold: CEL
-// expressions over live objects, and maintenance windows.
+// Package gate makes a roll wait for the user's own conditions: CEL expressions over live objects, and maintenance
+// windows.
 package gate
 
 import (
@@ -11,61 +11,56 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 )
 
-// Spec is a gate as the configuration says it.
+// Spec is a gate as it is configured.
 type Spec struct {
-	// Label is how people recognise it: "gates[0]".
+	// Label names the gate in messages: "gates[0]".
 	Label string
-	// Preset is one of [Presets]; the query and the expression are its own then,
-	// except for the namespace of the query, which narrows it.
+	// Preset is one of [Presets]. The query and the expression are then those of the preset, except for the
+	// namespace of the query, which narrows it.
 	Preset string
 	Query  cluster.ObjectQuery
-	// Expr is a CEL expression of type bool over one of these variables, or
-	// several of them:
+	// Expr is a CEL expression of type bool over one or several of these variables:
 	//
-	//   - object, each object of the query in turn: the expression has to be true
-	//     of all of them, and there has to be at least one;
-	//   - objects, the list of all of them, where it does not use object: it is
-	//     asked once, and the list may be empty;
-	//   - node, the name of the node about to be disturbed, empty before the roll.
+	//   - object, each object of the query in turn: the expression has to be true for all of them, and there has to be
+	//     at least one;
+	//   - objects, the list of all of them, if it does not use object: it is evaluated once, and the list may be empty;
+	//   - node, the name of the node that is about to be disturbed; empty before the roll.
 	//
-	// Beside the standard library it has cel-go's extensions for strings, lists,
-	// sets and math, and optional fields: object.?status.?phase.orValue("").
+	// Besides the standard library it may use cel-go's extensions for strings, lists, sets and math, and optional
+	// fields: object.?status.?phase.orValue("").
 	Expr string
-	// Timeout is how long it may take to come to hold; 0 is [DefaultTimeout].
+	// Timeout is how long the gate may take to hold; 0 means [DefaultTimeout].
 	Timeout time.Duration
 }
 
-// DefaultTimeout is how long a gate may take to come to hold.
+// DefaultTimeout is how long a gate may take to hold by default.
 const DefaultTimeout = 10 * time.Minute
 
-// Error is a gate or a window that cannot be: Field is the attribute at fault,
-// spelled as in the configuration: "preset", "api_version", "kind", "namespace",
-// "name", "selector", "expr" or "timeout" of a gate, "cron", "duration" or
-// "time_zone" of a window. Found is a sentence without a full stop, which for an
-// expression goes on with the source line and a mark at the position; Remedy is
-// a sentence.
+// Error is the error of a gate or a window that is not valid. Field is the attribute at fault, spelled as in the
+// configuration: "preset", "api_version", "kind", "namespace", "name", "selector", "expr" or "timeout" of a gate,
+// "cron", "duration" or "time_zone" of a window. Found is a sentence without a full stop, which for an expression
+// continues with the source line and a mark at the position. Remedy is a sentence.
 type Error struct {
 	Field, Found, Remedy string
 }
 
-// Error is what was found.
+// Error returns Found.
 func (e *Error) Error() string { return e.Found }
 
-// Rule is a gate that compiled.
+// Rule is a compiled gate.
 type Rule struct {
 	label   string
 	preset  string
 	query   cluster.ObjectQuery
 	timeout time.Duration
 	expr    *expression
-	// orNone tells that it holds where there are no objects.
+	// orNone is true if the gate holds without any object.
 	orNone bool
-	// detail is what to say about an object that is at fault; nil for nothing.
+	// detail is what a message says about an object at fault; nil if it says nothing.
 	detail *expression
 }
 
-// Compile reads a gate. Its error is an [*Error], of the first problem in the
-// order of the attributes.
+// Compile compiles a gate. Its error is an [*Error] about the first problem in the order of the attributes.
 func Compile(spec Spec) (*Rule, error) {
 	if err := validate(spec); err != nil {
 		return nil, err
@@ -91,7 +86,7 @@ func Compile(spec Spec) (*Rule, error) {
 	return rule, nil
 }
 
-// take makes the rule that of the preset.
+// take sets the query and the expressions of the rule to those of the preset.
 func (r *Rule) take(name string) error {
 	chosen, _ := presetNamed(name)
 
@@ -111,16 +106,15 @@ func (r *Rule) take(name string) error {
 	return nil
 }
 
-// On is the gate over the objects of a cluster.
+// On returns the gate over the objects of a cluster.
 func (r *Rule) On(objects cluster.Objects) cluster.Gate {
 	return &condition{Rule: r, objects: objects}
 }
 
-// Timeout is how long the gate may take to come to hold.
+// Timeout returns how long the gate may take to hold.
 func (r *Rule) Timeout() time.Duration { return r.timeout }
 
-// String is how people recognise the gate: "gates[0] (preset longhorn)" or
-// "gates[1] (Deployment default/web)".
+// String returns how messages name the gate: "gates[0] (preset longhorn)" or "gates[1] (Deployment default/web)".
 func (r *Rule) String() string {
 	what := subject(r.query)
 
@@ -134,8 +128,7 @@ func (r *Rule) String() string {
 	return cmp.Or(r.label, "gate") + " (" + what + ")"
 }
 
-// subject is what a query is about, such as "Deployment default/web" or "Pod in
-// kube-system with app=web".
+// subject returns what a query selects, such as "Deployment default/web" or "Pod in kube-system with app=web".
 func subject(query cluster.ObjectQuery) string {
 	what := query.Kind
 

@@ -5,45 +5,41 @@ package gate
 // preset is a gate that comes with the provider.
 type preset struct {
 	name, apiVersion, kind string
-	// expr is about each object.
+	// expr is evaluated for each object.
 	expr string
-	// orNone tells that it holds where there are no objects.
+	// orNone is true if the gate holds without any object.
 	orNone bool
-	// detail gives the text to say about an object that is at fault.
+	// detail is an expression for what a message says about an object at fault.
 	detail string
 }
 
-// presets are the gates that come with the provider. Fields that a controller
-// has not written yet count as unhealthy.
+// presets returns the gates that come with the provider. Fields that a controller has not written yet count as
+// unhealthy.
 //
-// What they read is written by controllers that may have been on the node that
-// was disturbed last, so that it may be some time old: Rook asks Ceph each 60 s
-// unless spec.healthCheck.daemonHealth.status says otherwise.
+// Controllers write what the presets read, and they may have been on the node that was disturbed last, so it may be
+// some time old: Rook asks Ceph every 60 s unless spec.healthCheck.daemonHealth.status says otherwise.
 func presets() []preset {
 	return []preset{
-		// VolumeState and VolumeRobustness of k8s/pkg/apis/longhorn/v1beta2/volume.go
-		// of longhorn/longhorn-manager: healthy and degraded are said of attached
-		// volumes, faulted of detached ones, which are unknown otherwise. A volume on
-		// its way between the two is waited for. Without a volume there is no data to
-		// lose.
+		// VolumeState and VolumeRobustness of k8s/pkg/apis/longhorn/v1beta2/volume.go of longhorn/longhorn-manager:
+		// attached volumes are healthy or degraded, detached ones faulted or unknown. The gate waits for a volume
+		// that is being attached or detached. Without a volume there is no data to lose.
 		{
 			name: "longhorn", apiVersion: "longhorn.io/v1beta2", kind: "Volume", orNone: true,
 			expr: `object.?status.?state.orValue("") == "attached" && object.?status.?robustness.orValue("") == "healthy"` +
 				` || object.?status.?state.orValue("") == "detached" && object.?status.?robustness.orValue("") != "faulted"`,
 			detail: `string(object.?status.?state.orValue("state unknown")) + ", " + string(object.?status.?robustness.orValue("robustness unknown"))`,
 		},
-		// CephStatus of pkg/apis/ceph.rook.io/v1/types.go of rook/rook holds Ceph's own
-		// HEALTH_OK, HEALTH_WARN or HEALTH_ERR. HEALTH_WARN stands while data is not as
-		// redundant as it should be. Somebody who asks for the gate has a Ceph cluster.
+		// CephStatus of pkg/apis/ceph.rook.io/v1/types.go of rook/rook has Ceph's own HEALTH_OK, HEALTH_WARN or
+		// HEALTH_ERR. It is HEALTH_WARN while data is less redundant than it should be. Whoever configures the gate
+		// has a Ceph cluster.
 		{
 			name: "rook-ceph", apiVersion: "ceph.rook.io/v1", kind: "CephCluster",
 			expr:   `object.?status.?ceph.?health.orValue("") == "HEALTH_OK"`,
 			detail: `string(object.?status.?ceph.?health.orValue("health unknown"))`,
 		},
-		// ClusterSpec, ClusterStatus and PhaseHealthy of api/v1/cluster_types.go of
-		// cloudnative-pg/cloudnative-pg; a switchover and a failover have phases of their
-		// own. A field that is 0 is left out. A cluster that is hibernated, which its
-		// condition cnpg.io/hibernation tells, has no instances and nothing to disturb.
+		// ClusterSpec, ClusterStatus and PhaseHealthy of api/v1/cluster_types.go of cloudnative-pg/cloudnative-pg;
+		// a switchover and a failover have phases of their own. A field that is 0 is left out. A hibernated
+		// cluster, which has the condition cnpg.io/hibernation, has no instances and nothing to disturb.
 		{
 			name: "cloudnative-pg", apiVersion: "postgresql.cnpg.io/v1", kind: "Cluster", orNone: true,
 			expr: `object.?status.?readyInstances.orValue(0) == object.?spec.?instances.orValue(1)` +
@@ -54,7 +50,7 @@ func presets() []preset {
 	}
 }
 
-// Presets are the names of gates that come with the provider.
+// Presets returns the names of the gates that come with the provider.
 func Presets() []string {
 	var names []string
 

@@ -8,8 +8,8 @@ import (
 	"unicode"
 )
 
-// validate refuses what no cluster could make sense of. Whether a kind, a
-// namespace or the syntax of a selector exist is for the API server to say.
+// validate rejects what no cluster could accept. Whether a kind or a namespace exists, or the syntax of a selector
+// is valid, is left to the API server.
 func validate(spec Spec) error {
 	if spec.Timeout < 0 {
 		return &Error{
@@ -25,7 +25,7 @@ func validate(spec Spec) error {
 	return validateQuery(spec)
 }
 
-// validatePreset refuses what a preset brings itself.
+// validatePreset rejects attributes that the preset sets itself.
 func validatePreset(spec Spec) error {
 	if _, known := presetNamed(spec.Preset); !known {
 		return &Error{
@@ -52,8 +52,7 @@ func validatePreset(spec Spec) error {
 	return validateWord("namespace", spec.Query.Namespace)
 }
 
-// validateQuery refuses a gate without a preset that lacks something, or says
-// something twice.
+// validateQuery rejects a gate without a preset if an attribute is missing or contradicts another one.
 func validateQuery(spec Spec) error {
 	query := spec.Query
 
@@ -123,8 +122,8 @@ func validateKind(apiVersion, kind string) error {
 		}
 	}
 
-	// What an expression sees may end up in messages. The kind of any group is
-	// refused, because what others call a Secret holds one too.
+	// What an expression reads may end up in messages. The kind Secret is rejected in any group, because that of
+	// another group may hold secrets, too.
 	if strings.EqualFold(kind, "Secret") {
 		return &Error{
 			Field: "kind", Found: "kind is Secret, and gates may not read Secrets",
@@ -135,7 +134,7 @@ func validateKind(apiVersion, kind string) error {
 	return nil
 }
 
-// validateWord refuses a value that is set and blank, or has blanks in it.
+// validateWord rejects a value that is blank or contains white space; it may be empty.
 func validateWord(field, value string) error {
 	if value == "" || isWord(value) && !strings.Contains(value, "/") {
 		return nil
@@ -147,7 +146,7 @@ func validateWord(field, value string) error {
 	}
 }
 
-// isWord tells that the value is not empty and has no blanks in it.
+// isWord reports whether the value is not empty and contains no white space.
 func isWord(value string) bool {
 	return value != "" && !strings.ContainsFunc(value, func(r rune) bool {
 		return unicode.IsSpace(r) || unicode.IsControl(r)

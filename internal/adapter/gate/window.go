@@ -8,21 +8,18 @@ import (
 	"sync"
 	"time"
 
-	// Runners without a time zone database are common: containers have none, nor
-	// has Windows.
+	// Runners without a time zone database are common: containers and Windows have none.
 	_ "time/tzdata"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 )
 
-// WindowSpec is a maintenance window as the configuration says it.
+// WindowSpec is a maintenance window as it is configured.
 type WindowSpec struct {
-	// Cron is when it opens, in five fields, in the time zone: minute, hour, day of
-	// the month, month and day of the week. Where both days are restricted, either
-	// is enough.
+	// Cron is when the window opens, in five fields, in the time zone: minute, hour, day of the month, month and
+	// day of the week. If both days are restricted, either is enough.
 	Cron string
-	// Duration is how long it stays open each time, at most [MaxWindow]. Windows
-	// that overlap are one.
+	// Duration is how long the window stays open each time, at most [MaxWindow]. Windows that overlap are merged.
 	Duration time.Duration
 	// TimeZone is an IANA name; empty is UTC.
 	TimeZone string
@@ -31,9 +28,8 @@ type WindowSpec struct {
 // MaxWindow is how long a maintenance window may stay open each time.
 const MaxWindow = 7 * 24 * time.Hour
 
-// horizon is how far ahead an end is looked for before a window counts as always
-// open. What a cron leaves out it leaves out once a year at the latest, and so
-// do changes of the clock.
+// horizon is how far ahead the end of a window is searched before it counts as always open. What a cron leaves out,
+// it leaves out at least once a year, and clocks change at least once a year, too.
 const horizon = 2 * 366 * 24 * time.Hour
 
 var _ cluster.Window = (*window)(nil)
@@ -45,21 +41,20 @@ type window struct {
 	starts   *calendar
 	duration time.Duration
 
-	// last is the latest answer, which stays right until its end: to find it may
-	// take a walk through the calendar, and a roll asks often.
+	// last is the latest answer, which is valid until its end. It is kept because finding it may take a long walk
+	// through the calendar, and a roll asks often.
 	mutex sync.Mutex
 	last  answer
 }
 
-// answer is that the window is open, or not, from one time until another; until
-// is zero for ever.
+// answer says whether the window is open between two times; until is zero if it does not change.
 type answer struct {
 	from, until time.Time
 	open        bool
 }
 
-// covers tells whether the answer is right at the time. One for ever is not
-// believed longer than half of what was looked at.
+// covers reports whether the answer is valid at the time. An answer without an end is used for half of the horizon
+// only.
 func (a answer) covers(at time.Time) bool {
 	if a.from.IsZero() || at.Before(a.from) {
 		return false
@@ -72,7 +67,7 @@ func (a answer) covers(at time.Time) bool {
 	return at.Before(a.until)
 }
 
-// NewWindow reads a window. Its error is an [*Error].
+// NewWindow returns a window. Its error is an [*Error].
 func NewWindow(spec WindowSpec) (cluster.Window, error) {
 	zone, err := location(spec.TimeZone)
 	if err != nil {
@@ -96,15 +91,15 @@ func NewWindow(spec WindowSpec) (cluster.Window, error) {
 	return &window{text: text, starts: starts, duration: spec.Duration}, nil
 }
 
-// location is the time zone of the name.
+// location returns the time zone of the name.
 func location(name string) (*time.Location, error) {
 	problem := &Error{
 		Field: "time_zone", Found: fmt.Sprintf("there is no time zone %q", name),
 		Remedy: "Set time_zone to an IANA name such as \"Europe/Oslo\", or leave it out for UTC.",
 	}
 
-	// Go takes "Local" for the zone of the machine, and the database of many a
-	// machine has it as "localtime": another runner would have another window.
+	// Go takes "Local" for the zone of the machine, and the database of many machines has it as "localtime": the
+	// window would be another one on another runner.
 	if strings.EqualFold(name, "Local") || strings.EqualFold(name, "localtime") {
 		problem.Found = fmt.Sprintf("time_zone is %q, which is another one on another machine", name)
 
@@ -119,11 +114,11 @@ func location(name string) (*time.Location, error) {
 	return zone, nil
 }
 
-// String is how people recognise the window: "0 22 * * 1-5 for 4h, Europe/Oslo".
+// String returns how messages name the window: "0 22 * * 1-5 for 4h, Europe/Oslo".
 func (w *window) String() string { return w.text }
 
-// Open implements [cluster.Window]: the window is open where a start lies at most
-// its duration back. The end does not belong to it. Times are in its time zone.
+// Open implements [cluster.Window]: the window is open if it started no longer than its duration ago. The end is
+// not part of it. Times are in its time zone.
 func (w *window) Open(at time.Time) (open bool, until time.Time) {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
@@ -143,7 +138,7 @@ func (w *window) find(at time.Time) answer {
 		return answer{from: at, until: next}
 	}
 
-	// The latest start that the span reaches takes it further.
+	// If there is a later start before the end, the window stays open longer.
 	for end := start.Add(w.duration); end.Sub(at) < horizon; end = start.Add(w.duration) {
 		later, found := w.starts.latest(end, start)
 		if !found {
@@ -156,7 +151,7 @@ func (w *window) find(at time.Time) answer {
 	return answer{from: at, open: true}
 }
 
-// short is a duration without the zeros: 4h, not 4h0m0s.
+// short returns a duration without trailing zeros: 4h, not 4h0m0s.
 func short(d time.Duration) string {
 	text := d.String()
 

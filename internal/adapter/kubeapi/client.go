@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: MPL-2.0
 
-// Package kubeapi reaches the Kubernetes API of a cluster: its nodes, the pods
-// that a drain moves, the objects that gates look at, and the two objects that
-// make an upgrade safe to interrupt, the lease and the journal. It implements
-// [cluster.Kubernetes], [cluster.WorkloadReader], [cluster.ObjectAccess] and
-// [cluster.SecretAccess], and decides nothing.
+// Package kubeapi accesses the Kubernetes API of a cluster: its nodes, the pods that a drain moves, the objects
+// that gates read, and the lease and the journal, which make an upgrade safe to interrupt. It implements
+// [cluster.Kubernetes], [cluster.WorkloadReader], [cluster.ObjectAccess] and [cluster.SecretAccess], and makes no
+// decisions.
 //
-// It has a scheme of its own with the few API groups that it knows by type;
-// objects of any other kind are JSON.
+// Its own scheme has the few API groups that it knows by type; objects of any other kind are JSON.
 package kubeapi
 
 import (
@@ -62,8 +60,8 @@ var (
 	_ cluster.SecretAccess   = unavailable{}
 )
 
-// The names under which an upgrade leaves traces in a cluster. People and other
-// tools may rely on them.
+// Names of the objects, annotations and labels that an upgrade leaves in a cluster. People and other tools may rely
+// on them.
 const (
 	// Namespace holds the lease, the journal and the published annotations.
 	Namespace = "kube-system"
@@ -75,19 +73,19 @@ const (
 	PublishedName = "talosupgrade"
 	// CordonAnnotation marks a cordon as ours; its value names the run.
 	CordonAnnotation = "talosupgrade.vitistack.io/cordoned-by"
-	// ClaimAnnotation is what a run that follows the nodes writes onto one of them. That
-	// the write comes back proves that everything before it has come as well; the value
-	// means nothing, and the annotation goes with the next cordon of ours.
+	// ClaimAnnotation is what a run that follows the nodes writes to one of them. Once the watch delivers the
+	// write, it has delivered everything before it as well. The value means nothing, and Uncordon removes the
+	// annotation.
 	ClaimAnnotation = "talosupgrade.vitistack.io/claim"
-	// ClusterAnnotation says which cluster an object of ours is about.
+	// ClusterAnnotation is the ID of the cluster that an object of ours belongs to.
 	ClusterAnnotation = "talosupgrade.vitistack.io/cluster-id"
-	// ManagedByLabel and ManagedBy mark the objects of ours.
+	// ManagedByLabel and ManagedBy mark our objects.
 	ManagedByLabel = "app.kubernetes.io/managed-by"
 	ManagedBy      = "terraform-provider-talosupgrade"
 )
 
-// Timeouts of connections. Without the pings a connection that lost its peer
-// would be used for another 45 seconds and more.
+// Timeouts of connections. Without the pings, a connection that lost its peer would stay in use for 45 seconds or
+// more.
 const (
 	dialTimeout     = 5 * time.Second
 	sendPingTimeout = 5 * time.Second
@@ -101,17 +99,15 @@ type Options struct {
 	UserAgent string
 	// DialContext opens connections; nil dials TCP.
 	DialContext func(ctx context.Context, network, address string) (net.Conn, error)
-	// Transport carries the requests in place of connections, for which DialContext and
-	// Alternatives are; nil connects.
+	// Transport carries the requests; nil opens connections. If it is set, DialContext and Alternatives are not
+	// used.
 	Transport http.RoundTripper
-	// Alternatives are other API servers of the same cluster as host:port, which
-	// are tried when the one of the kubeconfig cannot be reached. It is asked
-	// each time anew, from any goroutine, and must not block. A proxy, and a
-	// connection that proves no identity, rule them out.
+	// Alternatives returns other API servers of the same cluster as host:port, which are tried if the one in the
+	// kubeconfig cannot be reached. It is called each time, from any goroutine, and must not block. It is ignored
+	// if the kubeconfig names a proxy or if the certificate of the server is not verified.
 	Alternatives func() []string
-	// Sleep waits for the time between two looks at a lease, and before a read is
-	// repeated; nil waits on the real clock. It returns the error of a context that
-	// ended first. Several goroutines may call it at once.
+	// Sleep waits between two reads of a lease and before a read is repeated; nil waits on the real clock. It
+	// returns the error of a context that ended first. Several goroutines may call it at once.
 	Sleep func(ctx context.Context, duration time.Duration) error
 }
 
@@ -128,15 +124,12 @@ type Client struct {
 	clusterID    atomic.Pointer[string]
 	follower     atomic.Pointer[follower]
 	kinds        kinds
-	// journalRead and journalWritten are the journal as it was last read and last
-	// written by this client; nil where it was not.
+	// journalRead and journalWritten are the journal as this client last read and last wrote it; nil before.
 	journalRead, journalWritten atomic.Pointer[cluster.Journal]
 }
 
-// New makes a client from a kubeconfig (YAML) and one of its contexts, the
-// current one when the name is empty. Nothing is dialled. Errors wrap
-// [ErrConfig] and never quote the content. [Client.Close] must be called in
-// the end.
+// New makes a client from a kubeconfig (YAML) and one of its contexts, or the current one if the name is empty. It
+// opens no connection. Errors wrap [ErrConfig] and never quote the content. The caller must call [Client.Close].
 func New(kubeconfig []byte, contextName string, options Options) (*Client, error) {
 	config, err := parseKubeconfig(kubeconfig, contextName)
 	if err != nil {
@@ -145,8 +138,7 @@ func New(kubeconfig []byte, contextName string, options Options) (*Client, error
 
 	config.UserAgent = options.UserAgent
 	config.QPS = -1 // the engine paces itself
-	// Warnings of the API server would go to standard error, where the plugin
-	// has nothing to say.
+	// Warnings of the API server would go to standard error, where the plugin must not write.
 	config.WarningHandler = rest.NoWarnings{}
 
 	c := &Client{config: config, sleep: options.Sleep}
@@ -161,12 +153,11 @@ func New(kubeconfig []byte, contextName string, options Options) (*Client, error
 	return c, nil
 }
 
-// Identify says which cluster the client is connected to, as soon as that is
-// known. The objects that are written from then on carry the ID, and
-// [Client.Forget] compares it.
+// Identify sets the ID of the cluster that the client is connected to, once it is known. Objects written from then
+// on carry the ID, and [Client.Forget] compares it.
 func (c *Client) Identify(id string) { c.clusterID.Store(&id) }
 
-// ClusterID is what [Client.Identify] was told last; empty before.
+// ClusterID returns the ID that [Client.Identify] set last; empty before.
 func (c *Client) ClusterID() string {
 	if id := c.clusterID.Load(); id != nil {
 		return *id
@@ -175,17 +166,15 @@ func (c *Client) ClusterID() string {
 	return ""
 }
 
-// Close ends all connections, those that are just being made included. Requests
-// fail from then on.
+// Close ends all connections, including those that are still being opened. Requests fail from then on.
 func (c *Client) Close() {
 	c.transport.CloseIdleConnections()
 	c.lines.close()
 }
 
-// Config is the connection as client-go describes it, for other clients of the
-// same API. They share the connections of this one, its credentials and its ways
-// around an API server that is down, with [Client.HTTPClient] or without, and
-// live no longer than it does.
+// Config returns the connection as client-go describes it, for other clients of the same API. With or without
+// [Client.HTTPClient], they share the connections, the credentials and the alternatives of this client, and must
+// not outlive it.
 func (c *Client) Config() *rest.Config {
 	return &rest.Config{
 		Host:           c.server.String(),
@@ -196,8 +185,7 @@ func (c *Client) Config() *rest.Config {
 	}
 }
 
-// HTTPClient is the client whose connections are shared and closed by
-// [Client.Close].
+// HTTPClient returns the HTTP client whose connections are shared and that [Client.Close] closes.
 func (c *Client) HTTPClient() *http.Client { return c.http }
 
 func (c *Client) connect(options Options) error {
@@ -263,12 +251,12 @@ func (c *Client) connect(options Options) error {
 	return c.openGroups(codecs)
 }
 
-// provesIdentity tells whether a server that is not meant would be noticed.
+// provesIdentity reports whether the certificate of the server is verified.
 func (c *Client) provesIdentity(config *tls.Config) bool {
 	return c.server.Scheme == "https" && config != nil && !config.InsecureSkipVerify
 }
 
-// hostPort is what the transport of a URL dials.
+// hostPort returns the address that the transport dials for a URL.
 func hostPort(server *url.URL) string {
 	port := server.Port()
 	if port == "" {
@@ -305,9 +293,9 @@ func (c *Client) openGroup(path string, group schema.GroupVersion, codecs serial
 	return paced{Interface: client, sleep: c.sleep}, nil
 }
 
-// paced has reads wait on the clock of the client before client-go repeats them: a second
-// after a connection broke, or as long as the API server asked for. On the real clock, that
-// second would be minutes of a simulation whose clock is faster.
+// paced makes reads wait on the clock of the client before client-go repeats them: a second after a connection
+// broke, or as long as the API server asked for. In a simulation with a faster clock, a second on the real clock
+// would be minutes.
 type paced struct {
 	rest.Interface
 	rest.NoBackoff
@@ -318,17 +306,15 @@ type paced struct {
 // Get implements [rest.Interface].
 func (p paced) Get() *rest.Request { return p.Interface.Get().BackOffWithContext(&p) }
 
-// SleepWithContext implements [rest.BackoffManagerWithContext], which is asked for no pause
-// at all before a first attempt.
+// SleepWithContext implements [rest.BackoffManagerWithContext]. The duration is 0 before a first attempt.
 func (p *paced) SleepWithContext(ctx context.Context, duration time.Duration) {
 	if duration > 0 {
-		// client-go asks the context itself afterwards.
+		// client-go checks the context itself afterwards.
 		_ = p.sleep(ctx, duration)
 	}
 }
 
-// newCodecs is the same for all clients: making it takes longer than everything else about
-// one.
+// newCodecs is shared by all clients: making it takes longer than everything else about a client.
 var newCodecs = sync.OnceValues(func() (serializer.CodecFactory, error) {
 	scheme := runtime.NewScheme()
 
@@ -355,8 +341,8 @@ func sleep(ctx context.Context, duration time.Duration) error {
 // ErrConfig is wrapped by every error of [New].
 var ErrConfig = errors.New("kubeconfig not usable")
 
-// CheckConfig tells whether that is a kubeconfig, whatever its contexts hold. Errors are
-// as of [New].
+// CheckConfig returns an error unless it is given a kubeconfig, whatever the contexts contain. Errors are the same
+// as those of [New].
 func CheckConfig(kubeconfig []byte) error {
 	_, err := loadKubeconfig(kubeconfig)
 
@@ -399,8 +385,7 @@ func parseKubeconfig(kubeconfig []byte, contextName string) (*rest.Config, error
 	return config, nil
 }
 
-// isTalosconfig tells a talosconfig by its contexts, which have names for keys there and
-// are a list in a kubeconfig.
+// isTalosconfig recognises a talosconfig by its contexts, which are a map by name there and a list in a kubeconfig.
 func isTalosconfig(config []byte) bool {
 	var talosconfig struct {
 		Contexts map[string]struct {
@@ -444,37 +429,35 @@ func pickContext(parsed *clientcmdapi.Config, wanted string) (string, error) {
 
 var longWords = regexp.MustCompile(`[^\s"']{60,}`)
 
-// withoutContent drops what an error quotes from the document if it could be a
-// key or a token.
+// withoutContent removes from an error what it quotes of the document and could be a key or a token.
 func withoutContent(text string) string {
 	return longWords.ReplaceAllString(strings.ReplaceAll(text, "\n", " "), "...")
 }
 
 const (
-	// tryTimeout bounds the way to one API server, handshake included, where
-	// there are others to try: three fit into one call.
+	// tryTimeout bounds connecting to one API server, handshake included, if there are others to try: three fit
+	// into one call.
 	tryTimeout = 3 * time.Second
-	// preferAfter is how long an alternative that answered is asked first,
-	// before the server of the kubeconfig gets its next chance.
+	// preferAfter is how long an alternative that answered is tried first, before the server of the kubeconfig is
+	// tried again.
 	preferAfter = time.Minute
 )
 
 type dialFunc func(ctx context.Context, network, address string) (net.Conn, error)
 
-// dialer connects to the API server that the kubeconfig names or, where that
-// one is down, to another one of the same cluster. It carries out the handshake
-// itself, and always for the name in the kubeconfig: a server that cannot prove
-// to be meant is as good as none.
+// dialer connects to the API server in the kubeconfig or, if that one is down, to another one of the same cluster.
+// It does the handshake itself, and always for the name in the kubeconfig: a server that cannot prove that identity
+// counts as unreachable.
 type dialer struct {
 	dial dialFunc
 	tls  *tls.Config
-	// own is host:port of the kubeconfig's server.
+	// own is host:port of the server in the kubeconfig.
 	own          string
 	alternatives func() []string
 	now          func() time.Time
 
 	mu sync.Mutex
-	// chosen is the alternative that answered last, at the time since.
+	// chosen is the alternative that answered last, and since is when.
 	chosen string
 	since  time.Time
 }
@@ -511,8 +494,8 @@ func (d *dialer) connect(ctx context.Context, network, address string) (net.Conn
 	return d.elsewhere(ctx, network, chosen, err)
 }
 
-// proxy connects to a proxy that the environment names. It is spoken to in
-// HTTP/1.1, and called by its own name whatever the kubeconfig calls the server.
+// proxy connects to a proxy from the environment. It speaks HTTP/1.1 to it and verifies the proxy's own name, even
+// if the kubeconfig overrides the name of the server.
 func (d *dialer) proxy(ctx context.Context, network, address string) (net.Conn, error) {
 	config := d.tls.Clone()
 	config.NextProtos, config.ServerName = nil, ""
@@ -528,9 +511,8 @@ func (d *dialer) proxy(ctx context.Context, network, address string) (net.Conn, 
 	return conn, err
 }
 
-// elsewhere tries the alternatives in turn, but for the one that has failed
-// already. The error is the one of the kubeconfig's own server, which is what
-// people can look up.
+// elsewhere tries the alternatives in turn, except the one that has already failed. The error is that of the server
+// in the kubeconfig, whose address users can look up, followed by the addresses that were tried.
 func (d *dialer) elsewhere(ctx context.Context, network, failed string, own error) (net.Conn, error) {
 	var tried []string
 
@@ -576,8 +558,7 @@ func (d *dialer) try(ctx context.Context, network, address string) (net.Conn, er
 	return conn, err
 }
 
-// handshake connects to the address and expects the certificate of the host of
-// the other one.
+// handshake connects to address and expects a certificate for the host of expected.
 func handshake(ctx context.Context, dial dialFunc, config *tls.Config, network, address, expected string) (net.Conn, error) {
 	raw, err := dial(ctx, network, address)
 	if err != nil {
@@ -604,7 +585,7 @@ func handshake(ctx context.Context, dial dialFunc, config *tls.Config, network, 
 	return conn, nil
 }
 
-// preferred is the alternative to be asked first; empty for none.
+// preferred returns the alternative to try first; empty if there is none, or once preferAfter has passed.
 func (d *dialer) preferred() string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -623,8 +604,8 @@ func (d *dialer) choose(address string) {
 	d.chosen, d.since = address, d.now()
 }
 
-// lines are the connections of a client, so that none outlives it: a transport
-// keeps one that was still being made when its idle connections were closed.
+// lines tracks the connections of a client, so that none outlives it: a transport keeps a connection that was still
+// being opened when its idle connections were closed.
 type lines struct {
 	open dialFunc
 
@@ -635,7 +616,7 @@ type lines struct {
 
 func newLines(open dialFunc) *lines { return &lines{open: open, made: map[*line]struct{}{}} }
 
-// dial makes a connection. The error is net.ErrClosed after the end.
+// dial opens a connection. After close, the error is net.ErrClosed.
 func (l *lines) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	if l.ended() {
 		return nil, net.ErrClosed
@@ -664,7 +645,7 @@ func (l *lines) ended() bool {
 	return l.closed
 }
 
-// add is false after the end.
+// add reports whether the connection was added; after close, it is not.
 func (l *lines) add(made *line) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -695,7 +676,7 @@ func (l *lines) close() {
 	}
 }
 
-// line is one connection.
+// line is one connection of a client.
 type line struct {
 	net.Conn
 
@@ -712,19 +693,18 @@ func (l *line) Close() error {
 const (
 	// callTimeout bounds one request, on the real clock.
 	callTimeout = 10 * time.Second
-	// readRetries is how often client-go repeats a read on a connection that
-	// broke. Requests that change something are never repeated.
+	// readRetries is how often client-go repeats a read after a connection broke. Requests that change something
+	// are never repeated.
 	readRetries = 1
 )
 
-// read carries out a GET and decodes the answer, when it is wanted.
+// read carries out a GET and decodes the answer, unless into is nil.
 func read(ctx context.Context, what string, request *rest.Request, into runtime.Object) error {
 	return do(ctx, operation{what: what}, carryOut(request.MaxRetries(readRetries), into))
 }
 
-// readRaw carries out a GET of which the answer is wanted as JSON, and returns
-// that as it is. One of more bytes than most is not read to its end: the error
-// wraps errTooLarge beside ErrRefused then.
+// readRaw carries out a GET and returns the answer as JSON, unchanged. An answer of more than most bytes is not
+// read to its end, and the error then wraps errTooLarge beside ErrRefused.
 func readRaw(ctx context.Context, what string, request *rest.Request, most int64) ([]byte, error) {
 	var answer []byte
 
@@ -749,7 +729,7 @@ func readRaw(ctx context.Context, what string, request *rest.Request, most int64
 func readUpTo(ctx context.Context, request *rest.Request, most int64) ([]byte, error) {
 	stream, err := request.Stream(ctx)
 
-	// As client-go does for requests whose whole answer is read.
+	// client-go does the same for requests whose whole answer it reads.
 	for attempt := 1; attempt <= readRetries && err != nil && broke(err); attempt++ {
 		stream, err = request.Stream(ctx)
 	}
@@ -763,7 +743,7 @@ func readUpTo(ctx context.Context, request *rest.Request, most int64) ([]byte, e
 	return answer, errors.Join(err, stream.Close())
 }
 
-// broke tells that the connection ended before there was an answer.
+// broke reports whether the connection ended before there was an answer.
 func broke(err error) bool {
 	return utilnet.IsConnectionReset(err) || utilnet.IsProbableEOF(err) || utilnet.IsHTTP2ConnectionLost(err)
 }
@@ -773,13 +753,13 @@ func change(ctx context.Context, what string, request *rest.Request, into runtim
 	return do(ctx, operation{what: what, mutates: true}, carryOut(request.MaxRetries(0), into))
 }
 
-// versionOnly asks for a table without rows of objects in answer to a change, beside
-// which the version of the object stands. Where there are no tables, the object is
-// the answer, and has its version in the same place.
+// versionOnly asks for a table without rows of objects in answer to a change; the resource version of the object
+// stands beside the rows. An API server without tables answers with the object, which has its version in the same
+// place.
 const versionOnly = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
 
-// changeForVersion is change where nothing of the object is wanted in answer but its
-// resource version: the object may be large.
+// changeForVersion is change for requests of which only the new resource version is needed: the object may be
+// large.
 func changeForVersion(ctx context.Context, what string, request *rest.Request) (resourceVersion string, err error) {
 	var answer metav1.PartialObjectMetadata
 
@@ -797,7 +777,7 @@ func changeForVersion(ctx context.Context, what string, request *rest.Request) (
 	return answer.ResourceVersion, err
 }
 
-// carryOut sends a request and decodes the answer, when it is wanted.
+// carryOut sends a request and decodes the answer, unless into is nil.
 func carryOut(request *rest.Request, into runtime.Object) func(context.Context) error {
 	return func(ctx context.Context) error {
 		result := request.Do(ctx)
@@ -809,14 +789,14 @@ func carryOut(request *rest.Request, into runtime.Object) func(context.Context) 
 	}
 }
 
-// do bounds what a request takes, and gives its error a meaning.
+// do bounds the time of a request and gives its error a meaning.
 func do(ctx context.Context, op operation, send func(context.Context) error) error {
 	var sent atomic.Bool
 
 	callCtx, cancel := context.WithTimeoutCause(ctx, callTimeout, cluster.Unanswered(callTimeout))
 	defer cancel()
 
-	// Before there is a connection nothing can have been sent over it.
+	// Nothing can have been sent before there is a connection.
 	callCtx = httptrace.WithClientTrace(callCtx, &httptrace.ClientTrace{
 		GotConn: func(httptrace.GotConnInfo) { sent.Store(true) },
 	})
@@ -829,12 +809,10 @@ func do(ctx context.Context, op operation, send func(context.Context) error) err
 	return explain(ctx, op, sent.Load(), err)
 }
 
-// proven lets requests pass and remembers which of them the API server has
-// carried out. One that it refuses later for want of a permission fails as if
-// there had been no answer: an API server that has just started, as each of them
-// does while its control plane is upgraded, serves before it has read who may do
-// what. A permission that was really taken away shows when the wait for it has
-// come to its end.
+// proven passes requests on and remembers which of them the API server has carried out. If it later refuses one of
+// them for a missing permission, the request fails as if there had been no answer: an API server that has just
+// started, as each of them does while its control plane is upgraded, serves requests before it has read the
+// permissions. If a permission was really taken away, that shows once the wait for the API server ends.
 type proven struct {
 	http.RoundTripper
 
@@ -875,9 +853,9 @@ func (p *proven) RoundTrip(request *http.Request) (*http.Response, error) {
 	return p.refused(answer)
 }
 
-// kindOf is what a path is about, as permissions have it: without the name of the
-// object. Pods are many and in many namespaces; who may evict one may evict all, or
-// the drain has ended long before.
+// kindOf returns a request path as permissions see it: without the name of the object. For pods the namespace is
+// left out as well: there are many of them in many namespaces, and if the credentials may evict one but not all,
+// the drain has already failed.
 func kindOf(path string) string {
 	parts := strings.Split(strings.Trim(path, "/"), "/")
 
@@ -902,15 +880,14 @@ func kindOf(path string) string {
 
 	kind = append(slices.Clone(kind), rest[0])
 	if len(rest) > 1 {
-		// To read one and to list all are two permissions.
+		// Reading one object and listing all of them are two permissions.
 		kind = append(append(kind, "*"), rest[2:]...)
 	}
 
 	return strings.Join(kind, "/")
 }
 
-// refused reads why, as an admission webhook answers with the same code and means
-// something else.
+// refused reads the reason of a refusal: an admission webhook answers with the same code but means something else.
 func (p *proven) refused(answer *http.Response) (*http.Response, error) {
 	text, err := io.ReadAll(io.LimitReader(answer.Body, maxRefusal))
 	if err != nil {
@@ -937,14 +914,13 @@ func (p *proven) refused(answer *http.Response) (*http.Response, error) {
 	return nil, fmt.Errorf("the API server refuses what it has allowed before, as one does that has just started: %s (HTTP %d)", why, answer.StatusCode)
 }
 
-// reread is a body whose beginning has been read.
+// reread is a body that begins with what has been read from it already.
 type reread struct {
 	io.Reader
 	io.Closer
 }
 
-// Expiry is when the first of the client certificates in a kubeconfig expires;
-// zero where it has none that can be read.
+// Expiry returns when the first of the client certificates in a kubeconfig expires; zero if none can be read.
 func Expiry(kubeconfig []byte) time.Time {
 	var first time.Time
 

@@ -22,7 +22,7 @@ import (
 type operation struct {
 	// what completes "unable to ...".
 	what string
-	// mutates tells that the request changes something.
+	// mutates is true if the request changes something.
 	mutates bool
 }
 
@@ -43,14 +43,13 @@ func (e *callError) Error() string {
 	return strings.Join(append(parts, e.detail), ": ")
 }
 
-// Unwrap gives the meanings and the cause.
+// Unwrap returns the meanings and the cause.
 func (e *callError) Unwrap() []error { return append(slices.Clone(e.meanings), e.cause) }
 
-// Explain gives an error of another client of a Kubernetes API the meaning that
-// this package gives to its own: it wraps one of the sentinels of package
-// cluster. The context is the caller's, what completes "unable to ...", and
-// mutates tells that the failed request changes something. An error that is
-// explained already, and nil, are returned as they are.
+// Explain gives an error of another client of a Kubernetes API the meaning that this package gives to its own: it
+// wraps one of the sentinels of package cluster. The context is the caller's, what completes "unable to ...", and
+// mutates is true if the failed request changes something. Nil and an error that is already explained are returned
+// unchanged.
 func Explain(ctx context.Context, what string, mutates bool, err error) error {
 	var explained *callError
 	if err == nil || errors.As(err, &explained) {
@@ -83,8 +82,8 @@ func explain(ctx context.Context, op operation, sent bool, err error) error {
 	return failure
 }
 
-// detailOf is what an error of a request says, without the path and the query: they tell
-// in many characters what was asked, and messages are cut where they become long.
+// detailOf returns the text of a request's error without the path and the query, which are long and only repeat
+// what was asked for: long messages are cut.
 func detailOf(err error) string {
 	var failed *url.Error
 	if !errors.As(err, &failed) {
@@ -99,8 +98,8 @@ func detailOf(err error) string {
 	return said
 }
 
-// deniedByAdmission tells whether a webhook or a policy objected to what was asked
-// for, and not to who asked: both answer with the code of a missing permission.
+// deniedByAdmission reports whether a webhook or a policy objected to the content of a request and not to who sent
+// it: both answer with the code of a missing permission.
 func deniedByAdmission(message string) bool {
 	return strings.Contains(message, "admission webhook") || strings.Contains(message, "ValidatingAdmissionPolicy")
 }
@@ -130,21 +129,20 @@ func meaningOfStatus(op operation, status metav1.Status) []error {
 	}
 
 	if status.Code >= http.StatusInternalServerError && !tooLargeToStore(status.Message) {
-		// The API server may have lost etcd after it had written.
+		// The API server may have lost etcd after the write.
 		return lost(op.mutates)
 	}
 
 	return []error{cluster.ErrRefused}
 }
 
-// tooLargeToStore tells whether etcd did not take an object because of its size,
-// of which the API server says only that something went wrong.
+// tooLargeToStore reports whether etcd rejected an object because of its size, for which the API server returns
+// only an internal error.
 func tooLargeToStore(message string) bool {
 	return strings.Contains(message, "request is too large") || strings.Contains(message, "message larger than max")
 }
 
-// budgets are what the API server says about the disruption budgets that
-// forbid an eviction.
+// budgets returns the API server's messages about the disruption budgets that forbid an eviction.
 func budgets(status metav1.Status) []string {
 	if status.Details == nil {
 		return nil
@@ -181,7 +179,7 @@ func interrupted(ctx context.Context, op operation, sent bool) []error {
 	return nil
 }
 
-// lost is the meaning of a missing answer.
+// lost returns the meanings of a missing answer.
 func lost(outcomeUnknown bool) []error {
 	if outcomeUnknown {
 		return []error{cluster.ErrOutcomeUnknown, cluster.ErrUnreachable}
@@ -190,20 +188,20 @@ func lost(outcomeUnknown bool) []error {
 	return []error{cluster.ErrUnreachable}
 }
 
-// rejectsCredentials tells a refused certificate, or a login that failed, from
-// a connection that broke during the handshake.
+// rejectsCredentials reports whether a certificate was rejected or a login failed, as opposed to a connection that
+// broke during the handshake.
 func rejectsCredentials(text string) bool {
 	return strings.Contains(text, "x509: ") || strings.Contains(text, "tls: failed to verify") ||
 		strings.Contains(text, "remote error: tls: ") && !strings.Contains(text, "internal error") ||
 		strings.Contains(text, "getting credentials: ")
 }
 
-// refuse is the error of a request that is not made.
+// refuse returns the error of a request that is not sent.
 func refuse(what, detail string, cause error) error {
 	return &callError{what: what, meanings: []error{cluster.ErrRefused}, detail: detail, cause: cause}
 }
 
-// missingObject tells an object that does not exist from a kind that does not.
+// missingObject makes the error of a missing object different from that of a kind that is not served.
 func missingObject(err error) error {
 	var failure *callError
 	if errors.Is(err, cluster.ErrNotFound) && !unserved(err) && errors.As(err, &failure) {
@@ -213,8 +211,7 @@ func missingObject(err error) error {
 	return err
 }
 
-// vanished turns the update of an object that somebody deleted into a
-// conflict: what was read is no longer what stands.
+// vanished turns the update of an object that was deleted since it was read into a conflict.
 func vanished(resourceVersion string, err error) error {
 	var failure *callError
 	if resourceVersion != "" && errors.As(err, &failure) && errors.Is(err, cluster.ErrNotFound) {
@@ -224,8 +221,7 @@ func vanished(resourceVersion string, err error) error {
 	return err
 }
 
-// unserved tells that the API server has no such path, and not only no such
-// object.
+// unserved reports whether the API server has no such path, rather than no such object.
 func unserved(err error) bool {
 	return errors.Is(err, cluster.ErrNotFound) && apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
 }

@@ -28,23 +28,22 @@ import (
 )
 
 const (
-	// claimManager writes claims: neither our cordons nor what somebody else wants.
+	// claimManager is the field manager of claims, which are neither our cordons nor changes by somebody else.
 	claimManager = "talosupgrade-claim"
-	// claimTimeout is how long, on the real clock, a claim may take to arrive.
+	// claimTimeout is how long, on the real clock, the watch may take to deliver a claim.
 	claimTimeout = 2 * time.Second
-	// doubtTime is how long no claim waits for a watch after one that did not arrive.
+	// doubtTime is how long no claim is made after the watch did not deliver one in time.
 	doubtTime = 30 * time.Second
-	// watchSeconds is how long a watch lasts before it is begun anew.
+	// watchSeconds is how long a watch lasts before it is opened again.
 	watchSeconds = 421
-	// The time between two attempts to follow the nodes.
+	// The shortest and the longest pause between two attempts to follow the nodes.
 	followAfter, followAtMost = 500 * time.Millisecond, time.Minute
-	// acceptMetadata asks for the metadata of an object alone.
+	// acceptMetadata asks for nothing but the metadata of an object.
 	acceptMetadata = runtime.ContentTypeProtobuf + ";as=PartialObjectMetadata;g=meta.k8s.io;v=v1," +
 		runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
 )
 
-// FollowNodes implements [cluster.Kubernetes]. Where the nodes are followed already it
-// changes nothing.
+// FollowNodes implements [cluster.Kubernetes]. If the nodes are followed already, it does nothing.
 func (c *Client) FollowNodes(ctx context.Context) (stop func()) {
 	ctx, cancel := context.WithCancel(klog.NewContext(ctx, klog.Logger{}))
 	f := &follower{
@@ -93,46 +92,46 @@ func (c *Client) NodesNow(ctx context.Context, claim string) ([]cluster.KubeNode
 	return slices.Clone(shared.nodes), shared.err
 }
 
-// follower keeps the Node objects as a watch of them delivers them. The list and the
-// events of a watch may both be old: what they say counts once they contain a claim.
+// follower keeps the Node objects as a watch delivers them. The list and the events of a watch may both be old:
+// they are used only once they contain a claim.
 type follower struct {
 	client *Client
 	ctx    context.Context //nolint:containedctx // It ends with the follower, whoever calls.
 	work   sync.WaitGroup
-	// run and count make each claim another one.
+	// run and count make each claim unique.
 	run   string
 	count int
-	// turn has one claim under way at a time.
+	// turn lets only one claim be under way at a time.
 	turn chan struct{}
 
 	mu      sync.Mutex
 	stopped bool
-	// next is the look that waits for its turn, and that others may still join.
+	// next is the look that waits for its turn and that further callers may join.
 	next *sharedLook
-	// nodes are those of the last list and of the events since, by name. versions are the
-	// newest of each, also of those that are gone; listed is that of the list.
+	// nodes are the nodes of the last list and of the events since, sorted by name. versions has the newest
+	// resource version of each node, including deleted ones; listed is that of the list.
 	nodes    []cluster.KubeNode
 	versions map[string]string
 	listed   string
-	// open is the watch; nil while there is none. doubted is until when no claim waits
-	// for it, because it has not delivered one in time, and nothing since.
+	// open is the watch; nil if there is none. Until doubted, no claim is made, because the watch did not deliver
+	// one in time and has delivered nothing since.
 	open    watch.Interface
 	doubted time.Time
-	// more is closed when something has been delivered.
+	// more is closed when something is delivered.
 	more chan struct{}
 }
 
-// sharedLook is a look at the nodes that began after all who share it had asked.
+// sharedLook is a look at the nodes that begins after every caller that shares it has asked.
 type sharedLook struct {
 	claim string
 	done  chan struct{}
 	nodes []cluster.KubeNode
 	err   error
-	// abandoned: the nodes are not followed any more.
+	// abandoned is true if the nodes are no longer followed.
 	abandoned bool
 }
 
-// join is the look that has not begun yet.
+// join returns the look that has not begun yet, and starts one if there is none.
 func (f *follower) join(claim string) *sharedLook {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -153,7 +152,7 @@ func (f *follower) join(claim string) *sharedLook {
 	return f.next
 }
 
-// look waits for its turn. Whoever asks from then on shares the one after it.
+// look waits for its turn and reads the nodes. Callers that ask from then on share the next look.
 func (f *follower) look(shared *sharedLook) {
 	defer close(shared.done)
 
@@ -176,8 +175,8 @@ func (f *follower) look(shared *sharedLook) {
 	shared.abandoned = f.ctx.Err() != nil
 }
 
-// proven are the nodes as they were delivered, with a claim among that; false where no
-// claim was made, or it has not arrived in time.
+// proven returns the nodes as the watch has delivered them, once that includes a claim. It returns false if no
+// claim was made or the claim was not delivered in time.
 func (f *follower) proven(name string) ([]cluster.KubeNode, bool) {
 	if !f.reliable() {
 		return nil, false
@@ -209,8 +208,8 @@ func (f *follower) proven(name string) ([]cluster.KubeNode, bool) {
 	}
 }
 
-// claim writes onto a node and returns the version that it has since. Nothing depends
-// on what is written, and nothing of what others write is undone.
+// claim writes an annotation to a node and returns the resource version of the write. Nothing depends on the value,
+// and nothing that others write is undone.
 func (f *follower) claim(name string) (version string, err error) {
 	f.count++
 
@@ -241,7 +240,7 @@ func (f *follower) claim(name string) (version string, err error) {
 	return version, err
 }
 
-// reliable tells whether a claim is likely to arrive.
+// reliable reports whether a claim is likely to be delivered.
 func (f *follower) reliable() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -249,8 +248,8 @@ func (f *follower) reliable() bool {
 	return f.open != nil && f.nodes != nil && time.Now().After(f.doubted)
 }
 
-// delivered are the nodes if what was delivered contains the version of a node; where it
-// does not, a channel that is closed when there is more.
+// delivered returns the nodes if they contain the given version of a node. If not, it returns a channel that is
+// closed when more is delivered.
 func (f *follower) delivered(name, version string) (nodes []cluster.KubeNode, arrived bool, more <-chan struct{}) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -262,8 +261,8 @@ func (f *follower) delivered(name, version string) (nodes []cluster.KubeNode, ar
 	return slices.Clone(f.nodes), true, nil
 }
 
-// contains tells whether what was delivered is a version or a later one. Versions are
-// numbers, or else nothing is known of them but whether they are the same.
+// contains reports whether the delivered version is the given one or a later one. Versions that are not numbers can
+// only be compared for equality.
 func contains(delivered, version string) bool {
 	one, err := strconv.ParseUint(delivered, 10, 64)
 	other, err2 := strconv.ParseUint(version, 10, 64)
@@ -275,8 +274,8 @@ func contains(delivered, version string) bool {
 	return one >= other
 }
 
-// doubt ends a watch that has not delivered a claim in time. No claim waits for the next
-// one until that has delivered something, or some time has passed.
+// doubt ends a watch that has not delivered a claim in time. No claim is made until an event has been delivered or
+// doubtTime has passed.
 func (f *follower) doubt() {
 	f.mu.Lock()
 	open := f.open
@@ -298,7 +297,7 @@ func (f *follower) follow() {
 	for pause := followAfter; f.ctx.Err() == nil; {
 		began := time.Now()
 
-		// Whatever it was, the nodes are listed and watched anew.
+		// Whatever the error is, the nodes are listed and watched again.
 		_ = reflector.ListAndWatchWithContext(f.ctx)
 
 		if time.Since(began) > followAtMost {
@@ -313,8 +312,8 @@ func (f *follower) follow() {
 	}
 }
 
-// promptClock is one whose pauses end with the follower. A reflector that begins with a
-// watch, which no API server takes, waits for the end of a pause and for nothing else.
+// promptClock is a clock whose pauses end with the follower. If no API server accepts the watch with which a
+// reflector begins, the reflector waits for the end of the pause alone, and not for its context.
 type promptClock struct {
 	clock.RealClock
 
@@ -344,7 +343,7 @@ func (f *follower) list(ctx context.Context, options metav1.ListOptions) (runtim
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 
-	// They are few enough for one answer, which the API server has at hand.
+	// There are few enough nodes for one answer, and the API server answers a list without a limit from memory.
 	if options.Continue == "" {
 		options.Limit = 0
 	}
@@ -374,7 +373,7 @@ func (f *follower) watch(ctx context.Context, options metav1.ListOptions) (watch
 	return one, nil
 }
 
-// openWatch is a watch that tells its follower when it is over.
+// openWatch is a watch that removes itself from its follower when it is stopped.
 type openWatch struct {
 	watch.Interface
 	follower *follower
@@ -404,10 +403,10 @@ func (f *follower) Delete(object any) error { return f.event(object, true) }
 // Resync implements [cache.ReflectorStore].
 func (f *follower) Resync() error { return nil }
 
-// byName is the order of the nodes.
+// byName compares a node with a name.
 func byName(node cluster.KubeNode, name string) int { return cmp.Compare(node.Name, name) }
 
-// event takes over what a watch says of one node.
+// event applies an event of the watch.
 func (f *follower) event(object any, gone bool) error {
 	node, ok := object.(*corev1.Node)
 	if !ok {
@@ -440,7 +439,7 @@ func (f *follower) event(object any, gone bool) error {
 	return nil
 }
 
-// Replace implements [cache.ReflectorStore]: it takes over a list.
+// Replace implements [cache.ReflectorStore]: it applies a list.
 func (f *follower) Replace(objects []any, version string) error {
 	nodes, versions := make([]cluster.KubeNode, 0, len(objects)), make(map[string]string, len(objects))
 
@@ -464,7 +463,7 @@ func (f *follower) Replace(objects []any, version string) error {
 	return nil
 }
 
-// tell wakes those who wait for a claim.
+// tell wakes those who wait for a delivery.
 func (f *follower) tell() {
 	close(f.more)
 	f.more = make(chan struct{})

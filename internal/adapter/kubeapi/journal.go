@@ -20,25 +20,21 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
-// ErrJournal is wrapped when the journal holds something that is no entry.
+// ErrJournal is wrapped by errors about a journal that contains something that is not an entry.
 var ErrJournal = errors.New("journal damaged")
 
-// holderKey is one of the keys of the journal that are not named after a machine:
-// who took the lease last.
+// holderKey is the key of the journal for who took the lease last. It is not named after a machine.
 const holderKey = "holder"
 
-// formatKey is one of the keys of the journal that are not named after a machine:
-// the version of its format.
+// formatKey is the key of the journal for the version of its format. It is not named after a machine.
 const formatKey = "format"
 
-// journalFormat is the format that is written: entries are named after machine IDs.
-// In format 1, which the journal does not tell, they are named after the UUIDs of
-// the hardware. Who does not know the format of a journal does not know which
-// machines hold an unfinished install.
+// journalFormat is the format that is written, in which entries are named after machine IDs. In format 1, whose
+// journals have no formatKey, they are named after the UUIDs of the hardware. A version of the provider that does
+// not know the format cannot tell which machines have an unfinished install.
 const journalFormat = 2
 
-// checkFormat refuses what another version of the provider wrote, and this one
-// cannot read.
+// checkFormat returns an error if another version of the provider wrote a format that this one cannot read.
 func checkFormat(object *corev1.ConfigMap) error {
 	text, told := object.Data[formatKey]
 	if !told {
@@ -53,8 +49,8 @@ func checkFormat(object *corev1.ConfigMap) error {
 		"Apply with the version of the provider that wrote it, or with a newer one", ErrJournal, Namespace, JournalName, text, journalFormat)
 }
 
-// Journal reads the journal; empty when there is none. An entry that cannot be
-// read is an error, because the node behind it may hold an unfinished install.
+// Journal reads the journal; empty if there is none. An entry that cannot be read is an error, because its node may
+// have an unfinished install.
 func (c *Client) Journal(ctx context.Context) (cluster.Journal, error) {
 	object, err := c.readConfigMap(ctx, JournalName)
 	if err != nil || object == nil {
@@ -99,10 +95,9 @@ func (c *Client) Journal(ctx context.Context) (cluster.Journal, error) {
 	return journal, nil
 }
 
-// WriteJournal creates the journal when its ResourceVersion is empty and
-// updates it otherwise. What is known to stand at that version is not sent again:
-// with a hundred nodes on their way, a journal has a hundred times what one of them
-// changes.
+// WriteJournal creates the journal if its ResourceVersion is empty and updates it otherwise. What is known to be
+// stored at that version is not sent again: with a hundred nodes under way, a journal is a hundred times as large
+// as a change of one of them.
 func (c *Client) WriteJournal(ctx context.Context, journal cluster.Journal) (cluster.Journal, error) {
 	what := "write the journal " + Namespace + "/" + JournalName
 
@@ -122,9 +117,9 @@ func (c *Client) WriteJournal(ctx context.Context, journal cluster.Journal) (clu
 	return journal, nil
 }
 
-// journalRequest is how the journal gets to look like that: it is created, patched
-// where it is known what stands, and else replaced. The last two are refused where
-// something else stands than at its ResourceVersion.
+// journalRequest returns the request that writes the journal: a POST if there is none yet, a patch if this client
+// knows what is stored, and a PUT otherwise. The API server refuses the last two if the stored resource version is
+// another one.
 func (c *Client) journalRequest(journal cluster.Journal) (*rest.Request, error) {
 	if journal.ResourceVersion == "" {
 		object, err := c.journalObject(journal)
@@ -163,8 +158,8 @@ func (c *Client) journalObject(journal cluster.Journal) (*corev1.ConfigMap, erro
 	return object, recordConfirmed(object, journal.Confirmed)
 }
 
-// journalPatch is a JSON merge patch that makes one journal of another one, as long as
-// that stands. The name of who writes is a part of it, whoever wrote before.
+// journalPatch returns a JSON merge patch from one journal to another, which the API server refuses if the first
+// one is no longer stored. It always includes the holder and the metadata of the writer, whoever wrote before.
 func (c *Client) journalPatch(before, after cluster.Journal) ([]byte, error) {
 	records, err := journalRecords(after)
 	if err != nil {
@@ -211,7 +206,7 @@ func (c *Client) journalPatch(before, after cluster.Journal) ([]byte, error) {
 	})
 }
 
-// journalRecords are what the journal stores that is about no machine, by key.
+// journalRecords returns what the journal stores that is not about a machine, by key.
 func journalRecords(journal cluster.Journal) (map[string]string, error) {
 	data := map[string]string{formatKey: strconv.Itoa(journalFormat)}
 
@@ -238,9 +233,8 @@ func (c *Client) readConfigMap(ctx context.Context, name string) (*corev1.Config
 	return &object, nil
 }
 
-// journalEntry is an entry as it is stored: the value of the key named after
-// the machine's ID. The names are part of what a newer version must be able
-// to read; unknown ones are ignored.
+// journalEntry is an entry as it is stored: the value of the key named after the ID of the machine. Newer versions
+// must be able to read the field names; unknown ones are ignored.
 type journalEntry struct {
 	// Node is the name of the Kubernetes node.
 	Node string `json:"node"`
@@ -249,7 +243,7 @@ type journalEntry struct {
 	Phase cluster.Phase `json:"phase"`
 	// Attempt counts from 1.
 	Attempt int `json:"attempt"`
-	// BootID is the boot before the install; for a fallback, the one after it.
+	// BootID is the boot before the install; for a fallback, the boot after it.
 	BootID string `json:"bootID"`
 	// Image is the installer image with its tag.
 	Image string `json:"image"`
@@ -257,28 +251,28 @@ type journalEntry struct {
 	Target            string `json:"target"`
 	Previous          string `json:"previous,omitempty"`
 	PreviousSchematic string `json:"previousSchematic,omitempty"`
-	// Schematic is the one that was installed.
+	// Schematic is the schematic that was installed.
 	Schematic string `json:"schematic,omitempty"`
-	// Extensions are those that ran before, with a comma between their names.
+	// Extensions are the names of the extensions that ran before, separated by commas.
 	Extensions string `json:"extensions,omitempty"`
-	// Platform is the one that the node ran on before.
+	// Platform is the platform that the node ran on before.
 	Platform string `json:"platform,omitempty"`
-	// Told tells that the node has answered that it rolls back.
+	// Told is true once the node has answered that it rolls back.
 	Told bool `json:"told,omitempty"`
-	// PreviousEtcd is the version of etcd that ran beside Previous.
+	// PreviousEtcd is the version of etcd that ran with Previous.
 	PreviousEtcd string `json:"previousEtcd,omitempty"`
 	// Asked names who asked for the rollback, and Reason is what they wrote.
 	Asked  string `json:"asked,omitempty"`
 	Reason string `json:"reason,omitempty"`
-	// Retry tells that the image may be tried again.
+	// Retry is true if the image may be tried again.
 	Retry bool `json:"retry,omitempty"`
 	// ConfirmedBootID is the boot in which the upgrade was confirmed.
 	ConfirmedBootID string `json:"confirmedBootID,omitempty"`
 	// Run names the run that wrote the entry.
 	Run string `json:"run"`
-	// Cordoned tells that the cordon on the node was set by the run.
+	// Cordoned is true if the run set the cordon on the node.
 	Cordoned bool `json:"cordoned"`
-	// Departed tells that the node was deleted while it was on its way.
+	// Departed is true if the node was deleted while its upgrade was under way.
 	Departed bool `json:"departed,omitempty"`
 	// Written is RFC 3339 in UTC.
 	Written time.Time `json:"written"`
@@ -290,7 +284,7 @@ func encodeEntry(entry cluster.Entry) (string, error) {
 	return string(text), err
 }
 
-// storedEntry is the entry as it is stored.
+// storedEntry returns an entry in the form in which it is stored.
 func storedEntry(entry cluster.Entry) journalEntry {
 	stored := journalEntry{
 		Node: entry.Node, Phase: entry.Phase, Attempt: entry.Attempt, BootID: entry.BootID, Image: entry.Image,
@@ -326,7 +320,7 @@ func decodeEntry(text string) (cluster.Entry, error) {
 	return stored.entry()
 }
 
-// entry is what is stored, whatever its phase.
+// entry decodes a stored entry, whatever its phase.
 func (stored journalEntry) entry() (cluster.Entry, error) {
 	target, err := optionalVersion(stored.Target)
 	if err != nil {
@@ -355,8 +349,8 @@ func optionalVersion(text string) (version.Version, error) {
 	return version.Parse(text)
 }
 
-// manifestsKey is one of the keys of the journal that are not named after a
-// machine: the record that the bootstrap manifests have to be synced.
+// manifestsKey is the key of the journal for the record that the bootstrap manifests have to be synced. It is not
+// named after a machine.
 const manifestsKey = "manifests"
 
 // journalManifests is that record as it is stored.
@@ -367,7 +361,7 @@ type journalManifests struct {
 	Written time.Time `json:"written"`
 }
 
-// manifestsDue reads the record; nil where there is none.
+// manifestsDue reads the record; nil if there is none.
 func manifestsDue(object *corev1.ConfigMap) (*cluster.ManifestsDue, error) {
 	text, ok := object.Data[manifestsKey]
 	if !ok {
@@ -386,7 +380,7 @@ func manifestsDue(object *corev1.ConfigMap) (*cluster.ManifestsDue, error) {
 	return &cluster.ManifestsDue{Run: stored.Run, Written: stored.Written}, nil
 }
 
-// recordManifests adds the record.
+// recordManifests adds the record to the data of the journal, unless it is nil.
 func recordManifests(data map[string]string, due *cluster.ManifestsDue) error {
 	if due == nil {
 		return nil
@@ -402,7 +396,7 @@ func recordManifests(data map[string]string, due *cluster.ManifestsDue) error {
 	return nil
 }
 
-// entriesOf are the entries of machines, by key.
+// entriesOf returns the entries of machines, by key.
 func entriesOf(object *corev1.ConfigMap) iter.Seq2[string, string] {
 	return func(yield func(string, string) bool) {
 		for key, text := range object.Data {
@@ -417,14 +411,13 @@ func entriesOf(object *corev1.ConfigMap) iter.Seq2[string, string] {
 	}
 }
 
-// snapshotKey is one of the keys of the journal that are not named after a
-// machine: the record of the last snapshot of etcd.
+// snapshotKey is the key of the journal for the record of the last snapshot of etcd. It is not named after a
+// machine.
 const snapshotKey = "etcd-snapshot"
 
-// journalSnapshot is that record as it is stored. The names are part of what a
-// newer version must be able to read.
+// journalSnapshot is that record as it is stored. Newer versions must be able to read the field names.
 type journalSnapshot struct {
-	// Path is where the runner that took it has saved it.
+	// Path is where the runner saved the snapshot.
 	Path string `json:"path"`
 	// Size is in bytes.
 	Size int64 `json:"size"`
@@ -432,20 +425,19 @@ type journalSnapshot struct {
 	SHA256 string `json:"sha256"`
 	// Taken is RFC 3339 in UTC.
 	Taken time.Time `json:"taken"`
-	// Talos and Kubernetes are the versions that the cluster was to be brought to,
-	// without "v"; absent where that half was not managed.
+	// Talos and Kubernetes are the versions that the cluster was to be upgraded to, without "v"; empty if that half
+	// was not managed.
 	Talos      string `json:"talos,omitempty"`
 	Kubernetes string `json:"kubernetes,omitempty"`
-	// InstallerImage is the installer image that was asked for, without tag; absent
-	// where each node keeps its own.
+	// InstallerImage is the installer image that was asked for, without a tag; empty if each node keeps its own.
 	InstallerImage string `json:"installerImage,omitempty"`
-	// Run names the run that took it.
+	// Run names the run that took the snapshot.
 	Run string `json:"run"`
-	// Closed tells that the cluster got there since.
+	// Closed is true once the cluster has reached those versions.
 	Closed bool `json:"closed,omitempty"`
 }
 
-// snapshotTaken reads the record; nil where there is none.
+// snapshotTaken reads the record; nil if there is none.
 func snapshotTaken(object *corev1.ConfigMap) (*cluster.EtcdSnapshot, error) {
 	text, ok := object.Data[snapshotKey]
 	if !ok {
@@ -483,7 +475,7 @@ func snapshotTaken(object *corev1.ConfigMap) (*cluster.EtcdSnapshot, error) {
 	return taken, nil
 }
 
-// recordSnapshot adds the record.
+// recordSnapshot adds the record to the data of the journal, unless it is nil.
 func recordSnapshot(data map[string]string, taken *cluster.EtcdSnapshot) error {
 	if taken == nil {
 		return nil

@@ -17,33 +17,31 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 )
 
-// confirmedAnnotation begins the names of the annotations that hold, as JSON, the upgrades
-// that were confirmed last. They are no keys of the journal, as earlier versions of the
-// provider take every key that they do not know for a machine with unfinished work.
-// They drop the annotations when they write the journal, which is right as well: what
-// they install, nobody has noted there.
+// confirmedAnnotation is the prefix of the annotations that hold, as JSON, the upgrades that were confirmed last.
+// They are not keys of the journal, because earlier versions of the provider take every unknown key for a machine
+// with unfinished work. Those versions drop the annotations when they write the journal, which is correct, because
+// the annotations do not record what those versions install.
 const confirmedAnnotation = "talosupgrade.vitistack.io/confirmed-"
 
-// confirmedParts is over how many annotations they are spread, by machine ID, so that
-// closing one upgrade does not write all of them.
+// confirmedParts is how many annotations the upgrades are spread over, by machine ID, so that closing one upgrade
+// does not write all of them.
 const confirmedParts = 16
 
-// maxConfirmedBytes keeps the annotations below what an API server allows all
-// annotations of an object to have together (256 KiB).
+// maxConfirmedBytes keeps the annotations below what an API server allows for all annotations of an object together
+// (256 KiB).
 const maxConfirmedBytes = 200 << 10
 
-// confirmedAlike are upgrades that differ in nothing but the machine, as most of a roll
-// do: each version of etcd keeps all of the journal.
+// confirmedAlike are upgrades that differ only in the machine, as most upgrades of a roll do. They are stored
+// together because etcd keeps the whole journal for each of its versions.
 type confirmedAlike struct {
-	// What they have in common is stored as an entry is, without a phase.
+	// The common part is stored like an entry, without a phase.
 	journalEntry
 
-	// Machines are by machine ID.
+	// Machines are keyed by machine ID.
 	Machines map[string]confirmedMachine `json:"machines"`
 }
 
-// confirmedMachine is what confirmed upgrades differ in; the fields are those of
-// [journalEntry].
+// confirmedMachine is the part in which confirmed upgrades differ; the fields are those of [journalEntry].
 type confirmedMachine struct {
 	Node            string    `json:"node"`
 	BootID          string    `json:"bootID"`
@@ -51,8 +49,7 @@ type confirmedMachine struct {
 	Written         time.Time `json:"written"`
 }
 
-// confirmedIn reads what was confirmed. What cannot be read is worth nothing, and keeps
-// nobody from upgrading.
+// confirmedIn reads the confirmed upgrades. What cannot be read is ignored, so that it does not block an upgrade.
 func confirmedIn(object *corev1.ConfigMap) map[string]cluster.Entry {
 	confirmed := map[string]cluster.Entry{}
 
@@ -77,8 +74,7 @@ func confirmedIn(object *corev1.ConfigMap) map[string]cluster.Entry {
 	return confirmed
 }
 
-// recordConfirmed writes what was confirmed into the object; the oldest is left out
-// where all of it is too much.
+// recordConfirmed writes the confirmed upgrades into the object. If they are too large, the oldest are left out.
 func recordConfirmed(object *corev1.ConfigMap, confirmed map[string]cluster.Entry) error {
 	for name, part := range confirmedByPart(confirmed) {
 		text, err := encodeConfirmed(part)
@@ -96,8 +92,7 @@ func recordConfirmed(object *corev1.ConfigMap, confirmed map[string]cluster.Entr
 	return nil
 }
 
-// confirmedPatch are the annotations that change with what was confirmed, nil for those
-// that go.
+// confirmedPatch returns the annotations that change with the confirmed upgrades; nil for those to remove.
 func confirmedPatch(before, after map[string]cluster.Entry) (map[string]*string, error) {
 	changes := map[string]*string{}
 	if maps.Equal(before, after) {
@@ -129,8 +124,8 @@ func confirmedPatch(before, after map[string]cluster.Entry) (map[string]*string,
 	return changes, nil
 }
 
-// confirmedByPart are the confirmed upgrades that there is room for, the newest ones, by
-// the annotation that they belong into and by machine ID.
+// confirmedByPart returns the newest confirmed upgrades that fit into maxConfirmedBytes, by the name of their
+// annotation and by machine ID.
 func confirmedByPart(confirmed map[string]cluster.Entry) map[string]map[string]cluster.Entry {
 	newest := slices.SortedFunc(maps.Keys(confirmed), func(a, b string) int {
 		return cmp.Or(confirmed[b].Written.Compare(confirmed[a].Written), cmp.Compare(a, b))
@@ -157,8 +152,7 @@ func confirmedByPart(confirmed map[string]cluster.Entry) map[string]map[string]c
 	return parts
 }
 
-// confirmedSize is about what a confirmed upgrade takes, in bytes, where no other one is
-// like it.
+// confirmedSize estimates how many bytes a confirmed upgrade takes if no other one is like it.
 func confirmedSize(entry cluster.Entry) int {
 	const names = 400
 
@@ -166,7 +160,7 @@ func confirmedSize(entry cluster.Entry) int {
 		len(entry.Schematic) + len(entry.Extensions) + len(entry.Platform) + len(entry.PreviousEtcd) + len(entry.Run) + len(entry.Asked) + len(entry.Reason)
 }
 
-// encodeConfirmed is what an annotation says about the machines.
+// encodeConfirmed returns the value of an annotation for the given machines.
 func encodeConfirmed(confirmed map[string]cluster.Entry) (string, error) {
 	machines := map[journalEntry]map[string]confirmedMachine{}
 

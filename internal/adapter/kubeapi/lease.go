@@ -19,7 +19,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/protocol"
 )
 
-// Lease reads the lease that serialises upgrades; zero when there is none.
+// Lease reads the lease that serialises upgrades; zero if there is none.
 func (c *Client) Lease(ctx context.Context) (cluster.Lease, error) {
 	object, err := c.readLease(ctx)
 	if err != nil || object == nil {
@@ -29,9 +29,8 @@ func (c *Client) Lease(ctx context.Context) (cluster.Lease, error) {
 	return leaseFrom(object), nil
 }
 
-// WriteLease creates the lease when its ResourceVersion is empty and updates
-// it otherwise. The update is a patch, because a PUT would bring a lease back
-// to life that somebody deleted.
+// WriteLease creates the lease if its ResourceVersion is empty and updates it otherwise. The update is a patch,
+// because a PUT would recreate a lease that somebody deleted.
 func (c *Client) WriteLease(ctx context.Context, lease cluster.Lease) (cluster.Lease, error) {
 	what := "write the lease " + Namespace + "/" + LeaseName
 
@@ -57,8 +56,8 @@ func (c *Client) WriteLease(ctx context.Context, lease cluster.Lease) (cluster.L
 	return leaseFrom(&written), nil
 }
 
-// suspender is who the API server records for the suspension that a run of ours, or an
-// action, writes. It is another name than that of the renewals, whose time it would have.
+// suspender is the field manager of a suspension that a run or an action of ours writes. It differs from the
+// manager of the renewals: otherwise the suspension would get the time of the last renewal.
 const suspender = "talosupgrade_suspend"
 
 // WriteSuspension implements [cluster.Kubernetes].
@@ -93,14 +92,13 @@ func (c *Client) WriteSuspension(ctx context.Context, lease cluster.Lease, reaso
 	return leaseFrom(&written), nil
 }
 
-// leasePatch is a JSON merge patch of everything that a lease says.
+// leasePatch is a JSON merge patch of the whole lease.
 type leasePatch struct {
 	Metadata metav1.ObjectMeta `json:"metadata"`
 	Spec     leasePatchSpec    `json:"spec"`
 }
 
-// leasePatchSpec is the same as the original but for what is absent: null
-// takes it away.
+// leasePatchSpec is like the original, except that absent fields are encoded as null, which removes them.
 type leasePatchSpec struct {
 	HolderIdentity       *string                                  `json:"holderIdentity"`
 	LeaseDurationSeconds *int32                                   `json:"leaseDurationSeconds"`
@@ -175,8 +173,8 @@ func leaseFrom(object *coordinationv1.Lease) cluster.Lease {
 	return lease
 }
 
-// suspensionOf is that somebody has suspended the upgrades, by an annotation; nil where
-// nobody has. Who wrote it, and when, the API server has recorded.
+// suspensionOf returns the suspension of upgrades, which an annotation records; nil if there is none. The API
+// server has recorded who wrote it and when.
 func suspensionOf(object metav1.ObjectMeta) *cluster.Suspension {
 	reason, annotated := object.Annotations[protocol.KeySuspend]
 	if !annotated || reason == protocol.SuspendNot {
@@ -199,7 +197,7 @@ func suspensionOf(object metav1.ObjectMeta) *cluster.Suspension {
 	return standing
 }
 
-// ownsAnnotation tells whether the manager of the entry has written the annotation.
+// ownsAnnotation reports whether the manager of the entry has written the annotation.
 func ownsAnnotation(entry metav1.ManagedFieldsEntry, key string) bool {
 	var fields struct {
 		Metadata struct {
@@ -217,19 +215,17 @@ func ownsAnnotation(entry metav1.ManagedFieldsEntry, key string) bool {
 }
 
 const (
-	// watchInterval is how often a held lease is looked at to see it move.
+	// watchInterval is the time between two reads of a held lease.
 	watchInterval = time.Second
-	// defaultLease and longestLease bound the watching of a lease that says
-	// nothing, or nonsense, about its duration.
+	// defaultLease is the duration of a lease that has none, or one of more than longestLease.
 	defaultLease = 30 * time.Second
 	longestLease = time.Minute
 )
 
-// Forget removes what an upgrade left in the cluster with the given ID: the
-// published ConfigMap, the journal unless something in it is unfinished (the
-// record of a snapshot of etcd never is), and the lease unless its holder is
-// alive, which takes up to the lease's duration to find out. It deletes nothing
-// that it does not know to be ours, and tells what it kept and why.
+// Forget removes what an upgrade left in the cluster with the given ID: the published ConfigMap, the journal unless
+// something in it is unfinished (the record of a snapshot of etcd never is), and the lease unless its holder renews
+// it or upgrades are suspended; finding out takes up to the duration of the lease. It deletes nothing that it does
+// not know to be ours, and returns what it kept and why.
 func (c *Client) Forget(ctx context.Context, id string) ([]string, error) {
 	// The lease comes first: while somebody holds it, everything else is in use.
 	reason, err := c.forgetLease(ctx, id)
@@ -288,7 +284,7 @@ func (c *Client) forgetLease(ctx context.Context, id string) (kept string, err e
 	return c.remove(ctx, name, c.coordination.Delete().Namespace(Namespace).Resource("leases").Name(LeaseName), object.ObjectMeta)
 }
 
-// moves tells whether somebody renews the lease, judged on our own clock only.
+// moves reports whether somebody renews the lease, by our own clock only.
 func (c *Client) moves(ctx context.Context, lease cluster.Lease) (bool, error) {
 	duration := lease.Duration
 	if duration <= 0 || duration > longestLease {
@@ -367,7 +363,7 @@ func (c *Client) forgetPublished(ctx context.Context, id string) (kept string, e
 	return c.remove(ctx, name, c.core.Delete().Namespace(Namespace).Resource("configmaps").Name(PublishedName), object.ObjectMeta)
 }
 
-// remove deletes the object as it was read, and nothing newer.
+// remove deletes the object as it was read; if it was written since, it is kept.
 func (c *Client) remove(ctx context.Context, name string, request *rest.Request, read metav1.ObjectMeta) (kept string, err error) {
 	err = change(ctx, "delete the "+name, request.Body(&metav1.DeleteOptions{
 		Preconditions: &metav1.Preconditions{UID: &read.UID, ResourceVersion: &read.ResourceVersion},

@@ -15,27 +15,26 @@ import (
 )
 
 const (
-	// pageSize is how many objects are asked for at a time, as kubectl does.
+	// pageSize is how many objects are asked for at a time; kubectl asks for as many.
 	pageSize = 500
-	// smallestPage is how few are asked for at a time where they are large, and
-	// pageStep by how much a page becomes smaller.
+	// smallestPage is how few objects are asked for at a time if they are large, and pageStep is the factor by
+	// which a page shrinks.
 	smallestPage = 5
 	pageStep     = 10
-	// listTimeout bounds all the pages that one question takes, on the real
-	// clock.
+	// listTimeout bounds all pages of one list together, on the real clock.
 	listTimeout = time.Minute
-	// listAttempts is how often a list is begun.
+	// listAttempts is how often a list is started.
 	listAttempts = 2
 )
 
 // errTooLarge is wrapped by the error of an answer that is larger than wanted.
 var errTooLarge = errors.New("answer too large")
 
-// page is which part of a list is asked for.
+// page is the part of a list to ask for.
 type page struct {
-	// from is where the one before has ended; empty for the first one.
+	// from is the token with which the list continues; empty for the first page.
 	from string
-	// limit is of how many objects it is.
+	// limit is the number of objects to ask for.
 	limit int
 }
 
@@ -60,10 +59,9 @@ func listOf[L listed, T any](
 	})
 }
 
-// pages reads what fetch makes of each page. The API server forgets the state of
-// a list after some minutes; the list then begins anew, once. It also does, with
-// smaller pages, where one is too large, because the token to continue with is good
-// for pages of one size only.
+// pages returns what fetch makes of each page. The API server forgets the state of a list after some minutes; the
+// list then starts over, once. If a page is too large, it starts over with smaller pages, because a token to
+// continue is valid for one page size only.
 func pages[T any](
 	ctx context.Context, request func() *rest.Request,
 	fetch func(ctx context.Context, request *rest.Request, asked page) (items []T, next string, err error),

@@ -21,13 +21,13 @@ import (
 
 const (
 	labelControlPlane = "node-role.kubernetes.io/control-plane"
-	// annotationTalosCordon is where a machine writes that it cordoned its own node:
-	// constants.AnnotationCordonedKey of Talos, whatever its value. It outlives the
-	// cordon when somebody else lifts that.
+	// annotationTalosCordon is the annotation by which a machine records that it cordoned its own node, whatever
+	// the value: constants.AnnotationCordonedKey of Talos. It outlives the cordon if somebody else uncordons the
+	// node.
 	annotationTalosCordon = "talos.dev/cordoned"
 )
 
-// UID is the UID of the namespace kube-system.
+// UID returns the UID of the namespace kube-system.
 func (c *Client) UID(ctx context.Context) (string, error) {
 	var namespace corev1.Namespace
 
@@ -70,15 +70,15 @@ func (c *Client) kubeNode(node *corev1.Node) cluster.KubeNode {
 	return found
 }
 
-// manager is the name under which the API server remembers what the client wrote.
+// manager returns the name under which the API server records what the client wrote.
 func (c *Client) manager() string {
 	name, _, _ := strings.Cut(c.config.UserAgent, "/")
 
 	return name
 }
 
-// lastWriter is the newest manager in the fields of an object that is not older than
-// our own; empty where there is none.
+// lastWriter returns the newest manager in the fields of an object that is not older than our own; empty if there
+// is none.
 func lastWriter(fields []metav1.ManagedFieldsEntry, own string) string {
 	ours := slices.IndexFunc(fields, func(f metav1.ManagedFieldsEntry) bool { return f.Manager == own && f.Time != nil })
 	if ours < 0 {
@@ -122,8 +122,8 @@ func kubeNode(node *corev1.Node) cluster.KubeNode {
 		found.CordonedBy, found.CordonedByTalos = by, machine && !ours
 	}
 
-	// Talos reaches a node by its internal address; a cloud may name the other one
-	// first, under which often nothing answers.
+	// Talos reaches a node by its internal address. A cloud may list the external one first, on which often nothing
+	// answers.
 	for _, kind := range []corev1.NodeAddressType{corev1.NodeInternalIP, corev1.NodeExternalIP} {
 		for _, address := range node.Status.Addresses {
 			if address.Type == kind {
@@ -145,7 +145,7 @@ func kubeNode(node *corev1.Node) cluster.KubeNode {
 	return found
 }
 
-// pressure are the conditions by which a kubelet complains, in a fixed order.
+// pressure returns the pressure conditions of a node that are true, in a fixed order.
 func pressure(conditions []corev1.NodeCondition) []string {
 	var complaints []string
 
@@ -160,8 +160,8 @@ func pressure(conditions []corev1.NodeCondition) []string {
 	return complaints
 }
 
-// kubeletVersion is zero for what cannot be read, as the nodes of another
-// distribution may print anything.
+// kubeletVersion returns zero if the version cannot be parsed: the nodes of another distribution may print
+// anything.
 func kubeletVersion(text string) version.Version {
 	core, _, _ := strings.Cut(text, "+")
 	parsed, _ := image.TagVersion(core)
@@ -169,8 +169,8 @@ func kubeletVersion(text string) version.Version {
 	return parsed
 }
 
-// excludesWorkloads leaves out the taints that come and go with the condition of
-// a node: a node that is full tonight is no dedicated one.
+// excludesWorkloads reports whether the taints dedicate a node to something else than ordinary pods. Taints that
+// come and go with the condition of the node do not count: a node with a full disk is not a dedicated one.
 func excludesWorkloads(taints []corev1.Taint) bool {
 	return slices.ContainsFunc(taints, func(taint corev1.Taint) bool {
 		switch taint.Key {
@@ -182,13 +182,12 @@ func excludesWorkloads(taints []corev1.Taint) bool {
 	})
 }
 
-// keepsAway tells whether pods that do not tolerate the taint are not scheduled.
+// keepsAway reports whether pods that do not tolerate the taint are not scheduled to the node.
 func keepsAway(taint corev1.Taint) bool {
 	return taint.Effect == corev1.TaintEffectNoSchedule || taint.Effect == corev1.TaintEffectNoExecute
 }
 
-// toldApart tells a taint that stands for what a node says elsewhere: that it is
-// cordoned, or not ready.
+// toldApart reports whether the taint only repeats what the node says elsewhere: that it is cordoned or not ready.
 func toldApart(taint corev1.Taint) bool {
 	switch taint.Key {
 	case corev1.TaintNodeUnschedulable, corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable:
@@ -198,15 +197,14 @@ func toldApart(taint corev1.Taint) bool {
 	}
 }
 
-// patchAttempts bounds how often a patch that somebody else's write got ahead
-// of is tried again. Kubelets write to their nodes only every few minutes.
+// patchAttempts bounds how often a patch is tried if somebody else writes the node first. Kubelets write to their
+// nodes only every few minutes.
 const patchAttempts = 5
 
-// Cordon makes the node unschedulable and marks the cordon with the run. It
-// reports true as well for a cordon that an earlier run of ours left behind. An
-// annotation by which the machine would take the cordon for its own goes: kubectl
-// uncordon leaves it, and with it the machine would lift our cordon at its next
-// boot (NodeApplyController.ApplyCordoned of Talos).
+// Cordon makes the node unschedulable and records the run in our annotation. It also reports true for a cordon that
+// an earlier run of ours left behind. The annotation by which the machine would take the cordon for its own is
+// removed: kubectl uncordon leaves it in place, and with it the machine would lift our cordon at its next boot
+// (NodeApplyController.ApplyCordoned of Talos).
 func (c *Client) Cordon(ctx context.Context, node, run string) (ours bool, err error) {
 	err = c.patchNode(ctx, "cordon node "+node, node, func(current *corev1.Node) *nodePatch {
 		if current.Spec.Unschedulable {
@@ -228,9 +226,8 @@ func (c *Client) Cordon(ctx context.Context, node, run string) (ours bool, err e
 	return ours && err == nil, err
 }
 
-// Uncordon makes the node schedulable again if the cordon is one of ours. A
-// mark that outlived its cordon is taken away, so that it cannot claim the next
-// person's cordon.
+// Uncordon makes the node schedulable again if the cordon is ours. If our annotation outlived its cordon, it is
+// removed, so that the next cordon of somebody else is not taken for ours. A node that does not exist is no error.
 func (c *Client) Uncordon(ctx context.Context, node string) error {
 	err := c.patchNode(ctx, "uncordon node "+node, node, func(current *corev1.Node) *nodePatch {
 		if _, ours := current.Annotations[CordonAnnotation]; !ours {
@@ -249,9 +246,8 @@ func (c *Client) Uncordon(ctx context.Context, node string) error {
 	return err
 }
 
-// nodePatch is a JSON merge patch. Naming the resource version makes the API
-// server refuse it when the node was written since it was read; null takes a
-// field away.
+// nodePatch is a JSON merge patch. With the resource version, the API server refuses it if the node was written
+// since it was read; null removes a field.
 type nodePatch struct {
 	Metadata struct {
 		UID             types.UID      `json:"uid"`
@@ -273,8 +269,8 @@ func newNodePatch(current *corev1.Node, unschedulable, run any) *nodePatch {
 	return patch
 }
 
-// patchNode reads the node, asks what to change, and changes it unless somebody
-// else wrote the node in between; then it starts over.
+// patchNode reads the node, calls decide and sends the patch. If somebody else wrote the node in between, it starts
+// over.
 func (c *Client) patchNode(ctx context.Context, what, name string, decide func(*corev1.Node) *nodePatch) error {
 	for attempt := 1; ; attempt++ {
 		var current corev1.Node

@@ -22,7 +22,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 )
 
-// metadata marks an object as ours.
+// metadata returns the metadata of an object of ours.
 func (c *Client) metadata(name, resourceVersion string) metav1.ObjectMeta {
 	object := metav1.ObjectMeta{
 		Namespace:       Namespace,
@@ -38,9 +38,8 @@ func (c *Client) metadata(name, resourceVersion string) metav1.ObjectMeta {
 	return object
 }
 
-// foreign says why an object must not be deleted; empty when it is ours and
-// about the cluster with the ID. Objects written before the ID was known carry
-// none: the label alone has to do then.
+// foreign returns why an object must not be deleted; empty if it is ours and belongs to the cluster with the ID.
+// Objects written before the ID was known carry none, and for them the label decides alone.
 func foreign(object metav1.ObjectMeta, id string) string {
 	if object.Labels[ManagedByLabel] != ManagedBy {
 		return "it does not carry the label " + ManagedByLabel + "=" + ManagedBy
@@ -54,20 +53,17 @@ func foreign(object metav1.ObjectMeta, id string) string {
 }
 
 const (
-	// mostOfQuery bounds the answers to one query together, in bytes: decoded, they
-	// take several times that.
+	// mostOfQuery bounds all answers to one query together, in bytes: decoded, they take several times as much.
 	mostOfQuery = 64 << 20
-	// mostOfPage is how large an answer may be that could be had in smaller ones.
+	// mostOfPage bounds one page, in bytes, as long as smaller pages can be asked for.
 	mostOfPage = 8 << 20
 )
 
-// Objects reads objects of any kind as decoded JSON, with whole numbers as int64
-// and others as float64, sorted by namespace and name. None is no error.
-// ErrNotFound means that the cluster serves no such kind; ErrRefused that the
-// query makes no sense, that the objects are larger than 64 MiB together, or that
-// they are Secrets, whose content could show in messages. What the API server and
-// kubectl keep in objects about who wrote them is left out, metadata.managedFields
-// and the annotation of "kubectl apply": often it is most of an object.
+// Objects reads objects of any kind as decoded JSON, with whole numbers as int64 and others as float64, sorted by
+// namespace and name. Finding none is no error. ErrNotFound means that the cluster does not serve the kind;
+// ErrRefused that the query is not valid, that the objects are larger than 64 MiB together, or that they are
+// Secrets, whose content could show in messages. Objects lack the records of who wrote them, metadata.managedFields
+// and the annotation of "kubectl apply", which are often most of an object.
 func (c *Client) Objects(ctx context.Context, query cluster.ObjectQuery) ([]map[string]any, error) {
 	what := "read " + described(query)
 
@@ -123,8 +119,7 @@ func described(query cluster.ObjectQuery) string {
 	return text
 }
 
-// objectsOf reads the objects of a resource. ErrNotFound means that the resource
-// is not there.
+// objectsOf reads the objects of a resource. ErrNotFound means that the resource does not exist.
 func (c *Client) objectsOf(ctx context.Context, what string, of servedKind, query cluster.ObjectQuery) ([]map[string]any, error) {
 	if query.Namespace != "" && !of.namespaced {
 		return nil, refuse(what, fmt.Sprintf("objects of the kind %s are in no namespace; leave the namespace out", query.Kind), cluster.ErrRefused)
@@ -134,8 +129,7 @@ func (c *Client) objectsOf(ctx context.Context, what string, of servedKind, quer
 		return c.core.Get().AbsPath(of.root).NamespaceIfScoped(query.Namespace, query.Namespace != "").Resource(of.name)
 	}
 
-	// One object is read by itself where its path is known, which credentials may
-	// be allowed that cannot list.
+	// One object is read by itself if its path is known: credentials may be allowed to get but not to list.
 	if query.Name != "" && query.Selector == "" && (query.Namespace != "" || !of.namespaced) {
 		return oneObject(ctx, what, request().Name(query.Name))
 	}
@@ -179,7 +173,7 @@ func oneObject(ctx context.Context, what string, request *rest.Request) ([]map[s
 	}
 
 	if errors.Is(err, cluster.ErrNotFound) && !unserved(err) {
-		// The API server answers for a resource that is there.
+		// The API server answers for the resource, so only the object is missing.
 		return nil, nil
 	}
 
@@ -195,8 +189,8 @@ func oneObject(ctx context.Context, what string, request *rest.Request) ([]map[s
 	return []map[string]any{object}, nil
 }
 
-// pageBody reads a page of at most so many objects, for which so many bytes are
-// left. The error wraps errTooLarge where smaller pages would do.
+// pageBody reads a page of at most limit objects, of which left bytes may still be read. The error wraps
+// errTooLarge if smaller pages may help.
 func pageBody(ctx context.Context, what string, request *rest.Request, limit int, left int64) ([]byte, error) {
 	most := left
 	if limit > smallestPage {
@@ -228,7 +222,7 @@ func decodedPage(what string, body []byte, query cluster.ObjectQuery) ([]map[str
 	items := slices.DeleteFunc(page.Items, func(object map[string]any) bool { return object == nil })
 
 	for _, object := range items {
-		// Only objects of custom kinds say in lists what they are.
+		// In lists, only objects of custom kinds have an apiVersion and a kind.
 		object["apiVersion"], object["kind"] = query.APIVersion, query.Kind
 		withoutWriters(object)
 	}
@@ -236,7 +230,7 @@ func decodedPage(what string, body []byte, query cluster.ObjectQuery) ([]map[str
 	return items, page.Metadata.Continue, nil
 }
 
-// withoutWriters takes away what an object says about who wrote it.
+// withoutWriters removes from an object the records of who wrote it.
 func withoutWriters(object map[string]any) {
 	metadata, _ := object["metadata"].(map[string]any)
 	delete(metadata, "managedFields")
@@ -252,19 +246,18 @@ func named(object map[string]any, field string) string {
 	return name
 }
 
-// servedKind is under which path the objects of a kind are.
+// servedKind is the resource that serves the objects of a kind.
 type servedKind struct {
 	// root is the path of its group and version.
 	root string
 	// name is the plural.
 	name       string
 	namespaced bool
-	// parts are what of its objects is read and changed by itself, such as "status".
+	// parts are the subresources of its objects, such as "status".
 	parts map[string]bool
 }
 
-// kinds remembers the resources of the kinds that somebody asked about. The zero
-// value works.
+// kinds caches the resources of the kinds that were asked for. The zero value works.
 type kinds struct {
 	mutex sync.Mutex
 	known map[string]servedKind
@@ -297,8 +290,7 @@ func (k *kinds) forget(root, kind string) {
 	delete(k.known, root+" "+kind)
 }
 
-// discover asks the API server for the resource of a kind. ErrNotFound means
-// that it serves none.
+// discover asks the API server for the resource of a kind. ErrNotFound means that there is none.
 func (c *Client) discover(ctx context.Context, root string, query cluster.ObjectQuery) (servedKind, error) {
 	what := fmt.Sprintf("look up the kind %s of %s", query.Kind, query.APIVersion)
 	missing := &callError{
@@ -320,7 +312,7 @@ func (c *Client) discover(ctx context.Context, root string, query cluster.Object
 	}
 
 	for _, one := range served.APIResources {
-		// The others are parts of objects, such as their status.
+		// The others are subresources, such as the status.
 		if one.Kind == query.Kind && !strings.Contains(one.Name, "/") {
 			found := servedKind{root: root, name: one.Name, namespaced: one.Namespaced, parts: partsOf(one.Name, served.APIResources)}
 			c.kinds.set(root, query.Kind, found)
@@ -332,7 +324,7 @@ func (c *Client) discover(ctx context.Context, root string, query cluster.Object
 	return servedKind{}, missing
 }
 
-// partsOf are the parts of the objects of a resource.
+// partsOf returns the subresources of a resource.
 func partsOf(plural string, served []metav1.APIResource) map[string]bool {
 	parts := map[string]bool{}
 
@@ -345,8 +337,7 @@ func partsOf(plural string, served []metav1.APIResource) map[string]bool {
 	return parts
 }
 
-// rootOf is the path of a group and version. What does not belong into a path
-// could lead to another one.
+// rootOf returns the path of a group and version. It rejects segments that could lead to another path.
 func rootOf(apiVersion string) (string, error) {
 	parsed, err := schema.ParseGroupVersion(apiVersion)
 	if err != nil {
@@ -370,9 +361,8 @@ func rootOf(apiVersion string) (string, error) {
 	return "/apis/" + parsed.Group + "/" + parsed.Version, nil
 }
 
-// Object reads one object by its path, which credentials may be allowed that
-// cannot list. It leaves out what [Client.Objects] leaves out, and refuses what
-// that refuses.
+// Object reads one object by its path, which credentials may be allowed to do even if they cannot list. It leaves
+// out and refuses the same as [Client.Objects].
 func (c *Client) Object(ctx context.Context, of cluster.Reference) (map[string]any, error) {
 	what := "read " + of.String()
 
@@ -409,9 +399,8 @@ func (c *Client) get(ctx context.Context, what string, found servedKind, of clus
 	return decodedObject(what, body)
 }
 
-// PatchObject sends the patch once. Of a part, fields that the kind does not have
-// are refused in the words of the API server, which otherwise drops them without
-// a word. It refuses Secrets.
+// PatchObject sends the patch once. For a part, the API server is asked to refuse fields that the kind does not
+// have, which it otherwise drops without an error. It refuses Secrets.
 func (c *Client) PatchObject(ctx context.Context, of cluster.Reference, part string, patch map[string]any) (map[string]any, error) {
 	what := "change " + of.String()
 	if part != "" {
@@ -439,7 +428,7 @@ func (c *Client) PatchObject(ctx context.Context, of cluster.Reference, part str
 
 	err = do(ctx, operation{what: what, mutates: true}, func(ctx context.Context) (err error) {
 		result := request.Do(ctx)
-		// What was wrong is in the answer, which is looked at here alone.
+		// Only Error decodes what the answer says about a failure; Raw does not.
 		if err := result.Error(); err != nil {
 			return err
 		}
@@ -455,10 +444,9 @@ func (c *Client) PatchObject(ctx context.Context, of cluster.Reference, part str
 	return decodedObject(what, answer)
 }
 
-// missing tells what is not there where a change failed because of that: the kind,
-// the part or the object. The change is not repeated.
+// missing returns what a change did not find: the kind, the part or the object. The change is not repeated.
 func (c *Client) missing(ctx context.Context, what string, of cluster.Reference, part string, err error) error {
-	// Of a part, and of an object without one, the API server says the same.
+	// The API server answers the same for a part that is not served as for an object that does not exist.
 	if !unserved(err) && (part == "" || !errors.Is(err, cluster.ErrNotFound)) {
 		return missingObject(err)
 	}
@@ -482,14 +470,14 @@ func (c *Client) HasPart(ctx context.Context, of cluster.Reference, part string)
 	return found.parts[part], nil
 }
 
-// locatePart is locate, and makes sure that the kind has the part.
+// locatePart is like locate, and also makes sure that the kind has the part.
 func (c *Client) locatePart(ctx context.Context, what string, of cluster.Reference, part string) (servedKind, error) {
 	found, err := c.locate(ctx, what, of)
 	if err != nil || part == "" || found.parts[part] {
 		return found, err
 	}
 
-	// It may have got it since.
+	// The kind may have got the part since it was looked up.
 	found, err = c.relocate(ctx, what, of)
 	if err != nil || found.parts[part] {
 		return found, err
@@ -501,8 +489,7 @@ func (c *Client) locatePart(ctx context.Context, what string, of cluster.Referen
 	}
 }
 
-// locate finds out under which path an object is. It refuses what is no name, and
-// Secrets.
+// locate returns the resource of an object. It refuses Secrets and names that are not valid.
 func (c *Client) locate(ctx context.Context, what string, of cluster.Reference) (servedKind, error) {
 	root, err := rootOf(of.APIVersion)
 	if err != nil {
@@ -539,7 +526,7 @@ func (c *Client) locate(ctx context.Context, what string, of cluster.Reference) 
 	return found, nil
 }
 
-// relocate is locate without what is remembered.
+// relocate is like locate, but ignores the cache.
 func (c *Client) relocate(ctx context.Context, what string, of cluster.Reference) (servedKind, error) {
 	c.forgetKind(of)
 
@@ -557,7 +544,7 @@ func (k servedKind) object(request *rest.Request, of cluster.Reference) *rest.Re
 	return request.AbsPath(k.root).NamespaceIfScoped(of.Namespace, k.namespaced).Resource(k.name).Name(of.Name)
 }
 
-// validSegments refuses what would lead to another path.
+// validSegments refuses segments that would lead to another path.
 func validSegments(what string, segments ...string) error {
 	for _, segment := range segments {
 		if faults := rest.IsValidPathSegmentName(segment); len(faults) > 0 {

@@ -18,8 +18,8 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 )
 
-// shortestValue is how long a value of a Secret must be to be looked for in the
-// messages of an API server, in bytes: those of a few letters are in many texts.
+// shortestValue is how many bytes a value of a Secret must have to be searched for in the messages of an API
+// server: a value of a few letters occurs in many texts.
 const shortestValue = 4
 
 // Secret implements [cluster.SecretAccess].
@@ -70,8 +70,8 @@ func (c *Client) Secrets(ctx context.Context, namespace, selector string) ([]clu
 	return found, err
 }
 
-// PatchSecret implements [cluster.SecretAccess]. A Secret that was deleted since
-// is a conflict as well.
+// PatchSecret implements [cluster.SecretAccess]. If the Secret was deleted since it was read, the error is a
+// conflict as well.
 func (c *Client) PatchSecret(ctx context.Context, read cluster.Secret, data map[string][]byte) error {
 	what := "change the Secret " + read.Namespace + "/" + read.Name
 
@@ -114,8 +114,8 @@ func secretFrom(object *corev1.Secret) cluster.Secret {
 	}
 }
 
-// withoutValues takes from an error what it quotes of a Secret: what objects to a
-// change, such as a webhook, may repeat it.
+// withoutValues removes from an error what it quotes of a Secret: whatever rejects a change, such as a webhook, may
+// repeat the content in its message.
 func withoutValues(err error, contents ...map[string][]byte) error {
 	var failure *callError
 	if !errors.As(err, &failure) {
@@ -142,5 +142,5 @@ func withoutValues(err error, contents ...map[string][]byte) error {
 	return err
 }
 
-// errQuotes stands in for the answer that quotes a Secret.
+// errQuotes replaces an answer that quotes a Secret.
 var errQuotes = errors.New("answer left out")

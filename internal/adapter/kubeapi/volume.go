@@ -13,8 +13,8 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 )
 
-// VolumesLeft lists the VolumeAttachments of the node whose volumes no pod on it has a claim
-// to. Those of volumes that are part of a pod itself name none, and are left out.
+// VolumesLeft lists the VolumeAttachments of the node whose volumes are not claimed by any pod on it. Attachments
+// of volumes that are defined in a pod itself name no PersistentVolume and are left out.
 func (c *Client) VolumesLeft(ctx context.Context, node string) ([]cluster.Volume, error) {
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
@@ -62,7 +62,7 @@ func volumesOn(page *storagev1.VolumeAttachmentList, node string) []cluster.Volu
 	return found
 }
 
-// volumesInUse are the names of the volumes to which a pod on the node has a claim.
+// volumesInUse returns the names of the volumes that pods on the node claim.
 func (c *Client) volumesInUse(ctx context.Context, node string) (map[string]bool, error) {
 	var pods corev1.PodList
 
@@ -71,7 +71,7 @@ func (c *Client) volumesInUse(ctx context.Context, node string) (map[string]bool
 		return nil, err
 	}
 
-	// One claim may be the claim of many pods.
+	// Many pods may share one claim.
 	claims := map[[2]string]bool{}
 
 	for i := range pods.Items {
@@ -103,7 +103,7 @@ func (c *Client) volumesInUse(ctx context.Context, node string) (map[string]bool
 	return used, nil
 }
 
-// claimsOf are the names of the claims of a pod, in its namespace.
+// claimsOf returns the names of the claims of a pod, which are in its namespace.
 func claimsOf(pod *corev1.Pod) []string {
 	var claims []string
 
@@ -112,7 +112,7 @@ func claimsOf(pod *corev1.Pod) []string {
 		case volume.PersistentVolumeClaim != nil:
 			claims = append(claims, volume.PersistentVolumeClaim.ClaimName)
 		case volume.Ephemeral != nil:
-			// The name that the controller gives to the claim of such a volume.
+			// The controller gives this name to the claim of an ephemeral volume.
 			claims = append(claims, pod.Name+"-"+volume.Name)
 		}
 	}

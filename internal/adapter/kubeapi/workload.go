@@ -28,13 +28,11 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/readable"
 )
 
-// Workloads lists all pods that have not finished, all budgets and all nodes.
-// Where the credentials may not list controllers or volumes, their part is left
-// out: the replicas are then 0, and the nodes that a pod fits are those without
-// regard to its volumes. Pods of the same constraints share one list of nodes,
-// which must not be changed. DaemonSets that may not be listed are read one by
-// one; ErrDenied means that they may not be read either, or that pods, budgets or
-// nodes may not be listed.
+// Workloads lists all pods that have not finished, all budgets and all nodes. If the credentials may not list
+// controllers or volumes, that part is left out: the replicas are then 0, and the nodes that a pod fits do not take
+// its volumes into account. Pods with the same constraints share one list of nodes, which must not be changed.
+// DaemonSets that may not be listed are read one by one. ErrDenied means that they may not be read either, or that
+// pods, budgets or nodes may not be listed.
 func (c *Client) Workloads(ctx context.Context) (cluster.Workloads, error) {
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
@@ -54,8 +52,7 @@ func (c *Client) Workloads(ctx context.Context) (cluster.Workloads, error) {
 		return cluster.Workloads{}, err
 	}
 
-	// Only what the pods refer to is asked for, and after them: what a pod refers
-	// to and is not there then does not exist any more.
+	// Only what the pods refer to is asked for, and after the pods: what is missing then does not exist any more.
 	var (
 		owners  *owners
 		volumes *volumes
@@ -81,7 +78,7 @@ func (c *Client) Workloads(ctx context.Context) (cluster.Workloads, error) {
 	return found, nil
 }
 
-// complete adds what only the other objects tell.
+// complete adds what only other objects know about the pods.
 func complete(drafts []*draft, owners *owners, volumes *volumes, placement *placement) error {
 	for _, one := range drafts {
 		stays, err := staysBehind(&one.meta, func(name string) (bool, error) {
@@ -95,8 +92,7 @@ func complete(drafts []*draft, owners *owners, volumes *volumes, placement *plac
 		one.pod.Owner, one.pod.Replicas = owners.of(one)
 
 		if stays {
-			// Nothing but its own node could take it, and an affinity for each pod
-			// of a DaemonSet would be worked out for nothing.
+			// No other node could take it, and working out an affinity for each pod of a DaemonSet would be wasted.
 			one.pod.Fits = onlyNode(one.pod.Node)
 
 			continue
@@ -161,8 +157,7 @@ func (c *Client) budgets(ctx context.Context) ([]*budget, error) {
 	return found, err
 }
 
-// placementNodes reads the nodes, sorted by name, and keeps what decides about
-// the pods they take.
+// placementNodes reads the nodes, sorted by name, and keeps the fields that decide which pods a node can take.
 func (c *Client) placementNodes(ctx context.Context) ([]*corev1.Node, error) {
 	nodes, err := listOf(ctx, "list the nodes of the cluster",
 		func() *rest.Request { return c.core.Get().Resource("nodes") },
@@ -199,7 +194,7 @@ func rooms(nodes []*corev1.Node) []cluster.Room {
 	return rooms
 }
 
-// The kinds of the controllers of Kubernetes itself that own pods.
+// The kinds of Kubernetes' own controllers that own pods.
 const (
 	kindDaemonSet             = "DaemonSet"
 	kindReplicaSet            = "ReplicaSet"
@@ -212,8 +207,7 @@ const (
 type owners struct {
 	// daemons are the DaemonSets, as "namespace/name".
 	daemons map[string]bool
-	// replicas are, by kind and UID, how many pods a controller wants. Of a kind
-	// that could not be listed nothing is known.
+	// replicas is how many pods a controller wants, by kind and UID. A kind that could not be listed is absent.
 	replicas map[string]map[types.UID]int
 }
 
@@ -224,7 +218,7 @@ type owned struct {
 	replicas int
 }
 
-// owners lists the controllers of the kinds that the pods name, one list a kind.
+// owners lists the controllers of the kinds that the pods name, with one list for each kind.
 func (c *Client) owners(ctx context.Context, drafts []*draft) (*owners, error) {
 	named := map[string]bool{}
 
@@ -252,7 +246,7 @@ func (c *Client) owners(ctx context.Context, drafts []*draft) (*owners, error) {
 			case !errors.Is(err, cluster.ErrDenied):
 				return err
 			case kind == kindDaemonSet:
-				// Without them it is not known what a drain leaves alone.
+				// Without the DaemonSets it is not known which pods a drain leaves alone.
 				lists[i], err = c.namedDaemonSets(groupCtx, drafts)
 
 				return err
@@ -279,8 +273,8 @@ func (c *Client) owners(ctx context.Context, drafts []*draft) (*owners, error) {
 	return found, nil
 }
 
-// namedDaemonSets reads the DaemonSets that the pods name one by one, which
-// credentials may be allowed that cannot list: a drain asks for no more.
+// namedDaemonSets reads the DaemonSets that the pods name one by one: credentials may be allowed to get but not to
+// list them, and a drain needs no more.
 func (c *Client) namedDaemonSets(ctx context.Context, drafts []*draft) ([]owned, error) {
 	var found []owned
 
@@ -327,8 +321,8 @@ func (o *owners) add(kind string, list []owned) {
 	o.replicas[kind] = counts
 }
 
-// of are the controller of a pod and how many pods it wants. A controller that
-// does not exist any more is none: it brings nothing back.
+// of returns the controller of a pod and how many pods it wants. A controller that does not exist any more does not
+// count, because it replaces no pod.
 func (o *owners) of(one *draft) (owner string, replicas int) {
 	controller := metav1.GetControllerOf(&one.meta)
 	if controller == nil {
@@ -346,7 +340,7 @@ func (o *owners) of(one *draft) (owner string, replicas int) {
 
 	switch {
 	case !exists && controller.Kind == kindDaemonSet && o.daemons[one.meta.Namespace+"/"+controller.Name]:
-		// It was made anew under its name, and adopts the pods of the old one.
+		// It was recreated under the same name and adopts the pods of the old one.
 		return name, 0
 	case !exists:
 		return "", 0
@@ -355,8 +349,8 @@ func (o *owners) of(one *draft) (owner string, replicas int) {
 	}
 }
 
-// ofKubernetes tells a controller of Kubernetes from those of others, some of
-// which carry the same names.
+// ofKubernetes reports whether a controller is one of Kubernetes' own. Controllers of others may use the same
+// kinds.
 func ofKubernetes(owner *metav1.OwnerReference) bool {
 	group, _, grouped := strings.Cut(owner.APIVersion, "/")
 
@@ -401,12 +395,12 @@ func (c *Client) controllers(ctx context.Context, kind string) ([]owned, error) 
 	}
 }
 
-// all asks for the objects of a resource in all namespaces.
+// all returns a request for the objects of a resource in all namespaces.
 func (c *Client) all(path, resource string) func() *rest.Request {
 	return func() *rest.Request { return c.core.Get().AbsPath(path).Resource(resource) }
 }
 
-// newOwned takes the default of the API for a number that is missing.
+// newOwned uses the default of the API if the number is missing.
 func newOwned(object *metav1.ObjectMeta, replicas *int32) owned {
 	made := owned{uid: object.UID, name: object.Namespace + "/" + object.Name, replicas: 1}
 	if replicas != nil {
@@ -425,21 +419,19 @@ func each[O, T any](items []O, convert func(*O) T) []T {
 	return converted
 }
 
-// draft is a pod as far as the pod alone tells. Of 10,000 of them nothing else
-// is kept.
+// draft is what the pod object alone says about a pod. With 10,000 pods, nothing else is kept in memory.
 type draft struct {
 	pod cluster.WorkloadPod
-	// meta has the namespace, the labels, the mark of a mirror pod and the owners.
+	// meta has the namespace, the labels, the mirror annotation and the owners.
 	meta metav1.ObjectMeta
-	// unguarded tells that no budget has a say: the API server asks none for a
-	// pod that has never run.
+	// unguarded is true if no budget applies: the API server checks none for a pod that has never run.
 	unguarded  bool
 	constraint constraint
 	// claims are the names of its PersistentVolumeClaims.
 	claims []string
 }
 
-// constraint is which nodes a pod wants and tolerates.
+// constraint is which nodes a pod selects and tolerates.
 type constraint struct {
 	// key is the same for pods that fit the same nodes.
 	key         string
@@ -448,8 +440,7 @@ type constraint struct {
 }
 
 func newDraft(pod *corev1.Pod) *draft {
-	// What counts is what another pod like it would ask for, so not what a resize
-	// made of this one.
+	// What counts is what a replacement of the pod would request, not what a resize made of this pod.
 	requests := resource.PodRequests(pod, resource.PodResourcesOptions{})
 
 	one := &draft{
@@ -494,7 +485,7 @@ func newConstraint(pod *corev1.Pod) constraint {
 
 	key, err := json.Marshal(wanted)
 	if err != nil {
-		// A pod of its own kind is worked out for itself.
+		// Without a key, the pod shares no list of nodes with others.
 		key = []byte(pod.UID)
 	}
 
@@ -503,15 +494,15 @@ func newConstraint(pod *corev1.Pod) constraint {
 	return made
 }
 
-// volumes are those that only some of the nodes reach.
+// volumes are the volumes that only some of the nodes reach.
 type volumes struct {
-	// claimed are, by claim as "namespace/name", the names of volumes.
+	// claimed has the names of volumes, by claim as "namespace/name".
 	claimed map[string]string
-	// bound are, by name, the nodes of volumes that are bound to some.
+	// bound has the nodes that reach a volume, by its name, if not all of them do.
 	bound map[string]nodeBinding
 }
 
-// nodeBinding is which nodes reach a volume.
+// nodeBinding is the set of nodes that reach a volume.
 type nodeBinding struct {
 	// key is the same for volumes that the same nodes reach.
 	key      string
@@ -524,8 +515,7 @@ type pair[V any] struct {
 	value V
 }
 
-// volumes reads claims and volumes if a pod has one. Nothing is known of them
-// where the credentials may not list them.
+// volumes reads claims and volumes if any pod has a claim. If the credentials may not list them, it returns none.
 func (c *Client) volumes(ctx context.Context, drafts []*draft) (*volumes, error) {
 	if !slices.ContainsFunc(drafts, func(one *draft) bool { return len(one.claims) > 0 }) {
 		return &volumes{}, nil
@@ -596,7 +586,7 @@ func mapOf[V any](pairs []pair[V]) map[string]V {
 	return made
 }
 
-// of are the bindings of a pod's volumes.
+// of returns the bindings of the volumes of a pod.
 func (v *volumes) of(one *draft) []nodeBinding {
 	var bindings []nodeBinding
 
@@ -609,7 +599,7 @@ func (v *volumes) of(one *draft) []nodeBinding {
 	return bindings
 }
 
-// budget is a disruption budget with what selects its pods.
+// budget is a disruption budget with the selector of its pods.
 type budget struct {
 	cluster.Budget
 	selector labels.Selector
@@ -628,8 +618,8 @@ func newBudget(object *policyv1.PodDisruptionBudget) *budget {
 		AlwaysAllow: policy != nil && *policy == policyv1.AlwaysAllow,
 	}}
 
-	// An empty selector covers all pods, a missing one none, and so does one that
-	// cannot be understood: the API server leaves it out of account.
+	// An empty selector covers all pods. A missing one covers none, and neither does an invalid one, which the API
+	// server ignores.
 	selector, err := metav1.LabelSelectorAsSelector(object.Spec.Selector)
 	if err != nil {
 		selector = labels.Nothing()
@@ -640,9 +630,8 @@ func newBudget(object *policyv1.PodDisruptionBudget) *budget {
 	return made
 }
 
-// unsynced is why the disruption controller could not work out the numbers, in
-// one line; empty when it could. It then leaves the old ones in place and lets no
-// disruption pass (disruption.go of Kubernetes, failSafe).
+// unsynced returns in one line why the disruption controller could not work out the numbers; empty if it could. The
+// controller then leaves the old numbers in place and allows no disruption (disruption.go of Kubernetes, failSafe).
 func unsynced(object *policyv1.PodDisruptionBudget) string {
 	condition := apimeta.FindStatusCondition(object.Status.Conditions, policyv1.DisruptionAllowedCondition)
 	if condition == nil || condition.Status != metav1.ConditionFalse || condition.Reason != policyv1.SyncFailedReason {
@@ -652,8 +641,8 @@ func unsynced(object *policyv1.PodDisruptionBudget) string {
 	return cmp.Or(readable.OneLine(condition.Message, maxTrouble), condition.Reason)
 }
 
-// cover fills in which pods each budget covers. Pods that have never run are left
-// out, because the API server asks no budget before it evicts one.
+// cover fills in which pods each budget covers. Pods that have never run are left out, because the API server
+// checks no budget before it evicts one.
 func cover(budgets []*budget, drafts []*draft) []cluster.Budget {
 	// Most selectors ask for one label to have one value. Comparing each pod with
 	// each budget would take seconds in large clusters.
@@ -684,8 +673,7 @@ func cover(budgets []*budget, drafts []*draft) []cluster.Budget {
 	return covered
 }
 
-// indexed is the namespace and, where the selector asks for a label to have one
-// value, that label.
+// indexed returns the namespace and, if the selector wants one value of a label, that label.
 func (b *budget) indexed() string {
 	requirements, _ := b.selector.Requirements()
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-// Package label chooses nodes by label selectors of Kubernetes.
+// Package label selects nodes by label selectors of Kubernetes.
 package label
 
 import (
@@ -12,8 +12,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 )
 
-// ErrEmpty is returned for a selector that asks for no label: it would match
-// every object.
+// ErrEmpty is returned for a selector without any requirement: it would match every object.
 var ErrEmpty = errors.New("it is empty, and an empty selector matches every node")
 
 // selector is a label selector of Kubernetes.
@@ -22,8 +21,7 @@ type selector struct{ labels.Selector }
 // Matches implements [cluster.Selector].
 func (s selector) Matches(of map[string]string) bool { return s.Selector.Matches(labels.Set(of)) }
 
-// Parse reads a label selector as kubectl -l takes it, such as
-// "pool=gpu,!spare". It refuses one that is empty, with [ErrEmpty].
+// Parse parses a label selector as kubectl -l accepts it, such as "pool=gpu,!spare". An empty one is [ErrEmpty].
 func Parse(text string) (cluster.Selector, error) {
 	if strings.TrimSpace(text) == "" {
 		return nil, ErrEmpty

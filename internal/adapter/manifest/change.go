@@ -21,8 +21,7 @@ const (
 	secretDiff = "(the content of a Secret is not shown)\n"
 )
 
-// actionOf translates what the library did, or would do; false for what changes
-// nothing.
+// actionOf translates what the library did, or would do; false if that changes nothing.
 func actionOf(action string) (cluster.ManifestAction, bool) {
 	switch action {
 	case string(ssa.CreatedAction):
@@ -57,8 +56,7 @@ func bounded(diff string) string {
 	return strings.Join(lines[:longestDiff], "") + fmt.Sprintf("... %d more lines\n", len(lines)-longestDiff)
 }
 
-// sorted orders the changes by object, whatever order the control plane renders
-// them in.
+// sorted sorts the changes by object, regardless of the order in which the control plane renders them.
 func sorted(changes []cluster.ManifestChange) []cluster.ManifestChange {
 	slices.SortStableFunc(changes, func(a, b cluster.ManifestChange) int {
 		return cmp.Or(cmp.Compare(a.Object, b.Object), cmp.Compare(a.Action, b.Action))

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
-// Package manifest brings the bootstrap manifests that Talos renders into the
-// cluster the way talosctl upgrade-k8s does, with the same field manager and the
-// same inventory, so that both can take turns. It implements
+// Package manifest brings the bootstrap manifests that Talos renders into the cluster as talosctl upgrade-k8s does,
+// with the same field manager and the same inventory, so that both can be used in turn. It implements
 // [cluster.BootstrapManifests].
 package manifest
 
@@ -20,9 +19,8 @@ import (
 
 var _ cluster.BootstrapManifests = (*Client)(nil)
 
-// Bounds of whole calls, on the real clock, each with an allowance per object:
-// they are several requests for every one of them, and the libraries below repeat
-// some.
+// Bounds of whole calls, on the real clock, each with an allowance per object: every object takes several requests,
+// some of which the libraries repeat.
 const (
 	renderTimeout  = 30 * time.Second
 	diffTimeout    = 30 * time.Second
@@ -35,8 +33,8 @@ const (
 
 // States gives access to the resources of nodes.
 type States interface {
-	// State are the resources of the node at the address, without asking it yet.
-	// Errors of its calls wrap the sentinels of package cluster.
+	// State returns the resources of the node at the address and makes no calls yet. Errors of its calls wrap the
+	// sentinels of package cluster.
 	State(address string) state.State
 }
 
@@ -48,9 +46,8 @@ type Client struct {
 	http   *http.Client
 }
 
-// New makes a client from access to the control planes and to the Kubernetes
-// API. Of the config only the address and the name of the caller matter:
-// credentials and connections are those of the HTTP client.
+// New returns a client from access to the control planes and to the Kubernetes API. Only the address and the user
+// agent of the config are used: credentials and connections are those of the HTTP client.
 func New(states States, config *rest.Config, httpClient *http.Client) *Client {
 	transport := discreet{httpClient.Transport}
 
@@ -69,11 +66,10 @@ func New(states States, config *rest.Config, httpClient *http.Client) *Client {
 	}
 }
 
-// Diff lists what [Client.Apply] would change, by object, and writes nothing,
-// not even the inventory. An object in which a field changed that may not
-// change is an error without Force, which wraps ErrRefused. With Prune, what one
-// of the control planes in Also renders is not pruned. A control plane that has
-// not rendered everything yet is an error, which wraps ErrUnreachable.
+// Diff lists what [Client.Apply] would change, by object, and writes nothing, not even the inventory. Without
+// Force, a changed field that is immutable is an error, which wraps ErrRefused. With Prune, an object that one of
+// the control planes in Also renders is not pruned, and the error wraps ErrIncomplete if a control plane has not
+// rendered everything yet. If one has rendered nothing, the error wraps ErrUnreachable.
 func (c *Client) Diff(ctx context.Context, address string, options cluster.ManifestOptions) ([]cluster.ManifestChange, error) {
 	job := &job{what: "compare the bootstrap manifests", base: diffTimeout, each: diffObject, options: options}
 
@@ -86,9 +82,9 @@ func (c *Client) Diff(ctx context.Context, address string, options cluster.Manif
 	})
 }
 
-// Apply brings the objects to what the control plane at the address renders,
-// and lists what it changed, also beside an error. It may be repeated. Prune and
-// Force have an effect with ServerSide only: there is no inventory otherwise.
+// Apply brings the objects to what the control plane at the address renders, and lists what it changed, even with
+// an error. It may be repeated. Prune and Force have an effect with ServerSide only: otherwise there is no
+// inventory.
 func (c *Client) Apply(ctx context.Context, address string, options cluster.ManifestOptions) ([]cluster.ManifestChange, error) {
 	job := &job{what: "apply the bootstrap manifests", mutates: true, base: applyTimeout, each: applyObject, options: options}
 
@@ -101,13 +97,13 @@ func (c *Client) Apply(ctx context.Context, address string, options cluster.Mani
 	})
 }
 
-// run hands a job what the control plane renders, and what others do that must not
-// be pruned, bounds it, and explains its error.
+// run calls work with what the control plane renders and what other control planes render, which must not be
+// pruned. It bounds the call and explains its error.
 func (c *Client) run(
 	ctx context.Context, address string, job *job,
 	work func(ctx context.Context, objects, spared []*unstructured.Unstructured) ([]cluster.ManifestChange, error),
 ) ([]cluster.ManifestChange, error) {
-	// A comparison is of what there is; what is missing is created by Talos, if ever.
+	// A comparison needs only what is rendered already: what is missing is created by Talos, if at all.
 	incomplete := !job.options.Prune && (job.options.Incomplete || !job.mutates)
 
 	objects, err := c.render(ctx, address, incomplete)
@@ -133,7 +129,7 @@ func (c *Client) run(
 	return sorted(changes), job.explain(ctx, bounded, err)
 }
 
-// excluding takes what is excluded out of the objects, and adds it to what is not pruned.
+// excluding moves the excluded objects to those that are not pruned.
 func excluding(
 	objects, spared []*unstructured.Unstructured, options cluster.ManifestOptions,
 ) (kept, untouched []*unstructured.Unstructured) {

@@ -13,10 +13,9 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// daemonSetLacks is what a DaemonSet is without; empty where it is rolled out, and
-// where it waits for somebody to delete its pods. Its own numbers count pods on
-// nodes that are down, which nobody can bring up to date: where they fall short,
-// those pods are left out.
+// daemonSetLacks returns what a DaemonSet lacks; empty if it is rolled out, or if its pods are only updated once
+// somebody deletes them. Its status counts pods on nodes that are down, which cannot be updated: if the numbers in
+// the status are too low, the pods are counted without those.
 func daemonSetLacks(ctx context.Context, client kubernetes.Interface, object *appsv1.DaemonSet) (string, error) {
 	status := object.Status
 	numbers := daemons{
@@ -38,7 +37,7 @@ func daemonSetLacks(ctx context.Context, client kubernetes.Interface, object *ap
 	return numbers.lack(), err
 }
 
-// daemons are numbers of pods.
+// daemons are numbers of pods of a DaemonSet.
 type daemons struct{ wanted, updated, ready int32 }
 
 func (d daemons) lack() string {
@@ -108,7 +107,7 @@ func (d *daemons) add(pod *corev1.Pod, updated bool) {
 	}
 }
 
-// nodesDown tells of every node whether it is not Ready.
+// nodesDown reports for every node whether it is not Ready.
 func nodesDown(ctx context.Context, client kubernetes.Interface) (map[string]bool, error) {
 	nodes, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -126,8 +125,7 @@ func nodesDown(ctx context.Context, client kubernetes.Interface) (map[string]boo
 	return down, nil
 }
 
-// revisionOf is the name that pods of the present template carry; empty where the
-// history of the DaemonSet is not kept.
+// revisionOf returns the hash label of pods of the current template; empty if the DaemonSet has no history.
 func revisionOf(ctx context.Context, client kubernetes.Interface, object *appsv1.DaemonSet, selector string) (string, error) {
 	history, err := client.AppsV1().ControllerRevisions(object.Namespace).List(ctx, metav1.ListOptions{LabelSelector: selector})
 	if err != nil {
@@ -149,8 +147,8 @@ func revisionOf(ctx context.Context, client kubernetes.Interface, object *appsv1
 	return name, nil
 }
 
-// made tells whether the pod was made from the present template of the DaemonSet.
-// Without a history the images have to tell.
+// made reports whether the pod was made from the current template of the DaemonSet. Without a history it compares
+// the images.
 func made(pod *corev1.Pod, object *appsv1.DaemonSet, revision string) bool {
 	if revision != "" {
 		return pod.Labels[appsv1.ControllerRevisionHashLabelKey] == revision

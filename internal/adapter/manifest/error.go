@@ -20,17 +20,16 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 )
 
-// failure is a failed step. It hides what the libraries take for a reason to try
-// again: they would do so for minutes, and pausing is for the caller.
+// failure is a failed step. It hides errors that the libraries would retry: they would do so for minutes, and
+// retrying is up to the caller.
 type failure struct {
-	// object is what failed; empty where the cause says it.
+	// object is what failed; empty if the cause names it.
 	object  string
 	mutates bool
 	cause   error
 }
 
-// failed is nil for no error, and the error itself where the libraries have to
-// know it.
+// failed wraps an error. It returns nil, and errors that the libraries have to recognise, unchanged.
 func failed(object string, mutates bool, err error) error {
 	if err == nil || apierrors.IsNotFound(err) || meta.IsNoMatchError(err) {
 		return err
@@ -38,15 +37,14 @@ func failed(object string, mutates bool, err error) error {
 
 	var dryRun *ssaerrors.DryRunErr
 	if errors.As(err, &dryRun) {
-		// It carries the whole object, which may be a Secret.
+		// The error has the whole object, which may be a Secret.
 		err = dryRun.Unwrap()
 	}
 
 	return &failure{object: object, mutates: mutates, cause: err}
 }
 
-// Error must not quote the cause: the libraries take "not found" anywhere in it
-// for an object that does not exist.
+// Error must not quote the cause: the libraries take "not found" anywhere in it for an object that does not exist.
 func (f *failure) Error() string { return "step failed" }
 
 func (f *failure) Unwrap() error {
@@ -57,27 +55,27 @@ func (f *failure) Unwrap() error {
 	return f.cause
 }
 
-// job is a call of the port.
+// job is a call of [Client].
 type job struct {
 	// what completes "unable to ...".
 	what    string
 	mutates bool
-	// base and each, the allowance per object, bound it.
+	// base and each, the allowance per object, bound the call.
 	base, each time.Duration
 	options    cluster.ManifestOptions
-	// limit is what became of them.
+	// limit is the resulting bound.
 	limit time.Duration
 }
 
-// bound gives the job the time that so many objects take.
+// bound limits the job to the time for the number of objects.
 func (j *job) bound(ctx context.Context, objects int) (context.Context, context.CancelFunc) {
 	j.limit = j.base + time.Duration(objects)*j.each
 
 	return context.WithTimeout(ctx, j.limit)
 }
 
-// explain gives an error of the libraries its meaning. The outer context is the
-// caller's, the inner one that of the job.
+// explain gives an error of the libraries its meaning. The outer context is the caller's, the inner one that of the
+// job.
 func (j *job) explain(outer, inner context.Context, err error) error {
 	if err == nil {
 		return nil
@@ -98,8 +96,7 @@ func (j *job) explain(outer, inner context.Context, err error) error {
 	case outer.Err() == nil && inner.Err() != nil:
 		cause = fmt.Errorf("not done within %s: %w", j.limit, cause)
 	case outer.Err() == nil && step == nil && !passing(cause) && !answered(cause):
-		// A library came to a conclusion of its own, such as that an object
-		// belongs to another inventory.
+		// The error is a decision of the library itself, such as that an object belongs to another inventory.
 		return fmt.Errorf("unable to %s: %w: %w", what, cluster.ErrRefused, cause)
 	}
 
@@ -111,7 +108,7 @@ func (j *job) explain(outer, inner context.Context, err error) error {
 	return explained
 }
 
-// hint says what helps against an object that the API server finds invalid.
+// hint returns what to do about an object that the API server finds invalid.
 func (j *job) hint(err error) string {
 	switch {
 	case !j.options.ServerSide:
@@ -125,7 +122,7 @@ func (j *job) hint(err error) string {
 	}
 }
 
-// passing tells whether the libraries would try again.
+// passing reports whether the libraries would retry after the error.
 func passing(err error) bool {
 	var network net.Error
 
@@ -133,7 +130,7 @@ func passing(err error) bool {
 		errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) || errors.Is(err, io.EOF)
 }
 
-// answered tells whether the API server said no.
+// answered reports whether the error is an answer of the API server.
 func answered(err error) bool {
 	var status apierrors.APIStatus
 

@@ -22,15 +22,14 @@ const (
 	inventoryName      = constants.KubernetesBootstrapManifestsInventoryName
 )
 
-// writeInventory is the inventory of talosctl, which is created where there is
-// none.
+// writeInventory returns the inventory of talosctl, which is created if there is none.
 func writeInventory(client *kubernetes.Clientset) ssa.InventoryFactory {
 	return func(ctx context.Context) (ssa.Inventory, error) {
 		return ssa.GetInventory(ctx, client, inventoryNamespace, inventoryName)
 	}
 }
 
-// readInventory is the same one for a look that must leave no trace.
+// readInventory returns the same inventory for a comparison, which must not create it.
 func readInventory(client *kubernetes.Clientset) ssa.InventoryFactory {
 	return func(ctx context.Context) (ssa.Inventory, error) {
 		stored, err := client.CoreV1().ConfigMaps(inventoryNamespace).Get(ctx, inventoryName, metav1.GetOptions{})
@@ -74,8 +73,8 @@ func (s *snapshot) Write(context.Context) error { return errReadOnly }
 
 func (s *snapshot) Delete(context.Context) error { return errReadOnly }
 
-// sparing hides from the libraries what an inventory has and somebody else still
-// renders, so that they do not prune it. It stays in the inventory.
+// sparing hides from the libraries the objects of an inventory that other control planes still render, so that they
+// are not pruned. They stay in the inventory.
 func sparing(inventory ssa.InventoryFactory, rendered []*unstructured.Unstructured) ssa.InventoryFactory {
 	return func(ctx context.Context) (ssa.Inventory, error) {
 		found, err := inventory(ctx)
@@ -95,8 +94,8 @@ func sparing(inventory ssa.InventoryFactory, rendered []*unstructured.Unstructur
 	}
 }
 
-// refers tells whether the reference is to the object. One of the whole cluster
-// may name a namespace all the same.
+// refers reports whether the reference is to the object. A manifest of a cluster-scoped object may still have a
+// namespace.
 func refers(reference object.ObjMetadata, to *unstructured.Unstructured) bool {
 	return to.GroupVersionKind().GroupKind() == reference.GroupKind && to.GetName() == reference.Name &&
 		(reference.Namespace == "" || to.GetNamespace() == reference.Namespace)

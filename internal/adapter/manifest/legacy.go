@@ -12,8 +12,8 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 )
 
-// sync replaces objects as Talos did before 1.13: what differs is updated, what
-// is missing is created, nothing is deleted and there is no inventory.
+// sync updates objects as Talos did before 1.13: what differs is replaced, what is missing is created, nothing is
+// deleted, and there is no inventory.
 func (c *Client) sync(ctx context.Context, objects []*unstructured.Unstructured, dryRun bool) ([]cluster.ManifestChange, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -37,7 +37,7 @@ func (c *Client) sync(ctx context.Context, objects []*unstructured.Unstructured,
 
 			done++
 		case err := <-ended:
-			// Results come in the order of the objects: the next one failed.
+			// Results come in the order of the objects, so the next one failed.
 			if done < len(objects) {
 				err = failed(nameOf(objects[done]), !dryRun, err)
 			}
@@ -47,13 +47,13 @@ func (c *Client) sync(ctx context.Context, objects []*unstructured.Unstructured,
 	}
 }
 
-// synced is what was done to an object; false for nothing.
+// synced returns what was done to an object; false if nothing.
 func synced(subject *unstructured.Unstructured, result manifests.SyncResult) (cluster.ManifestChange, bool) {
 	if result.Skipped {
 		return cluster.ManifestChange{}, false
 	}
 
-	// The library notes the version of what it found in the object.
+	// The library sets the resource version of an object that exists.
 	action := cluster.ManifestConfigured
 	if subject.GetResourceVersion() == "" {
 		action = cluster.ManifestCreated

@@ -21,8 +21,8 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 )
 
-// render are the objects that the control plane at the address renders, all of
-// them unless it may be incomplete. They are copies: the libraries write into them.
+// render returns the objects that the control plane at the address renders: all of them, unless it may be
+// incomplete. They are copies, because the libraries write to them.
 func (c *Client) render(ctx context.Context, address string, incomplete bool) ([]*unstructured.Unstructured, error) {
 	ctx, cancel := context.WithTimeout(ctx, renderTimeout)
 	defer cancel()
@@ -35,8 +35,8 @@ func (c *Client) render(ctx context.Context, address string, incomplete bool) ([
 	return objects, nil
 }
 
-// spare are the objects that the other control planes render; none where nothing
-// is pruned. One of which that is not known might render whatever would be pruned.
+// spare returns the objects that the other control planes render; none if nothing is pruned. If one of them cannot
+// be read, that is an error, because it might render what would be pruned.
 func (c *Client) spare(ctx context.Context, options cluster.ManifestOptions) ([]*unstructured.Unstructured, error) {
 	if !options.ServerSide || !options.Prune {
 		return nil, nil
@@ -56,8 +56,8 @@ func (c *Client) spare(ctx context.Context, options cluster.ManifestOptions) ([]
 	return spared, nil
 }
 
-// rendered reads what a control plane says that it renders before what it has
-// rendered, so that nothing added in between is taken for there.
+// rendered returns the rendered objects. It reads what a control plane is to render before what it has rendered, so
+// that what is added in between does not count as rendered.
 func rendered(ctx context.Context, from state.State, incomplete bool) ([]*unstructured.Unstructured, error) {
 	expected, err := extras(ctx, from)
 	if err != nil {
@@ -99,16 +99,15 @@ func rendered(ctx context.Context, from state.State, incomplete bool) ([]*unstru
 	return objects, nil
 }
 
-// extras are the names of the extra and inline manifests of the machine
-// configuration by the ID of what they are rendered to. That happens in memory,
-// so a control plane that has just booted does it anew, which takes downloads.
+// extras returns the names of the extra and inline manifests of the machine configuration, by the ID of what they
+// are rendered to. Rendered manifests are kept in memory, so a control plane that has just booted renders them
+// again, which takes downloads.
 func extras(ctx context.Context, from state.State) (map[resource.ID]string, error) {
 	config, err := safe.StateGet[*k8s.ExtraManifestsConfig](ctx, from, k8s.NewExtraManifestsConfig().Metadata())
 
 	switch {
 	case state.IsNotFoundError(err), errors.Is(err, cluster.ErrNotFound), errors.Is(err, cluster.ErrDenied):
-		// Somebody who may read the manifests may read this: a refusal means that
-		// there is no such type.
+		// Credentials that may read the manifests may read this: a refusal means that the type does not exist.
 		return nil, nil
 	case err != nil:
 		return nil, err
@@ -123,8 +122,7 @@ func extras(ctx context.Context, from state.State) (map[resource.ID]string, erro
 	return names, nil
 }
 
-// withoutSecrets is the name of an extra manifest, which is a URL, without what
-// grants access to it.
+// withoutSecrets returns the name of an extra manifest, which is a URL, without what grants access to it.
 func withoutSecrets(name string) string {
 	if parsed, err := url.Parse(name); err == nil && parsed.Host != "" {
 		return parsed.Scheme + "://" + parsed.Host + parsed.Path
@@ -137,8 +135,8 @@ func withoutSecrets(name string) string {
 
 var errNoObject = errors.New("an object without kind or apiVersion")
 
-// typed is a copy in which numbers have the types that JSON gives them. Its errors
-// do not quote the object, which may be a Secret.
+// typed returns a copy in which numbers have the types of decoded JSON. Its errors do not quote the object, which
+// may be a Secret.
 func typed(rendered map[string]any) (*unstructured.Unstructured, error) {
 	object := &unstructured.Unstructured{}
 

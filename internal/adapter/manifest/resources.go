@@ -25,22 +25,21 @@ import (
 
 var _ ssa.ResourceManager = (*resourceManager)(nil)
 
-// resourceManager carries out single steps of a sync. What it adds: its errors
-// name the object and are not repeated by who is above, and waiting for a stage
-// ends with the context.
+// resourceManager carries out the single steps of a sync. Compared to the library's, its errors name the object and
+// are not retried by its callers, and waiting for a stage ends with the context.
 type resourceManager struct {
 	*fluxssa.ResourceManager
 
 	client client.Client
 	mapper *restmapper.DeferredDiscoveryRESTMapper
-	// recreated are objects that exist and have to be made anew.
+	// recreated are objects that exist and have to be recreated.
 	recreated object.ObjMetadataSet
-	// marked are Secrets of which only labels and annotations change, with how.
+	// marked are the Secrets of which only labels and annotations change, with the diff of these.
 	marked map[object.ObjMetadata]string
 }
 
-// change corrects what the libraries say about objects that are made anew, which
-// they take for new ones, and shows of Secrets what may be shown.
+// change corrects the action of recreated objects, which the libraries report as created, and shows what may be
+// shown of Secrets.
 func (r *resourceManager) change(subject object.ObjMetadata, action cluster.ManifestAction, diff string) cluster.ManifestChange {
 	if action == cluster.ManifestCreated && r.recreated.Contains(subject) {
 		action = cluster.ManifestConfigured
@@ -80,7 +79,7 @@ func (r *resourceManager) Diff(ctx context.Context, wanted *unstructured.Unstruc
 	return entry, existing, merged, nil
 }
 
-// Get reads an object of the inventory. One of a kind that is gone is gone too.
+// Get reads an object of the inventory. If its kind no longer exists, the object is not found.
 func (r *resourceManager) Get(ctx context.Context, reference object.ObjMetadata) (*unstructured.Unstructured, error) {
 	mapping, err := r.mapper.RESTMapping(reference.GroupKind)
 	if meta.IsNoMatchError(err) {
@@ -110,8 +109,8 @@ func (r *resourceManager) Delete(
 	return entry, failed(nameOf(subject), true, err)
 }
 
-// ApplyAllStaged applies definitions first, then classes, then the kinds that
-// the options name, then the rest, as the library does.
+// ApplyAllStaged applies definitions first, then classes, then the kinds in the options, then the rest, as the
+// library does.
 func (r *resourceManager) ApplyAllStaged(
 	ctx context.Context, objects []*unstructured.Unstructured, options fluxssa.ApplyOptions,
 ) (*fluxssa.ChangeSet, error) {
@@ -169,9 +168,8 @@ func (r *resourceManager) ApplyAllStaged(
 	return applied, nil
 }
 
-// learn waits until the API server serves the kinds that were just defined: it
-// tells about them a little later than the definitions say, and the mapper has
-// looked before they existed.
+// learn waits until the API server serves the kinds that were just defined: discovery has them a little later than
+// the definitions are established, and the mapper has cached it from before.
 func (r *resourceManager) learn(ctx context.Context, definitions []*unstructured.Unstructured) error {
 	for _, definition := range definitions {
 		if !utils.IsCRD(definition) {
@@ -200,8 +198,7 @@ func (r *resourceManager) learn(ctx context.Context, definitions []*unstructured
 
 func nameOf(subject *unstructured.Unstructured) string { return ssa.FormatObjectPath(subject) }
 
-// involved is the object of which a dry run failed; empty where the error names
-// it by itself.
+// involved returns the object whose dry run failed; empty if the error names it.
 func involved(err error) string {
 	var refused *ssaerrors.DryRunErr
 	if errors.As(err, &refused) && refused.InvolvedObject() != nil {

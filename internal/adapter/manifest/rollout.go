@@ -14,9 +14,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// Unready lists the DaemonSets and Deployments that are not rolled out yet, each
-// with what it lacks, as "DaemonSet/kube-system/kube-proxy: 2 of 5 pods are
-// updated". It looks once.
+// Unready lists the DaemonSets and Deployments that are not rolled out yet, each with what it lacks, such as
+// "DaemonSet/kube-system/kube-proxy: 2 of 5 pods are updated". It checks once.
 func (c *Client) Unready(ctx context.Context, address string) ([]string, error) {
 	job := &job{what: "look at the rollout of the bootstrap manifests", base: unreadyTimeout, each: unreadyObject}
 
@@ -51,8 +50,7 @@ func (c *Client) Unready(ctx context.Context, address string) ([]string, error) 
 	return unready, nil
 }
 
-// lack is what an object is without; empty where it is rolled out, or is nothing
-// that rolls out.
+// lack returns what an object lacks; empty if it is rolled out or of a kind that is not rolled out.
 func lack(ctx context.Context, client kubernetes.Interface, object *unstructured.Unstructured) (lacks string, err error) {
 	if object.GroupVersionKind().Group != appsv1.GroupName {
 		return "", nil

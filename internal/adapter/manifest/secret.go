@@ -19,22 +19,20 @@ import (
 )
 
 const (
-	// longestAnswer bounds what is read of an answer that says no, in bytes.
+	// longestAnswer bounds how many bytes of an error answer are read.
 	longestAnswer = 1 << 20
-	// sealedMessage stands in for what the API server says about a Secret.
+	// sealedMessage replaces what the API server says about a Secret.
 	sealedMessage = "what the API server says about a Secret is not shown"
-	// hidden and hiddenAfter stand in for the values of annotations, the latter for
-	// those that change.
+	// hidden and hiddenAfter replace the values of annotations, the latter if the value changes.
 	hidden      = "(not shown)"
 	hiddenAfter = "(not shown, another one)"
 )
 
-// aboutSecrets are the paths of requests for Secrets, whatever precedes them.
+// aboutSecrets matches the paths of requests for Secrets, whatever precedes them.
 var aboutSecrets = regexp.MustCompile(`/api/v1/(namespaces/[^/]+/)?secrets(/|$)`)
 
-// discreet takes everything but reason and code out of answers that refuse
-// something about Secrets: the API server quotes the values that it does not
-// understand, and the libraries repeat and log its words.
+// discreet removes everything but the reason and the code from error answers about Secrets: the API server quotes
+// values that it does not understand, and the libraries repeat and log its messages.
 type discreet struct{ next http.RoundTripper }
 
 // RoundTrip implements [http.RoundTripper].
@@ -50,7 +48,7 @@ func (d discreet) RoundTrip(request *http.Request) (*http.Response, error) {
 func sealed(response *http.Response) (*http.Response, error) {
 	var said metav1.Status
 
-	// What is no status has no reason. Even why it is none might quote it.
+	// Without a status there is no reason. The decoding error is dropped, because it might quote the text.
 	text, err := io.ReadAll(io.LimitReader(response.Body, longestAnswer))
 	if err == nil {
 		_ = json.Unmarshal(text, &said)
@@ -72,16 +70,16 @@ func sealed(response *http.Response) (*http.Response, error) {
 	quiet.Header = maps.Clone(response.Header)
 	quiet.Header.Set("Content-Type", "application/json")
 	quiet.Header.Del("Content-Length")
-	// Warnings quote as well.
+	// Warnings may quote values, too.
 	quiet.Header.Del("Warning")
 	quiet.Body, quiet.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
 
 	return &quiet, nil
 }
 
-// marks is how labels and annotations of a Secret change, in unified form; empty
-// where anything else does, or nothing. Of annotations it shows the name alone,
-// but for the one of the inventory: kubectl keeps whole objects in them.
+// marks returns how the labels and annotations of a Secret change, as a unified diff; empty if anything else
+// changes, or nothing does. Of annotations, except that of the inventory, only the name is shown: kubectl keeps
+// whole objects in them.
 func marks(existing, merged *unstructured.Unstructured) string {
 	if existing == nil || merged == nil || !reflect.DeepEqual(content(existing), content(merged)) {
 		return ""
@@ -107,8 +105,7 @@ func marks(existing, merged *unstructured.Unstructured) string {
 	return diff
 }
 
-// content is all of a Secret but its metadata, and of that what is no label or
-// annotation and does not count its writes.
+// content returns a Secret without its labels, its annotations and the metadata that changes with every write.
 func content(secret *unstructured.Unstructured) map[string]any {
 	rest := secret.DeepCopy()
 	for _, field := range []string{"labels", "annotations", "resourceVersion", "generation", "managedFields"} {
@@ -118,7 +115,7 @@ func content(secret *unstructured.Unstructured) map[string]any {
 	return rest.Object
 }
 
-// shown is what of the metadata may be seen.
+// shown returns the metadata of a Secret that may be shown.
 func shown(secret, before *unstructured.Unstructured) map[string]any {
 	metadata := map[string]any{"name": secret.GetName(), "namespace": secret.GetNamespace()}
 

@@ -23,8 +23,8 @@ import (
 )
 
 const (
-	// stageInterval and stageTimeout are how often and how long definitions that
-	// later objects need are looked at until they are established.
+	// stageInterval and stageTimeout are how often and how long it is checked whether definitions that later
+	// objects need are established.
 	stageInterval = time.Second
 	stageTimeout  = 30 * time.Second
 	// learnInterval is how often the API server is asked for new kinds.
@@ -73,7 +73,7 @@ func (c *Client) applyServerSide(
 		Force:           options.Force,
 		WaitInterval:    stageInterval,
 		WaitTimeout:     stageTimeout,
-		// As talosctl does from 1.14 on: what workloads mount is there first.
+		// As in talosctl from 1.14 on: what workloads mount is applied before them.
 		CustomStageKinds: map[schema.GroupKind]struct{}{{Kind: "ConfigMap"}: {}, {Kind: "Secret"}: {}},
 	})
 
@@ -88,9 +88,8 @@ func (c *Client) applyServerSide(
 	return changes, err
 }
 
-// manager is what talosctl calls the same, over connections that are there
-// already, with another way to the inventory and without pauses. It does not prune
-// what is spared.
+// manager returns the manager that talosctl uses, but with the existing connections, the given inventory and no
+// rate limit. It does not prune spared objects.
 func (c *Client) manager(
 	inventory func(*kubernetes.Clientset) ssa.InventoryFactory, spared []*unstructured.Unstructured,
 ) (*ssa.Manager, *resourceManager, error) {

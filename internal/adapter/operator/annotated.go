@@ -17,10 +17,10 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
-// cutOff is the message of a product that a run left at work.
+// cutOff is the message for a product whose upgrade a run did not finish.
 const cutOff = "The upgrade was cut off"
 
-// emptyHold is how a hold without a value is called: it holds like any other one.
+// emptyHold stands for a hold without a value, which holds like any other one.
 const emptyHold = "(empty)"
 
 // annotated is an operator that follows the annotation protocol.
@@ -56,8 +56,7 @@ func (a *annotated) Hold(ctx context.Context, run, instead string) error {
 	})
 }
 
-// Settle implements [cluster.Operator]. Beside the object nothing is known to be
-// remembered.
+// Settle implements [cluster.Operator]. Such an operator is not known to keep anything but the object.
 func (a *annotated) Settle(context.Context, version.Version, version.Version) error { return nil }
 
 // Release implements [cluster.Operator].
@@ -65,9 +64,9 @@ func (a *annotated) Release(ctx context.Context, run string) error {
 	return a.release(ctx, run, func(object, version.Product) bool { return false })
 }
 
-// release ends the hold of the run. A product that is said to be at work then is what
-// a run of ours could not take back: no operator acts on a target of such a product, so
-// that it is said to be idle, unless the operator is at work on it itself.
+// release removes the hold of the run. If a product is still reported as being upgraded, a run of ours could not
+// reset that. Because no operator acts on a target of such a product, its status is set to idle, unless the
+// operator itself is upgrading it, which atWork reports.
 func (a *annotated) release(ctx context.Context, run string, atWork func(object, version.Product) bool) error {
 	var cut []version.Product
 
@@ -91,7 +90,7 @@ func (a *annotated) release(ctx context.Context, run string, atWork func(object,
 		return map[string]any{"metadata": map[string]any{"annotations": changes}}, nil
 	})
 	if errors.Is(err, cluster.ErrNotFound) {
-		// With the object gone, nothing is held.
+		// Without the object nothing is held.
 		return nil
 	}
 
@@ -102,8 +101,8 @@ func (a *annotated) release(ctx context.Context, run string, atWork func(object,
 	return err
 }
 
-// Ask implements [cluster.Operator]: whether something acts on a target is known of
-// a few kinds only.
+// Ask implements [cluster.Operator]. It is not supported, because an operator is known to act on a target for a few
+// kinds only.
 func (a *annotated) Ask(_ context.Context, product version.Product, to version.Version) error {
 	return nobody(a.of, product, to)
 }
@@ -138,8 +137,8 @@ func reportedProduct(of cluster.Reference, found object, product version.Product
 	return report
 }
 
-// unhold is how a person ends the hold, also one that stands later. What a run of
-// ours left at work is taken away with it: no operator acts beside that.
+// unhold returns how a person removes the hold, including one that is set later. The busy status that a run of ours
+// left behind is removed with it, because no operator acts while it is set.
 func unhold(of cluster.Reference, report cluster.OperatorReport) string {
 	what, line := "The hold is the annotation "+protocol.KeyHold, protocol.KeyHold+"-"
 
@@ -153,15 +152,15 @@ func unhold(of cluster.Reference, report cluster.OperatorReport) string {
 	return what + ". " + undo(of, line)
 }
 
-// busy tells whether the product is said to be at work.
+// busy reports whether the annotations say that the product is being upgraded.
 func busy(found object, product version.Product) bool {
 	status, _ := found.annotation(protocol.Key(product, protocol.FieldStatus))
 
 	return protocol.Status(status).Busy()
 }
 
-// undo is how a person annotates the object with what is given, which takes an
-// annotation away where it ends with a dash.
+// undo returns the command with which a person sets an annotation of the object, or removes it if what ends with a
+// dash.
 func undo(of cluster.Reference, what string) string {
 	kind := strings.ToLower(of.Kind)
 	if group := groupOf(of.APIVersion); strings.Contains(of.APIVersion, "/") {
@@ -176,7 +175,7 @@ func undo(of cluster.Reference, what string) string {
 	return "By hand: " + command + " " + what
 }
 
-// held is what keeps the operator from acting; empty where nothing does.
+// held returns what keeps the operator from acting; empty if nothing does.
 func held(found object) string {
 	value, stands := found.annotation(protocol.KeyHold)
 	if stands && value == "" {
@@ -186,7 +185,7 @@ func held(found object) string {
 	return value
 }
 
-// reported is what the annotations say.
+// reported returns what the annotations say.
 func reported(of cluster.Reference, found object) cluster.OperatorReport {
 	report := cluster.OperatorReport{
 		Deleting:   found.deleting(),
@@ -212,9 +211,8 @@ func reported(of cluster.Reference, found object) cluster.OperatorReport {
 	return report
 }
 
-// endStatus has the phase and the conditions of products that were cut off say so,
-// where the object has such. It is for people: the hold has ended, whatever becomes
-// of it.
+// endStatus sets the phase and the conditions of products whose upgrade was cut off, if the object has them. They
+// only inform people, so errors are ignored: the hold has been removed in any case.
 func (a *annotated) endStatus(ctx context.Context, cut []version.Product) {
 	ctx, cancel := context.WithTimeout(ctx, maxSecretWait)
 	defer cancel()
@@ -232,8 +230,8 @@ func (a *annotated) endStatus(ctx context.Context, cut []version.Product) {
 	}
 }
 
-// endedStatus is what changes of the status; nil where nothing does. A list is
-// replaced as a whole, so that foreign conditions are in it as they were.
+// endedStatus returns the changes of the status; nil if there are none. A list is replaced as a whole, so it
+// includes the conditions of others unchanged.
 func endedStatus(read object, cut []version.Product, now time.Time) map[string]any {
 	conditions, _, err := unstructured.NestedSlice(read, "status", "conditions")
 	if err != nil {

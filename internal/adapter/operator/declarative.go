@@ -15,8 +15,8 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
-// declarative is the operator of a TalosControlPlane: it brings the cluster to what
-// that, its workers and the machines of both say.
+// declarative is the operator of a TalosControlPlane: it brings the cluster to the specs of that object, of its
+// workers and of the machines of both.
 type declarative struct {
 	of     cluster.Reference
 	access Access
@@ -48,7 +48,7 @@ func (d *declarative) Report(ctx context.Context) (cluster.OperatorReport, error
 	}, nil
 }
 
-// Hold implements [cluster.Operator]: what the objects say is brought about always.
+// Hold implements [cluster.Operator]. It is not supported, because the operator always acts on the specs.
 func (d *declarative) Hold(context.Context, string, string) error {
 	return fmt.Errorf("unable to hold %s: %w: its operator brings the nodes to its spec.version at any time", d.of, cluster.ErrUnsupported)
 }
@@ -59,8 +59,8 @@ func (d *declarative) Settle(context.Context, version.Version, version.Version) 
 // Release implements [cluster.Operator].
 func (d *declarative) Release(context.Context, string) error { return nil }
 
-// Ask implements [cluster.Operator]. ErrRefused means that the version is lower than
-// the one that the object says, of Kubernetes, and that nothing was changed.
+// Ask implements [cluster.Operator]. ErrRefused means that the version is zero or, for Kubernetes, lower than that
+// of an object. All objects are checked before the first one is changed.
 func (d *declarative) Ask(ctx context.Context, product version.Product, to version.Version) error {
 	if to.IsZero() {
 		return unknown(d.of, product)
@@ -89,20 +89,19 @@ func (d *declarative) Ask(ctx context.Context, product version.Product, to versi
 	return nil
 }
 
-// Withdraw implements [cluster.Operator]: there is no version that the objects could
-// say instead.
+// Withdraw implements [cluster.Operator]. It is not supported, because no other version could replace the one in
+// the specs.
 func (d *declarative) Withdraw(_ context.Context, product version.Product, to version.Version) error {
 	return fmt.Errorf("unable to withdraw %s %s from %s: %w: it only says what is to run", product.Name(), to, d.of, cluster.ErrUnsupported)
 }
 
-// addressee is an object that is to say another version.
+// addressee is an object whose version is to be set.
 type addressee struct {
 	of    cluster.Reference
 	found object
 }
 
-// told are the objects that say which version a product is to run, the control plane
-// before the workers.
+// told returns the objects whose spec sets the version of a product, the control plane before the workers.
 func (d *declarative) told(all holdings, product version.Product) []addressee {
 	told := []addressee{{d.of, all.plane}}
 
@@ -115,7 +114,7 @@ func (d *declarative) told(all holdings, product version.Product) []addressee {
 	}
 
 	for _, one := range all.machines {
-		// The others go by the object that they belong to.
+		// The others take the version of the object that they belong to.
 		if one.own != "" {
 			told = append(told, addressee{d.reference(machineKind, one.found), one.found})
 		}
@@ -124,7 +123,7 @@ func (d *declarative) told(all holdings, product version.Product) []addressee {
 	return told
 }
 
-// raises refuses what the API server would refuse, before anything is changed.
+// raises returns an error if the API server would reject the version because it is lower than the present one.
 func raises(one addressee, name string, product version.Product, to version.Version) error {
 	standing, err := version.Parse(one.found.text("spec", name))
 	if err == nil && product == version.Kubernetes && to.Less(standing) {
@@ -159,8 +158,7 @@ func (d *declarative) tell(ctx context.Context, one addressee, name string, prod
 	}
 }
 
-// holdings reads the objects of the cluster. Kinds that are not installed have
-// none.
+// holdings reads the objects of the cluster. A kind that is not installed has none.
 func (d *declarative) holdings(ctx context.Context) (holdings, error) {
 	plane, err := d.access.Object(ctx, d.of)
 	if err != nil {
@@ -221,7 +219,7 @@ func (d *declarative) reference(kind string, found object) cluster.Reference {
 	return cluster.Reference{APIVersion: d.of.APIVersion, Kind: kind, Namespace: d.of.Namespace, Name: found.name()}
 }
 
-// The states that matter here. Machines and control planes have others.
+// The states that matter here. There are other states of machines and control planes.
 const (
 	stateInstalling          = "Installing"
 	stateBooting             = "Booting"
@@ -234,11 +232,11 @@ const (
 // mostNames bounds the names in a message.
 const mostNames = 5
 
-// machine is what a TalosMachine says.
+// machine is what a TalosMachine says about a machine.
 type machine struct {
 	found object
-	// own is the version that it is to run by itself, owned by the object that it
-	// belongs to, observed what it runs; each is without "v", or empty.
+	// own is the version in the machine's own spec, owned that of the object that it belongs to, and observed the
+	// version that it runs; each is without "v", or empty.
 	own, owned, observed string
 	state                string
 }
@@ -253,15 +251,15 @@ func machineFrom(found object, owned string) machine {
 	}
 }
 
-// moving tells that the machine is being changed. Its observed version may be the
-// new one already: the operator notes that when it has asked for the upgrade.
+// moving reports whether the machine is being changed. Its observed version may be the new one already, because the
+// operator sets it once it has requested the upgrade.
 func (m machine) moving() bool {
 	return m.state == stateUpgrading || m.state == stateInstalling || m.state == stateBooting
 }
 
 func (m machine) failed() bool { return m.state == stateFailed }
 
-// target is what the machine is to run and does not; empty where it is at rest.
+// target returns the version that the machine should run but does not; empty if it is at rest.
 func (m machine) target() string {
 	for _, wanted := range []string{m.owned, m.own} {
 		if wanted != "" && wanted != m.observed {
@@ -276,9 +274,8 @@ func (m machine) target() string {
 	return ""
 }
 
-// talosHalf is how far the machines are, with the names of those that failed. What
-// follows from the objects alone is not said: it must not look as if an operator
-// had reacted where there is none.
+// talosHalf returns the progress of the machines and the names of those that failed. It reports no status that
+// follows from the specs alone: without an operator, it would look as if one had reacted.
 func (d *declarative) talosHalf(all holdings) (cluster.OperatorProduct, []string) {
 	var (
 		moving, failed []string
@@ -334,7 +331,7 @@ func (d *declarative) talosHalf(all holdings) (cluster.OperatorProduct, []string
 	return half, failed
 }
 
-// planeStatus is how far the operator is where it keeps no machines.
+// planeStatus returns the status of an operator that has no machines.
 func planeStatus(plane object) protocol.Status {
 	switch plane.text("status", "state") {
 	case stateUpgrading, stateInstalling:
@@ -346,8 +343,8 @@ func planeStatus(plane object) protocol.Status {
 	}
 }
 
-// kubernetesHalf is how far the control plane is. A failure is told whatever the
-// versions are: being asked for another one must not make it look new.
+// kubernetesHalf returns the progress of the control plane. A failure is reported whatever the versions are: asking
+// for another version must not make it look new.
 func (d *declarative) kubernetesHalf(plane object) cluster.OperatorProduct {
 	wanted := plain(plane.text("spec", "kubeVersion"))
 	half := cluster.OperatorProduct{Status: protocol.StatusIdle, Current: plain(plane.text("status", "observedKubeVersion"))}
@@ -376,7 +373,7 @@ func because(what, why string) string {
 	return what + ": " + why
 }
 
-// machines names machines for people.
+// machines names machines in a message.
 func machines(names []string) string {
 	noun := "machine "
 	if len(names) > 1 {

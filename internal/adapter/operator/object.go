@@ -15,14 +15,14 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
-// wordsLimit keeps what somebody annotated from crowding out what else is said, in
-// bytes: an annotation may be as long as 256 KiB.
+// wordsLimit is how many bytes of an annotation a message has, so that it does not crowd out the rest: an
+// annotation may have 256 KiB.
 const wordsLimit = 500
 
 // object is an object as decoded JSON.
 type object map[string]any
 
-// text is the string at the path; empty where there is none.
+// text returns the string at the path; empty if there is none.
 func (o object) text(path ...string) string {
 	found, ok, err := unstructured.NestedString(o, path...)
 	if err != nil || !ok {
@@ -32,7 +32,7 @@ func (o object) text(path ...string) string {
 	return found
 }
 
-// annotation tells the value of an annotation, and whether it stands.
+// annotation returns the value of an annotation and whether it is set.
 func (o object) annotation(key string) (value string, stands bool) {
 	value, stands, err := unstructured.NestedString(o, "metadata", "annotations", key)
 
@@ -43,7 +43,7 @@ func (o object) name() string { return o.text("metadata", "name") }
 
 func (o object) deleting() bool { return o.text("metadata", "deletionTimestamp") != "" }
 
-// failure is what the conditions say of a failure; empty where they say nothing.
+// failure returns what the conditions say about a failure; empty if they say nothing.
 func (o object) failure() string {
 	conditions, _, err := unstructured.NestedSlice(o, "status", "conditions")
 	if err != nil {
@@ -64,7 +64,7 @@ func (o object) failure() string {
 	return ""
 }
 
-// plain is a version without "v", and any other text as it is.
+// plain returns a version without "v", and any other text unchanged.
 func plain(text string) string {
 	if parsed, err := version.Parse(strings.TrimSpace(text)); err == nil {
 		return parsed.String()
@@ -73,7 +73,7 @@ func plain(text string) string {
 	return text
 }
 
-// says tells whether a text names the version, with or without "v".
+// says reports whether a text is the version, with or without "v".
 func says(text string, what version.Version) bool {
 	parsed, err := version.Parse(strings.TrimSpace(text))
 
@@ -98,7 +98,7 @@ func nobody(of cluster.Reference, product version.Product, to version.Version) e
 		product.Name(), to, of, cluster.ErrUnsupported, vitistackKind, declarativeKind)
 }
 
-// field is the part of a key or of a field that tells the products apart.
+// field returns the part of a key, or the field, for the product.
 func field(product version.Product, talos, kubernetes string) string {
 	if product == version.Kubernetes {
 		return kubernetes
@@ -107,16 +107,16 @@ func field(product version.Product, talos, kubernetes string) string {
 	return talos
 }
 
-// state is how far the operator is with an upgrade, as its Secret has it.
+// state is the progress of an upgrade in the Secret of the operator.
 type state struct {
 	Half   string `json:"upgradeType"`
 	Target string `json:"targetVersion"`
 	Phase  string `json:"phase"`
 }
 
-// underway is the product on which the operator is at work by its Secret, and to which
-// version; empty where it is not. What it takes the cluster to run, as the object
-// has it, is asked for by half: who is there already is not on the way.
+// underway returns the product that the operator is upgrading according to its Secret, and the target; empty if
+// there is none. current returns the version of a product according to the object: once that or the version in the
+// Secret is the target, the upgrade is over.
 func underway(secret cluster.Secret, current func(version.Product) string) (product version.Product, target string) {
 	if string(secret.Data[busyKey]) != "true" || ended(secret) {
 		return "", ""
@@ -133,9 +133,9 @@ func underway(secret cluster.Secret, current func(version.Product) string) (prod
 	return product, target
 }
 
-// ended tells whether the upgrade that the Secret names is over although it is said
-// to be in progress: the operator leaves that so when it fails. What it knows of
-// another upgrade is of an earlier one.
+// ended reports whether the upgrade that the Secret names is over, although the Secret says that it is in progress:
+// the operator leaves it like that if it fails. A state for another upgrade is from an earlier one and does not
+// count.
 func ended(secret cluster.Secret) bool {
 	var found state
 
@@ -154,7 +154,7 @@ func ended(secret cluster.Secret) bool {
 	return slices.Contains([]string{"failed", "completed", "cancelled", "idle"}, strings.ToLower(strings.TrimSpace(found.Phase)))
 }
 
-// reached tells whether the version to which the operator was on the way runs.
+// reached reports whether the version to which the operator was upgrading is running.
 func reached(secret cluster.Secret, known map[string]version.Version) bool {
 	product := version.Product(secret.Data[busyHalfKey])
 	runs, isKnown := known[versionKey(product)]

@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: MPL-2.0
 
-// Package operator speaks to controllers that may upgrade the same cluster: it
-// reads what their objects say, keeps them from acting, asks them to act, and
-// reads the credentials that one of them keeps.
+// Package operator accesses controllers that may upgrade the same cluster: it reads what their objects report,
+// keeps them from acting, asks them to act, and reads the credentials that one of them keeps.
 //
-// Which controller it is follows from the object, see [KindOf]. All of them are
-// reached through the ports of package cluster, and every change is conditional on
-// what was read before, because the controllers write the same objects all the
-// time.
+// The object determines the controller, see [KindOf]. All of them are accessed through the ports of package
+// cluster, and every change is conditional on what was read before, because the controllers write the same objects
+// all the time.
 package operator
 
 import (
@@ -18,14 +16,13 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
-// Access is how the objects of an operator are reached.
+// Access is access to the objects and Secrets of an operator.
 type Access interface {
 	cluster.ObjectAccess
 	cluster.SecretAccess
 }
 
-// New is the operator that may act on the object; which one follows from
-// [KindOf]. It asks nobody.
+// New returns the operator that may act on the object, according to [KindOf]. It makes no calls.
 func New(of cluster.Reference, access Access) cluster.Operator {
 	of, _ = Complete(of)
 
@@ -41,7 +38,7 @@ func New(of cluster.Reference, access Access) cluster.Operator {
 	}
 }
 
-// bystander is an object that nobody acts on.
+// bystander is an object that no operator acts on.
 type bystander struct {
 	of     cluster.Reference
 	access Access
@@ -49,8 +46,7 @@ type bystander struct {
 
 func (b *bystander) String() string { return b.of.String() }
 
-// Report says what is annotated. Whoever held it or asked it for something did so
-// without effect.
+// Report returns what the annotations say, without the hold, which has no effect on such an object.
 func (b *bystander) Report(ctx context.Context) (cluster.OperatorReport, error) {
 	found, err := b.access.Object(ctx, b.of)
 	if err != nil {
@@ -77,21 +73,19 @@ func (b *bystander) Withdraw(_ context.Context, product version.Product, to vers
 	return nobody(b.of, product, to)
 }
 
-// Kind is what may act on an object.
+// Kind is the kind of operator that may act on an object.
 type Kind string
 
 const (
-	// Plain is an object of Kubernetes itself, such as a ConfigMap: nobody acts on
-	// what its annotations say.
+	// Plain is an object of Kubernetes itself, such as a ConfigMap: no operator acts on its annotations.
 	Plain Kind = "plain"
-	// Annotated is any other custom resource: a controller that follows the
-	// annotation protocol may act on it.
+	// Annotated is any other custom resource: a controller that follows the annotation protocol may act on it.
 	Annotated Kind = "annotated"
-	// Vitistack is a KubernetesCluster: its operator follows the annotation
-	// protocol, and keeps a Secret beside the object.
+	// Vitistack is a KubernetesCluster: its operator follows the annotation protocol and keeps a Secret for the
+	// object.
 	Vitistack Kind = "vitistack"
-	// Declarative is a TalosControlPlane: its operator brings the cluster to what
-	// the object says, and cannot be held.
+	// Declarative is a TalosControlPlane: its operator brings the cluster to the spec of the object and cannot be
+	// held.
 	Declarative Kind = "declarative"
 )
 
@@ -104,7 +98,7 @@ const (
 	machineKind        = "TalosMachine"
 )
 
-// KindOf tells by the kind of the object what may act on it.
+// KindOf returns which kind of operator may act on the object.
 func KindOf(of cluster.Reference) Kind {
 	of, _ = Complete(of)
 
@@ -123,8 +117,8 @@ func KindOf(of cluster.Reference) Kind {
 	}
 }
 
-// Complete fills in the API version of a kind that is known here, where none is
-// given. It is false where the API version is neither given nor known.
+// Complete fills in the API version of a known kind if there is none. It reports false if the API version is
+// neither given nor known.
 func Complete(of cluster.Reference) (cluster.Reference, bool) {
 	if of.APIVersion != "" {
 		return of, true

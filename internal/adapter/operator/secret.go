@@ -14,12 +14,11 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 )
 
-// clusterLabel is on the Secret that Vitistack's operator keeps of a cluster.
+// clusterLabel is the label of the Secret that Vitistack's operator keeps for a cluster.
 const clusterLabel = "cluster.vitistack.io/cluster-id"
 
-// beside finds the Secret that the operator keeps beside the KubernetesCluster. It
-// is named after the ID of the cluster, with a prefix that the operator was
-// configured to put before it. ErrNotFound means that there is none; ErrRefused
+// beside returns the Secret that the operator keeps for the KubernetesCluster. It is named after the ID of the
+// cluster, with a prefix from the configuration of the operator. ErrNotFound means that there is none; ErrRefused
 // that there is more than one.
 func beside(ctx context.Context, access cluster.SecretAccess, of cluster.Reference, found object) (cluster.Secret, error) {
 	what := "find the Secret of " + of.String()
@@ -30,7 +29,7 @@ func beside(ctx context.Context, access cluster.SecretAccess, of cluster.Referen
 	}
 
 	if faults := validation.IsValidLabelValue(id); len(faults) > 0 {
-		// As a part of a selector it could choose other Secrets.
+		// As part of a selector it could select other Secrets.
 		return cluster.Secret{}, fmt.Errorf("unable to %s: %w: its spec.data.clusterId %q is no value of a label: %s",
 			what, cluster.ErrNotFound, shortened(id), strings.Join(faults, ", "))
 	}
@@ -51,7 +50,7 @@ func beside(ctx context.Context, access cluster.SecretAccess, of cluster.Referen
 			what, cluster.ErrRefused, secretName(kept[0]), secretName(kept[1]), selector)
 	}
 
-	// Credentials that may not list may still be allowed to read it by its name.
+	// Credentials that may not list may still be allowed to get the Secret by name.
 	named, err := access.Secret(ctx, of.Namespace, id)
 
 	switch {
@@ -73,8 +72,7 @@ func beside(ctx context.Context, access cluster.SecretAccess, of cluster.Referen
 	return cluster.Secret{}, err
 }
 
-// foreign tells that the Secret holds nothing that the operator keeps in its own
-// from the beginning.
+// foreign reports whether the Secret lacks all of the keys that the operator sets in its own from the beginning.
 func foreign(secret cluster.Secret) bool {
 	return !slices.ContainsFunc([]string{talosconfigKey, talosVersionKey, kubernetesVersionKey}, func(key string) bool {
 		_, stands := secret.Data[key]
@@ -87,24 +85,23 @@ func secretName(secret cluster.Secret) string {
 	return cluster.Reference{Kind: "Secret", Namespace: secret.Namespace, Name: secret.Name}.String()
 }
 
-// The credentials in the Secret of Vitistack's operator.
+// The keys of the credentials in the Secret of Vitistack's operator.
 const (
 	talosconfigKey = "talosconfig"
 	kubeconfigKey  = "kube.config"
 )
 
-// Credentials are what Vitistack's operator keeps of a cluster.
+// Credentials are the credentials that Vitistack's operator keeps for a cluster.
 type Credentials struct {
-	// Talosconfig is never empty; Kubeconfig is where the operator has none yet.
+	// Talosconfig is never empty; Kubeconfig is empty as long as the operator has none.
 	Talosconfig, Kubeconfig []byte
-	// Source names where they are from, such as "Secret tenant-a/prod".
+	// Source names the Secret that they are from, such as "Secret tenant-a/prod".
 	Source string
 }
 
-// ReadCredentials reads the credentials that Vitistack's operator keeps beside the
-// KubernetesCluster of the name, or those in a Secret of that very name where there
-// is no such KubernetesCluster, or it may not be read. ErrNotFound means that there
-// is neither, or that there is no talosconfig yet.
+// ReadCredentials reads the credentials that Vitistack's operator keeps for the KubernetesCluster with the name. If
+// there is no such KubernetesCluster, or it may not be read, they are read from the Secret with that very name.
+// ErrNotFound means that there is neither, or that there is no talosconfig yet.
 func ReadCredentials(ctx context.Context, access Access, namespace, name string) (Credentials, error) {
 	secret, err := credentialsSecret(ctx, access, namespace, name)
 	if err != nil {
@@ -149,14 +146,13 @@ func credentialsSecret(ctx context.Context, access Access, namespace, name strin
 	}
 }
 
-// attempts is how often a change is made anew because somebody else wrote the
-// object at the same time, or because the reply was lost. An operator that is at
-// work writes every few seconds.
+// attempts is how often a change is tried if somebody else writes the object at the same time, or if the answer is
+// lost. An operator that is at work writes every few seconds.
 const attempts = 5
 
-// rewrite changes an object on the condition that it is as it was read. What
-// decides sees the object and says what to change, nil for nothing; its errors end
-// the attempt. The object may have been read already, nil where it was not.
+// rewrite changes an object on the condition that it was not written since it was read. decide returns the patch
+// for the object, nil for none; rewrite returns its errors. read is the object if it was read already, and nil
+// otherwise.
 func rewrite(ctx context.Context, access cluster.ObjectAccess, of cluster.Reference, read object, decide func(object) (map[string]any, error)) error {
 	var last error
 
@@ -186,7 +182,7 @@ func rewrite(ctx context.Context, access cluster.ObjectAccess, of cluster.Refere
 	return fmt.Errorf("unable to change %s in %d attempts: %w", of, attempts, last)
 }
 
-// conditional makes a patch apply to the given version of the object only.
+// conditional limits a patch to the given version of the object.
 func conditional(patch map[string]any, resourceVersion string) map[string]any {
 	metadata, ok := patch["metadata"].(map[string]any)
 	if !ok {
@@ -202,18 +198,17 @@ func conditional(patch map[string]any, resourceVersion string) map[string]any {
 	return patch
 }
 
-// annotate changes one annotation; nil takes it away.
+// annotate returns a patch that sets one annotation; nil removes it.
 func annotate(key string, value any) map[string]any {
 	return map[string]any{"metadata": map[string]any{"annotations": map[string]any{key: value}}}
 }
 
-// repeatable tells whether looking again shows what is left to be done.
+// repeatable reports whether reading the object again shows what is left to do.
 func repeatable(err error) bool {
 	return errors.Is(err, cluster.ErrConflict) || errors.Is(err, cluster.ErrOutcomeUnknown)
 }
 
-// unseen is the error of a look at the outcome of an earlier change. Where that may
-// have been made, it says so.
+// unseen returns the error of a read after an earlier change. If that change may have been made, the error says so.
 func unseen(err, earlier error) error {
 	if !errors.Is(earlier, cluster.ErrOutcomeUnknown) || errors.Is(err, cluster.ErrNotFound) {
 		return err

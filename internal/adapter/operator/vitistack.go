@@ -16,7 +16,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
-// What the operator remembers in its Secret.
+// The keys of the operator's Secret.
 const (
 	talosVersionKey      = "talos_version"
 	kubernetesVersionKey = "kubernetes_version"
@@ -26,8 +26,8 @@ const (
 	busyStateKey         = "upgrade_state"
 )
 
-// maxSecretWait bounds a look at the Secret for the sake of what is said of a run that
-// died: a release is worth more.
+// maxSecretWait bounds the calls that only serve to report about a run that died, so that they do not hold up a
+// release.
 const maxSecretWait = 2 * time.Second
 
 // vitistack is the operator of a KubernetesCluster.
@@ -35,9 +35,8 @@ type vitistack struct {
 	annotated
 }
 
-// Report implements [cluster.Operator]. The Secret of the operator is asked as well,
-// where it may be read: an upgrade that it began goes on whatever somebody did to
-// the annotations.
+// Report implements [cluster.Operator]. Unless the object is held, it also reads the Secret of the operator, if it
+// may: an upgrade that the operator has begun continues whatever happens to the annotations.
 func (v *vitistack) Report(ctx context.Context) (cluster.OperatorReport, error) {
 	found, err := v.access.Object(ctx, v.of)
 	if err != nil {
@@ -57,12 +56,11 @@ func (v *vitistack) Report(ctx context.Context) (cluster.OperatorReport, error) 
 	return report, nil
 }
 
-// abandoned takes back what a run of ours said that died, and whose hold somebody
-// has ended since: the operator is asked for nothing, and its Secret, by which it
-// goes, knows of no upgrade.
+// abandoned resets the status of a run of ours that died and whose hold somebody has removed since: the operator is
+// not asked for anything, and its Secret, by which it acts, has no upgrade.
 func abandoned(secret cluster.Secret, report *cluster.OperatorReport) {
 	if report.Updated.IsZero() {
-		// No run of ours ever said anything here.
+		// No run of ours has ever reported anything here.
 		return
 	}
 
@@ -77,11 +75,10 @@ func abandoned(secret cluster.Secret, report *cluster.OperatorReport) {
 	}
 }
 
-// remembered adds to a report what the Secret says. The operator writes its
-// annotations first and its Secret afterwards, and leaves the Secret as it is when
-// an upgrade fails: a product that has ended by its annotations has ended. What was
-// completed while the operator is at work on the target that stands was an earlier
-// upgrade.
+// remembered adds to a report what the Secret says. The operator writes its annotations first and its Secret
+// afterwards, and does not change the Secret if an upgrade fails: a product that has ended according to the
+// annotations has ended. If the status is completed while the operator is upgrading to the target in the
+// annotations, the status is from an earlier upgrade.
 func (v *vitistack) remembered(secret cluster.Secret, report *cluster.OperatorReport) {
 	which, target := underway(secret, func(product version.Product) string { return report.Of(product).Current })
 
@@ -126,7 +123,7 @@ func (v *vitistack) Release(ctx context.Context, run string) error {
 
 		secret, err := beside(ctx, v.access, v.of, found)
 		if err != nil {
-			// It says nothing, and the operator was held.
+			// Without the Secret nothing is known, and the operator was held.
 			return false
 		}
 
@@ -140,8 +137,7 @@ func (v *vitistack) Release(ctx context.Context, run string) error {
 	})
 }
 
-// Settle implements [cluster.Operator]: the versions in the Secret are what the
-// operator goes by when it makes machine configurations.
+// Settle implements [cluster.Operator]. The operator makes machine configurations for the versions in its Secret.
 func (v *vitistack) Settle(ctx context.Context, talos, kubernetes version.Version) error {
 	known := map[string]version.Version{}
 
@@ -195,8 +191,8 @@ func (v *vitistack) settle(ctx context.Context, found object, known map[string]v
 	return fmt.Errorf("not done in %d attempts: %w", attempts, last)
 }
 
-// outdated are the keys of the Secret that name other versions, with the new ones
-// spelled as the old ones are.
+// outdated returns the keys of the Secret with other versions, and the new versions in the spelling of the old
+// ones.
 func outdated(secret cluster.Secret, known map[string]version.Version) map[string][]byte {
 	changes := map[string][]byte{}
 
@@ -215,7 +211,7 @@ func outdated(secret cluster.Secret, known map[string]version.Version) map[strin
 	return changes
 }
 
-// Ask implements [cluster.Operator]. ErrConflict means that another target stands.
+// Ask implements [cluster.Operator]. ErrConflict means that another target is set.
 func (v *vitistack) Ask(ctx context.Context, product version.Product, to version.Version) error {
 	if to.IsZero() {
 		return unknown(v.of, product)
@@ -250,7 +246,7 @@ func (v *vitistack) Withdraw(ctx context.Context, product version.Product, to ve
 		return annotate(key, nil), nil
 	})
 	if errors.Is(err, cluster.ErrNotFound) {
-		// With the object gone, nothing is asked for.
+		// Without the object nothing is asked for.
 		return nil
 	}
 

@@ -12,13 +12,12 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 )
 
-// listFlags are the flags whose values are lists that add up where the flag is
-// repeated, as Talos does with arguments that are lists. The checks look at the
-// first occurrence only.
+// listFlags returns the flags whose values are lists that add up if the flag is repeated, as Talos does for
+// arguments that are lists. The checks read only the first occurrence.
 func listFlags() []string { return []string{featureGates, "--enable-admission-plugins"} }
 
-// commandOf is the command line of the first container of a static pod, in which every such
-// flag occurs once, and the name of the container. It is all of the pod that is looked at.
+// commandOf returns the name and the command line of the first container of a static pod, in which every such flag
+// occurs once. Nothing else of the pod is checked there.
 func commandOf(pod *k8s.StaticPod) (name string, command []string, err error) {
 	described, err := podOf(pod)
 	if err != nil {
@@ -39,7 +38,7 @@ func commandOf(pod *k8s.StaticPod) (name string, command []string, err error) {
 	return container.Name, command, nil
 }
 
-// merged is a static pod with one container of that name and command line.
+// merged returns a static pod with one container of that name and command line.
 func merged(pod *k8s.StaticPod, name string, command []string) *k8s.StaticPod {
 	result := k8s.NewStaticPod(pod.Metadata().Namespace(), pod.Metadata().ID())
 	result.TypedSpec().Pod = map[string]any{
@@ -49,13 +48,12 @@ func merged(pod *k8s.StaticPod, name string, command []string) *k8s.StaticPod {
 	return result
 }
 
-// notAPod does not say why: that would quote the pod.
+// notAPod returns an error without the reason, which would quote the pod.
 func notAPod(pod *k8s.StaticPod) error {
 	return fmt.Errorf("%w: what is rendered for static pod %s is no pod", cluster.ErrRefused, pod.Metadata().ID())
 }
 
-// mergeFlag puts the values of all occurrences of a flag, which may follow it as a
-// word of their own, into the first one.
+// mergeFlag moves the values of all occurrences of a flag, which may be arguments of their own, into the first one.
 func mergeFlag(command []string, flag string) []string {
 	var (
 		kept   []string
@@ -66,7 +64,7 @@ func mergeFlag(command []string, flag string) []string {
 	for index := 0; index < len(command); index++ {
 		key, value, joined := strings.Cut(command[index], "=")
 
-		// The components take either.
+		// The components accept either.
 		if strings.ReplaceAll(key, "_", "-") != flag {
 			kept = append(kept, command[index])
 

@@ -12,7 +12,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
-// removals are the findings of one look.
+// removals returns the findings of one check.
 func removals(found upgrade.ComponentRemovedItemsError, to version.Version) []cluster.Removal {
 	var all []cluster.Removal
 
@@ -36,7 +36,7 @@ func removals(found upgrade.ComponentRemovedItemsError, to version.Version) []cl
 	return all
 }
 
-// sorted is a lasting order: by kind, name, node and component.
+// sorted returns the removals in a stable order, by kind, name, node and component, without duplicates.
 func sorted(all []cluster.Removal) []cluster.Removal {
 	kinds := []string{KindFlag, KindFeatureGate, KindAdmissionPlugin, KindStaticPod, KindAPI}
 

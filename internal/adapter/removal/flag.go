@@ -23,11 +23,11 @@ type flagOf struct {
 	name      string
 }
 
-// flagTables are the last release lines that have a flag, which are read once.
+// flagTables returns the last release line that has a flag; the table is parsed once.
 var flagTables = sync.OnceValue(func() map[flagOf]version.Minor {
 	table, err := readFlags(flagsText)
 	if err != nil {
-		panic(err) // A test reads it.
+		panic(err) // A test parses the table.
 	}
 
 	return table
@@ -59,13 +59,13 @@ func readFlags(text string) (map[flagOf]version.Minor, error) {
 	return table, nil
 }
 
-// talosDrops tells whether Talos sets a flag on its own account, and leaves it out for a release
-// that does not have it: that it is on a command line says nothing about the machine configuration.
+// talosDrops reports whether Talos sets a flag by itself and leaves it out for a release that lacks it, so that the
+// flag is on a command line regardless of the machine configuration.
 func talosDrops(flag flagOf) bool {
 	return flag == flagOf{cluster.APIServer, "cloud-provider"}
 }
 
-// flags are those in use that the release line to lacks and from has.
+// flags returns the flags in use that from has and to lacks.
 func (w *watch) flags(from, to version.Version) []cluster.Removal {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -88,7 +88,7 @@ func (w *watch) flags(from, to version.Version) []cluster.Removal {
 	return all
 }
 
-// namesOf are the flags of a command line, without their dashes.
+// namesOf returns the flags of a command line without their dashes.
 func namesOf(command []string) []string {
 	var names []string
 
@@ -99,7 +99,7 @@ func namesOf(command []string) []string {
 		}
 
 		name, _, _ = strings.Cut(name, "=")
-		// The components take either.
+		// The components accept either.
 		names = append(names, strings.ReplaceAll(name, "_", "-"))
 	}
 

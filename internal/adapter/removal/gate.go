@@ -22,24 +22,24 @@ import (
 //go:embed gates.txt
 var gatesText string
 
-// gateSpan are release lines after one another that have a gate in one way.
+// gateSpan is a range of consecutive release lines in which a gate has the same properties.
 type gateSpan struct {
 	first, last version.Minor
-	// locked is the value that it cannot be set apart from; nil where it may be set.
+	// locked is the only value that the gate may have; nil if it can be set.
 	locked *bool
 }
 
-// gateTable are the feature gates of release lines of Kubernetes.
+// gateTable has the feature gates of release lines of Kubernetes.
 type gateTable struct {
 	releases []version.Version
 	spans    map[string][]gateSpan
 }
 
-// gateTables is the table, which is read once.
+// gateTables returns the table, which is parsed once.
 var gateTables = sync.OnceValue(func() gateTable {
 	table, err := readGates(gatesText)
 	if err != nil {
-		panic(err) // A test reads it.
+		panic(err) // A test parses the table.
 	}
 
 	return table
@@ -101,12 +101,13 @@ func readSpan(fields []string) (span gateSpan, err error) {
 	return span, err
 }
 
-// covers tells whether the table has the release line.
+// covers reports whether the table includes the release line.
 func (t gateTable) covers(line version.Minor) bool {
 	return slices.ContainsFunc(t.releases, func(r version.Version) bool { return r.Minor() == line })
 }
 
-// judge is what becomes of a gate that is set to a value in a release line of the table.
+// judge returns the removal of a gate with the given value in a release line of the table; false if the gate can
+// have it.
 func (t gateTable) judge(name string, value bool, line version.Minor) (removal cluster.Removal, found bool) {
 	spans, known := t.spans[name]
 	removal = cluster.Removal{Kind: KindFeatureGate, Name: name}
@@ -121,13 +122,13 @@ func (t gateTable) judge(name string, value bool, line version.Minor) (removal c
 		return removal, span.locked != nil && *span.locked != value
 	}
 
-	// What comes with a later release line is as unknown to this one as what never was.
+	// To this release line, a gate of a later one is as unknown as a gate that never existed.
 	removal.Unknown = !known || line.Compare(spans[0].first) < 0
 
 	return removal, true
 }
 
-// component is what a component is given, by the node that gives it.
+// component has the arguments of a component, as read from a node.
 type component struct {
 	address   string
 	component cluster.Component
@@ -135,7 +136,7 @@ type component struct {
 	gates     map[string]bool
 }
 
-// watch collects what components are given as they are read for other checks.
+// watch records the arguments of components while other checks read them.
 type watch struct {
 	mu   sync.Mutex
 	seen []component
@@ -148,7 +149,7 @@ func (w *watch) note(found component) {
 	w.seen = append(w.seen, found)
 }
 
-// kubeletGates are those of the kubelet of a node.
+// kubeletGates returns the gates of the kubelet of a node.
 func (w *watch) kubeletGates(address string) map[string]bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -162,7 +163,7 @@ func (w *watch) kubeletGates(address string) map[string]bool {
 	return nil
 }
 
-// gates are those that the release line does without, or has locked to another value.
+// gates returns the feature gates in use that the release line lacks or has locked to another value.
 func (w *watch) gates(to version.Version) []cluster.Removal {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -187,7 +188,7 @@ func (w *watch) gates(to version.Version) []cluster.Removal {
 // featureGates is the flag that sets feature gates.
 const featureGates = "--feature-gates"
 
-// commandGates are the gates that a command line sets, of which each flag occurs once.
+// commandGates returns the gates that a command line sets.
 func commandGates(command []string) map[string]bool {
 	gates := map[string]bool{}
 
@@ -200,7 +201,7 @@ func commandGates(command []string) map[string]bool {
 		for _, one := range strings.Split(list, ",") {
 			name, text, _ := strings.Cut(strings.TrimSpace(one), "=")
 
-			// A component takes no other values, and would not run with one.
+			// A component accepts no other values and would not start with one.
 			if value, err := strconv.ParseBool(text); err == nil {
 				gates[name] = value
 			}
@@ -210,7 +211,8 @@ func commandGates(command []string) map[string]bool {
 	return gates
 }
 
-// kubeletGates are those of a kubelet's arguments and of its configuration, which comes first.
+// kubeletGates returns the gates in the configuration and the arguments of a kubelet; the arguments take
+// precedence.
 func kubeletGates(spec *k8s.KubeletSpecSpec) map[string]bool {
 	gates := map[string]bool{}
 

@@ -13,7 +13,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 )
 
-// nodeState is the state of a node whose errors name it.
+// nodeState is the state of a node. Its errors name the node.
 type nodeState struct {
 	state.State
 
@@ -21,7 +21,7 @@ type nodeState struct {
 	seen    *watch
 }
 
-// Get is the only call that the checks make.
+// Get implements [state.CoreState]. It is the only method that the checks call.
 func (s nodeState) Get(ctx context.Context, pointer resource.Pointer, options ...state.GetOption) (resource.Resource, error) {
 	found, err := s.State.Get(ctx, pointer, options...)
 	if err != nil && state.IsNotFoundError(err) {
@@ -44,7 +44,7 @@ func (s nodeState) Get(ctx context.Context, pointer resource.Pointer, options ..
 	return found, nil
 }
 
-// read makes of a static pod what the checks can read.
+// read returns a static pod in a form that the checks can read, and records its arguments.
 func (s nodeState) read(pod *k8s.StaticPod) (*k8s.StaticPod, error) {
 	name, command, err := commandOf(pod)
 	if err != nil {
@@ -56,7 +56,7 @@ func (s nodeState) read(pod *k8s.StaticPod) (*k8s.StaticPod, error) {
 	return merged(pod, name, command), nil
 }
 
-// noteProxy notes what a control plane renders for kube-proxy, if it does.
+// noteProxy records the arguments that a control plane renders for kube-proxy, if it does.
 func (c *Client) noteProxy(ctx context.Context, address string, seen *watch) error {
 	rendered, err := safe.StateGet[*k8s.BootstrapManifestsConfig](ctx, c.states.State(address), k8s.NewBootstrapManifestsConfig().Metadata())
 
@@ -72,7 +72,7 @@ func (c *Client) noteProxy(ctx context.Context, address string, seen *watch) err
 	return nil
 }
 
-// nodeFailure is a failed call of a node.
+// nodeFailure is the error of a call to a node.
 type nodeFailure struct {
 	address string
 	cause   error

@@ -15,13 +15,13 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
-// preventReferences is the gate with which kubelets refuse static pods that refer to objects of
-// the API. It came with 1.34, is on there, and went with 1.37, where they always do
+// preventReferences is the gate with which kubelets refuse static pods that refer to objects of the API. It was
+// added in 1.34, enabled by default, and removed in 1.37, where they always refuse them
 // (PreventStaticPodAPIReferences in pkg/features of k8s.io/kubernetes v1.34.4 and v1.37.2).
 const preventReferences = "PreventStaticPodAPIReferences"
 
-// refusesReferences tells whether a kubelet of the release line with the gates, of which nil is
-// none, refuses a static pod that refers to an object of the API.
+// refusesReferences reports whether a kubelet of the release line with the given gates, which may be nil, refuses a
+// static pod that refers to an object of the API.
 func refusesReferences(line version.Minor, gates map[string]bool) bool {
 	since, always := version.Minor{Major: 1, Minor: 34}, version.Minor{Major: 1, Minor: 37}
 
@@ -34,8 +34,7 @@ func refusesReferences(line version.Minor, gates map[string]bool) bool {
 	return line.Compare(always) >= 0 || !set || enabled
 }
 
-// references are the static pods of a node that its kubelet runs in the release line from, and
-// refuses in to.
+// references returns the static pods of a node that its kubelet runs in the release line from and refuses in to.
 func (c *Client) references(ctx context.Context, from, to version.Version, address string, gates map[string]bool) ([]cluster.Removal, error) {
 	if refusesReferences(from.Minor(), gates) || !refusesReferences(to.Minor(), gates) {
 		return nil, nil
@@ -64,7 +63,7 @@ func (c *Client) references(ctx context.Context, from, to version.Version, addre
 	return all, nil
 }
 
-// podOf is the pod that a node renders. The error does not say what is wrong with it: that would quote it.
+// podOf returns the pod that a node renders. The error has no reason, because that would quote the pod.
 func podOf(pod *k8s.StaticPod) (described corev1.Pod, err error) {
 	text, err := json.Marshal(pod.TypedSpec().Pod)
 	if err == nil {
@@ -78,8 +77,8 @@ func podOf(pod *k8s.StaticPod) (described corev1.Pod, err error) {
 	return described, nil
 }
 
-// referred is the resource of the API that a pod refers to, as HasAPIObjectReference in
-// pkg/api/pod of k8s.io/kubernetes v1.37.2 names it; empty if there is none.
+// referred returns the resource of the API that a pod refers to, with the name from HasAPIObjectReference in
+// pkg/api/pod of k8s.io/kubernetes v1.37.2; empty if there is none.
 func referred(pod corev1.Pod) string {
 	spec := pod.Spec
 
@@ -122,7 +121,7 @@ func referred(pod corev1.Pod) string {
 	return ""
 }
 
-// referredBy is the resource that a volume comes from; empty where it needs nothing of the API.
+// referredBy returns the resource that a volume comes from; empty if it needs nothing from the API.
 func referredBy(volume corev1.VolumeSource) string {
 	switch {
 	case volume.Secret != nil, volume.AzureFile != nil, volume.CephFS != nil && volume.CephFS.SecretRef != nil,

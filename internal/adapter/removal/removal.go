@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MPL-2.0
 
-// Package removal knows what release lines of Kubernetes do without: flags,
-// feature gates and admission plugins of the components, static pods that refer to objects, and
-// versions of APIs. It implements [cluster.Removals] with the tables that talosctl upgrade-k8s
-// uses and, of feature gates and flags, with two made from the sources of Kubernetes. It changes
-// nothing.
+// Package removal knows what release lines of Kubernetes remove: flags, feature gates and admission plugins of the
+// components, static pods that refer to objects, and versions of APIs. It implements [cluster.Removals] with the
+// tables of talosctl upgrade-k8s and, for feature gates and flags, with two tables made from the sources of
+// Kubernetes. It changes nothing.
 package removal
 
 import (
@@ -29,10 +28,9 @@ import (
 var _ cluster.Removals = (*Client)(nil)
 
 const (
-	// checkTimeout bounds one look at the whole cluster, on the real clock.
+	// checkTimeout bounds one check of the whole cluster, on the real clock.
 	checkTimeout = 30 * time.Second
-	// lookParallel is into how many parts the workers are divided, which are
-	// looked at beside each other.
+	// lookParallel is how many groups the workers are divided into; the groups are checked in parallel.
 	lookParallel = 32
 )
 
@@ -47,29 +45,27 @@ const (
 
 // States gives access to the resources of nodes.
 type States interface {
-	// State are the resources of the node at the address, without asking it yet.
-	// Errors of its calls wrap the sentinels of package cluster.
+	// State returns the resources of the node at the address and makes no calls yet. Errors of its calls wrap the
+	// sentinels of package cluster.
 	State(address string) state.State
 }
 
-// Client looks for what a release line of Kubernetes does without. It is safe
-// for concurrent use.
+// Client finds what a release line of Kubernetes removes and a cluster uses. It is safe for concurrent use.
 type Client struct {
 	states States
 	config *rest.Config
 }
 
-// New makes a client from access to the nodes and to the Kubernetes API.
-// Connections of a config that brings its own transport are shared; of any
-// other config, none outlives a call.
+// New returns a client from access to the nodes and to the Kubernetes API. If the config has its own transport,
+// connections are shared; otherwise none outlives a call.
 func New(states States, config *rest.Config) *Client {
 	return &Client{states: states, config: rest.CopyConfig(config)}
 }
 
-// Removals lists what is in use and gone in the version to, and the feature gates that are
-// locked to another value there. It looks at the command lines of the static pods, the
-// arguments and the configuration of the kubelets, what kube-proxy is given, the static pods, and objects of API versions. Errors wrap a sentinel of package cluster: ErrUnsupported for a
-// step from one release line to another that is not known.
+// Removals lists what is in use and removed in the version to, and the feature gates that are locked to another
+// value there. It checks the command lines of the static pods, the arguments and the configuration of the kubelets,
+// the arguments of kube-proxy, the static pods, and objects of API versions. Errors wrap a sentinel of package
+// cluster: ErrUnsupported if nothing is known about a step from one release line to another.
 func (c *Client) Removals(ctx context.Context, from, to version.Version, controlPlanes, workers []string) ([]cluster.Removal, error) {
 	path, err := upgrade.NewPath(from.String(), to.String())
 	if err != nil {
@@ -90,8 +86,8 @@ func (c *Client) Removals(ctx context.Context, from, to version.Version, control
 
 	var (
 		group errgroup.Group
-		// One look for the control planes and the API, one for each part of the
-		// workers: the library asks one node after the other.
+		// One check for the control planes and the API, and one for each group of workers: the library reads one
+		// node after the other.
 		parts  = slices.Collect(slices.Chunk(workers, max(1, (len(workers)+lookParallel-1)/lookParallel)))
 		found  = make([][]cluster.Removal, len(parts)+1)
 		failed = make([]error, len(parts)+1)
@@ -110,7 +106,7 @@ func (c *Client) Removals(ctx context.Context, from, to version.Version, control
 
 	_ = group.Wait()
 
-	// One that names a node comes first.
+	// An error that names a node takes precedence.
 	for _, err := range failed {
 		if err != nil {
 			return nil, err
@@ -127,14 +123,14 @@ func (c *Client) Removals(ctx context.Context, from, to version.Version, control
 	return sorted(all), nil
 }
 
-// step is an upgrade of Kubernetes, and what the library calls it.
+// step is an upgrade of Kubernetes, and the library's name for it.
 type step struct {
 	path     *upgrade.Path
 	from, to version.Version
 }
 
-// look is one run of the library's checks, and of those that it lacks; without a config it leaves
-// the API out. What the components are given is noted.
+// look runs the library's checks and those that it lacks; without a config it leaves the API out. It records the
+// arguments of the components in seen.
 func (c *Client) look(
 	ctx context.Context, of step, config *rest.Config, controlPlanes, workers []string, seen *watch,
 ) ([]cluster.Removal, error) {
@@ -158,8 +154,8 @@ func (c *Client) look(
 	return found, nil
 }
 
-// lookBeyond looks at what the library does not: static pods, and what kube-proxy is given, which is
-// noted. It comes after the library, which reads the gates of the kubelets.
+// lookBeyond checks what the library does not, the static pods, and records the arguments of kube-proxy. It runs
+// after the library's checks, which record the gates of the kubelets.
 func (c *Client) lookBeyond(ctx context.Context, of step, controlPlanes, workers []string, seen *watch) ([]cluster.Removal, error) {
 	var refused []cluster.Removal
 
@@ -181,7 +177,7 @@ func (c *Client) lookBeyond(ctx context.Context, of step, controlPlanes, workers
 	return refused, nil
 }
 
-// check is one run of the library's checks.
+// check runs the library's checks.
 func (c *Client) check(
 	ctx context.Context, of step, config *rest.Config, controlPlanes, workers []string, seen *watch,
 ) ([]cluster.Removal, error) {
@@ -202,8 +198,7 @@ func (c *Client) check(
 	return nil, err
 }
 
-// itemsOf takes the findings out of the error that carries them, which has been
-// a value and may become a pointer.
+// itemsOf returns the findings in an error, which the library has returned as a value and may return as a pointer.
 func itemsOf(err error) (upgrade.ComponentRemovedItemsError, bool) {
 	var value upgrade.ComponentRemovedItemsError
 	if errors.As(err, &value) {
@@ -218,10 +213,9 @@ func itemsOf(err error) (upgrade.ComponentRemovedItemsError, bool) {
 	return upgrade.ComponentRemovedItemsError{}, false
 }
 
-// closing is a copy of the config for one call, and what ends its connections.
-// The transport of a config that has one of its own is left open. Any other
-// would end up in a cache of client-go for good, were it not for the function
-// that chooses its proxy.
+// closing returns a copy of the config for one call, and a function that closes its connections. It does not close
+// a transport that the config brings along. Any other transport would stay in a cache of client-go forever, if the
+// function that chooses the proxy did not keep it out of the cache.
 func closing(config *rest.Config) (*rest.Config, func()) {
 	config = rest.CopyConfig(config)
 	config.QPS = -1

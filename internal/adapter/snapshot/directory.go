@@ -14,12 +14,12 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 )
 
-// probePattern names what is created and removed again to see whether that is
-// possible: file modes alone do not tell.
+// probePattern is the name of what is created and removed again to check whether that is possible: file modes alone
+// do not show it.
 const probePattern = ".talosupgrade-check-*"
 
-// Check implements [cluster.SnapshotStore]. Errors wrap cluster.ErrRefused and
-// name the directory. It does not create the directory.
+// Check implements [cluster.SnapshotStore]. Errors wrap cluster.ErrRefused and name the directory, which is not
+// created.
 func (s *Store) Check(ctx context.Context) (exposed string, err error) {
 	if err := cluster.Ended(ctx); err != nil {
 		return "", err
@@ -48,8 +48,8 @@ func (s *Store) Check(ctx context.Context) (exposed string, err error) {
 	return exposure(directory), nil
 }
 
-// exposure says that others than its owner may look into a directory that was there
-// before; empty where they may not, and on systems whose file modes do not tell.
+// exposure returns a message if users other than the owner have access to an existing directory; empty if not, or
+// if file modes do not show it on this system.
 func exposure(directory string) string {
 	info, err := os.Stat(directory)
 	if err != nil || runtime.GOOS == "windows" || info.Mode().Perm()&^directoryMode == 0 {
@@ -59,7 +59,7 @@ func exposure(directory string) string {
 	return fmt.Sprintf("the directory %s is open to others than its owner (mode %04o)", directory, info.Mode().Perm())
 }
 
-// nearest is the directory itself, or the innermost one above it that exists.
+// nearest returns the directory itself, or the innermost one above it that exists.
 func nearest(directory string) (string, error) {
 	for at := directory; ; at = filepath.Dir(at) {
 		info, err := os.Stat(at)
@@ -79,8 +79,8 @@ func nearest(directory string) (string, error) {
 	}
 }
 
-// removeEmpty removes a directory and those above it, up to one that was there
-// before. What is not empty stays.
+// removeEmpty removes a directory and those above it, up to the one that existed before. Those that are not empty
+// are kept.
 func removeEmpty(directory, ancestor string) {
 	for at := directory; at != ancestor && at != filepath.Dir(at); at = filepath.Dir(at) {
 		if os.Remove(at) != nil {
@@ -89,8 +89,7 @@ func removeEmpty(directory, ancestor string) {
 	}
 }
 
-// probe does in the directory what Save would do first: create a file, or the
-// directories that are missing.
+// probe tries in the directory what Save would do first: create a file, or the missing directories.
 func probe(directory string, file bool) error {
 	if !file {
 		made, err := os.MkdirTemp(directory, probePattern)
@@ -109,8 +108,7 @@ func probe(directory string, file bool) error {
 	return errors.Join(made.Close(), os.Remove(made.Name()))
 }
 
-// syncDirectory makes the names of files survive a loss of power, where the
-// system knows such a thing.
+// syncDirectory makes the names of files survive a loss of power, if the system supports that.
 func syncDirectory(path string) error {
 	if runtime.GOOS == "windows" {
 		return nil
@@ -129,7 +127,7 @@ func syncDirectory(path string) error {
 	return errors.Join(err, directory.Close())
 }
 
-// failure is an error of the runner's own disk, which waiting does not mend.
+// failure is an error of the runner's own disk, which waiting does not fix.
 type failure struct {
 	what  string
 	cause error
@@ -140,10 +138,10 @@ func refused(what string, cause error) error { return &failure{what: what, cause
 // Error implements error.
 func (f *failure) Error() string { return f.what + ": " + f.cause.Error() }
 
-// Unwrap gives the meaning, which the text has no room for, and the cause.
+// Unwrap returns the meanings, which are not in the text, and the cause.
 func (f *failure) Unwrap() []error { return []error{cluster.ErrRefused, cluster.ErrUnsaved, f.cause} }
 
-// isLink tells whether the path is a symbolic link, wherever it leads.
+// isLink reports whether the path is a symbolic link, wherever it leads.
 func isLink(path string) bool {
 	info, err := os.Lstat(path)
 

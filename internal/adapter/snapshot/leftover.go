@@ -9,15 +9,14 @@ import (
 	"time"
 )
 
-// leftoverAge is when a file that is being written counts as left behind by a
-// process that was killed: twice as long as a snapshot may take.
+// leftoverAge is the age at which a partial file counts as left behind by a process that was killed: twice as long
+// as a snapshot may take.
 const leftoverAge = 2 * time.Hour
 
-// removeLeftovers removes what calls of Save for the same cluster left in the
-// directory when they were killed: nobody else would, and it holds secrets. It
-// is an attempt, the next call makes another one.
+// removeLeftovers removes the files that calls of Save for the same cluster left in the directory when they were
+// killed: nothing else removes them, and they hold secrets. Errors are ignored, and the next call tries again.
 func removeLeftovers(directory, name string, now time.Time) {
-	// What cannot be listed tells why as soon as it is written to.
+	// If the directory cannot be listed, writing to it will show why.
 	entries, err := os.ReadDir(directory)
 	if err != nil {
 		return

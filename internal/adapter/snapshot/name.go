@@ -9,25 +9,25 @@ import (
 )
 
 const (
-	// timeLayout is the basic form of ISO 8601, which sorts by time.
+	// timeLayout is the basic format of ISO 8601, which sorts by time.
 	timeLayout = "20060102T150405Z"
-	// maxName leaves room in the 255 bytes that a file name may have.
+	// maxName leaves room within the 255 bytes of a file name.
 	maxName = 100
-	// anonymous stands for a name of which nothing is left.
+	// anonymous replaces a name of which nothing is left.
 	anonymous = "cluster"
 )
 
-// unfit is what file names, and the shells they are typed into, may not take.
+// unfit matches what file names, and the shells they are typed into, may not accept.
 var unfit = regexp.MustCompile(`[^A-Za-z0-9._-]+`)
 
-// baseName is the name of a snapshot without suffix.
+// baseName returns the name of a snapshot without its suffix.
 func baseName(name string, taken time.Time) string {
 	return fileName(name) + "-" + taken.UTC().Format(timeLayout)
 }
 
-// fileName is the name of a cluster as files have it.
+// fileName returns the name of a cluster as it is used in file names.
 func fileName(name string) string {
-	// Neither hidden nor an option of a command.
+	// The name must neither be hidden nor look like an option of a command.
 	name = strings.TrimLeft(unfit.ReplaceAllString(name, "-"), ".-")
 	name = strings.TrimRight(name[:min(len(name), maxName)], "-")
 

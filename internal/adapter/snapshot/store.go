@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
-// Package snapshot keeps snapshots of etcd in a directory: verified, complete or
-// not there at all, and readable by their owner alone.
+// Package snapshot keeps snapshots of etcd in a directory. A snapshot is verified and complete or does not exist,
+// and only its owner can read it.
 package snapshot
 
 import (
@@ -18,33 +18,31 @@ import (
 )
 
 const (
-	// A snapshot holds every secret of its cluster.
+	// A snapshot has every secret of its cluster.
 	directoryMode = 0o700
 	fileMode      = 0o600
 
-	// partialSuffix marks what is being written. The dot in front of its name
-	// keeps it out of patterns such as *.db.
+	// partialSuffix marks a file that is being written. Its name starts with a dot, so that patterns such as *.db
+	// do not match it.
 	partialSuffix  = ".partial"
 	checksumSuffix = ".sha256"
 
-	// maxNumber is how many snapshots of one name and second there may be.
+	// maxNumber is how many snapshots may have the same name and second.
 	maxNumber = 100
 )
 
-// Store is a directory.
+// Store keeps snapshots in a directory.
 type Store struct{ directory string }
 
-// New is the store in a directory, which need not exist yet. A relative path
-// starts where the process runs.
+// New returns the store in a directory, which need not exist yet. A relative path is relative to the working
+// directory.
 func New(directory string) *Store { return &Store{directory: directory} }
 
-// Save implements [cluster.SnapshotStore]. The file is <name>-<UTC time>.db,
-// with what name has beside letters, digits, dots, underscores and hyphens
-// replaced; one that exists is left alone, and another number appended. Beside
-// it goes its checksum, as sha256sum writes and reads it. Both appear when they
-// are complete and on disk. Errors of the stream come back as they are; others
-// wrap cluster.ErrIncomplete where the data is not a whole snapshot, and
-// cluster.ErrRefused where it cannot be kept.
+// Save implements [cluster.SnapshotStore]. The file is <name>-<UTC time>.db, in which characters of name other than
+// letters, digits, dots, underscores and hyphens are replaced. If that file exists, it is kept, and a number is
+// appended to the new name. The checksum is in a file beside it, in the format of sha256sum. Both files appear once
+// they are complete and on disk. Errors of the stream are returned unchanged; others wrap cluster.ErrIncomplete if
+// the data is not a whole snapshot, and cluster.ErrRefused if it cannot be kept.
 func (s *Store) Save(
 	ctx context.Context, name string, taken time.Time, stream func(context.Context, io.Writer) error,
 ) (cluster.EtcdSnapshot, error) {
@@ -108,8 +106,8 @@ func (s *Store) absolute() (string, error) {
 	return directory, nil
 }
 
-// create makes the directory, and in it the file to write to. Somebody else who
-// failed may remove the directory in between.
+// create creates the directory, and in it the file to write to. Another call that fails may remove the directory in
+// between.
 func create(directory, base string) (file *os.File, target string, err error) {
 	const attempts = 10
 
@@ -117,7 +115,7 @@ func create(directory, base string) (file *os.File, target string, err error) {
 		if failed := os.MkdirAll(directory, directoryMode); failed != nil {
 			err = refused("unable to create the directory "+directory, failed)
 
-			// It was there for a moment, and is not now; a file in its place is another error.
+			// The directory existed for a moment and was removed; a file in its place is another error.
 			if errors.Is(failed, os.ErrExist) {
 				continue
 			}
@@ -134,9 +132,8 @@ func create(directory, base string) (file *os.File, target string, err error) {
 	return file, target, err
 }
 
-// reserve creates the file to write to, and tells its later name. Whoever has
-// the former has the latter: it is renamed in one step, so that one of the two
-// exists as long as the name is taken.
+// reserve creates the file to write to and returns its later name. The partial file also reserves the later name:
+// it is renamed in one step, so one of the two exists as long as the name is taken.
 func reserve(directory, base string) (file *os.File, target string, err error) {
 	for number := 1; number <= maxNumber; number++ {
 		name := base
@@ -176,7 +173,7 @@ func fill(ctx context.Context, file *os.File, verifier *verifier, stream func(co
 	case verifier.failure != nil:
 		err = verifier.failure
 	case err == nil && ctx.Err() != nil:
-		// What a cancelled stream gave may end as if it were whole.
+		// The data of a cancelled stream may end as if it were complete.
 		err = cluster.Ended(ctx)
 	case err == nil:
 		err = verifier.verify()
@@ -195,8 +192,8 @@ func fill(ctx context.Context, file *os.File, verifier *verifier, stream func(co
 	return err
 }
 
-// publish gives a finished file its name, after its checksum: a snapshot never
-// stands there without one. If anything fails, neither stays.
+// publish gives a finished file its name, after writing its checksum: a snapshot never exists without one. If
+// anything fails, neither is kept.
 func publish(partial string, saved cluster.EtcdSnapshot) error {
 	checksum := saved.Path + checksumSuffix
 
@@ -216,7 +213,7 @@ func publish(partial string, saved cluster.EtcdSnapshot) error {
 	return nil
 }
 
-// writeChecksum writes what `sha256sum -c` reads in the same directory.
+// writeChecksum writes the checksum for `sha256sum -c` in the same directory.
 func writeChecksum(path string, saved cluster.EtcdSnapshot) error {
 	partial := partialOf(path)
 
@@ -249,7 +246,7 @@ func partialOf(path string) string {
 	return filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+partialSuffix)
 }
 
-// discard removes what must not stay behind.
+// discard removes a file that must not stay behind; if it does not exist, that is no error.
 func discard(path string) error {
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return refused("unable to remove "+path, err)

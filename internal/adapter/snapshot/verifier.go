@@ -14,23 +14,20 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 )
 
-// blockSize divides the length of every database of etcd: bbolt writes pages,
-// whose size is a multiple of it. `etcdctl snapshot restore` tells by it whether
-// a checksum follows.
+// blockSize divides the length of every database of etcd: bbolt writes pages, whose size is a multiple of it.
+// `etcdctl snapshot restore` uses it to find out whether a checksum follows.
 const blockSize = 512
 
-// verifier writes a snapshot and reads along: a database followed by its
-// SHA-256.
+// verifier writes a snapshot, which is a database followed by its SHA-256, and verifies it at the same time.
 type verifier struct {
 	ctx context.Context
 	to  io.Writer
 
-	// whole is the hash of everything, database that of all but the trailer, which
-	// are the last bytes so far.
+	// whole is the hash of everything, database that of everything but the trailer, which is the last bytes so far.
 	whole, database hash.Hash
 	trailer         []byte
 	size            int64
-	// failure is why a write failed; the stream need not pass that on.
+	// failure is why a write failed; the stream need not return it.
 	failure error
 }
 
@@ -64,7 +61,7 @@ func (v *verifier) note(data []byte) {
 	v.size += int64(len(data))
 	_, _ = v.whole.Write(data) // a hash takes everything
 
-	// What is left over of the trailer once it has grown belongs to the database.
+	// What does not fit into the trailer any more belongs to the database.
 	if len(data) >= sha256.Size {
 		_, _ = v.database.Write(v.trailer)
 		_, _ = v.database.Write(data[:len(data)-sha256.Size])
@@ -81,7 +78,7 @@ func (v *verifier) note(data []byte) {
 	}
 }
 
-// verify tells what a stream that has ended lacks.
+// verify returns an error if a stream that has ended is not a complete snapshot with a matching checksum.
 func (v *verifier) verify() error {
 	const what = "unable to use the snapshot of etcd"
 

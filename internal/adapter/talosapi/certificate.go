@@ -12,27 +12,26 @@ import (
 	"time"
 )
 
-// Certificate is what a client certificate says about itself.
+// Certificate describes a client certificate.
 type Certificate struct {
 	roles     []string
 	notBefore time.Time
 	notAfter  time.Time
 }
 
-// Roles are the Talos roles that the certificate carries, such as "os:admin".
+// Roles returns the Talos roles in the certificate, such as "os:admin".
 func (c Certificate) Roles() []string { return slices.Clone(c.roles) }
 
-// NotAfter is when the certificate expires.
+// NotAfter returns when the certificate expires.
 func (c Certificate) NotAfter() time.Time { return c.notAfter }
 
-// admin tells whether the roles are known to include full access. Certificates
-// without any role are taken for admins: then the node decides.
+// admin reports whether the roles may include full access. It is true for a certificate without any role, for which
+// the node decides.
 func (c Certificate) admin() bool {
 	return len(c.roles) == 0 || slices.Contains(c.roles, "os:admin")
 }
 
-// validity says what is wrong with the certificate at the given time; empty
-// when it is valid.
+// validity returns what is wrong with the certificate at the given time; empty if it is valid.
 func (c Certificate) validity(now time.Time) string {
 	switch {
 	case now.After(c.notAfter):

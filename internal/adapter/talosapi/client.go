@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: MPL-2.0
 
-// Package talosapi reaches the machines of a cluster over the Talos API. It
-// implements [cluster.Talos], and lends the state of a node to libraries that
-// read it themselves ([Client.State]): what to do and when is decided elsewhere.
+// Package talosapi accesses the machines of a cluster over the Talos API. It implements [cluster.Talos] and gives
+// libraries that read the state of a node themselves access to it ([Client.State]). What to do and when is decided
+// elsewhere.
 //
-// Every call is addressed to one node with single-valued "node" metadata and
-// goes through any endpoint that answers. Resources are read as raw COSI
-// messages rather than through machinery's typed state, because the typed
-// decoder refuses machine configurations with documents it does not know. They
-// are changed as text for the same reason: nothing but an image is to differ
-// afterwards.
+// Every call is addressed to one node with single-valued "node" metadata and goes through any endpoint that
+// answers. Resources are read as raw COSI messages rather than through machinery's typed state, because the typed
+// decoder rejects machine configurations with documents it does not know. They are changed as text for the same
+// reason: nothing but an image may differ afterwards.
 package talosapi
 
 import (
@@ -46,8 +44,8 @@ import (
 
 var _ cluster.Talos = (*Client)(nil)
 
-// Deadlines of single calls. They run on the real clock: a call is a matter of
-// the network, not of the engine's schedule.
+// Deadlines of single calls. They run on the real clock: how long a call takes depends on the network and not on
+// the schedule of the engine.
 const (
 	readTimeout       = 10 * time.Second
 	mountsTimeout     = 3 * time.Second
@@ -55,24 +53,21 @@ const (
 	applyTimeout      = 60 * time.Second
 	kubeconfigTimeout = 30 * time.Second
 	installTimeout    = 15 * time.Minute
-	// followTimeout bounds what a node does between accepting a legacy upgrade
-	// and the end of its installer: its own drain of at most five minutes, the
-	// stop of its services, and the installer.
+	// followTimeout bounds what a node does between accepting a legacy upgrade and the end of its installer: its
+	// own drain of at most five minutes, stopping its services, and the installer.
 	followTimeout = 15 * time.Minute
-	// legacyTimeout leaves room for the pull that the legacy call makes before
-	// it answers, for which a node gives itself 20 minutes.
+	// legacyTimeout leaves room for the pull that the legacy call makes before it answers, to which a node gives 20
+	// minutes.
 	legacyTimeout = 25 * time.Minute
 )
 
-// Connection behaviour. A rebooting endpoint should be found again within
-// seconds of its return, which gRPC's own back-off of up to two minutes would
-// not allow.
+// Connection behaviour. An endpoint that rebooted should be found again within seconds, which gRPC's default
+// back-off of up to two minutes would not allow.
 const (
 	minBackoff     = 200 * time.Millisecond
 	maxBackoff     = 2 * time.Second
 	connectTimeout = 5 * time.Second
-	// pingInterval must not fall below five minutes: apid answers more frequent
-	// pings by closing the connection.
+	// pingInterval must not be less than five minutes: apid closes connections with more frequent pings.
 	pingInterval = 6 * time.Minute
 	pingTimeout  = 20 * time.Second
 )
@@ -93,17 +88,16 @@ type Client struct {
 	endpoints []*endpoint
 	// preferred is the index of the endpoint that answered last.
 	preferred atomic.Int64
-	// proven tells that some endpoint accepted the credentials.
+	// proven is true once an endpoint has accepted the credentials.
 	proven atomic.Bool
-	// hung are the nodes, by address, whose mounts did not answer, each with the
-	// error of that.
+	// hung has the nodes, by address, whose mounts did not answer, each with its error.
 	hung sync.Map
-	// clusterID is what the cluster calls itself, as soon as that is known.
+	// clusterID is the ID of the cluster, once it is known.
 	clusterID atomic.Pointer[string]
 }
 
-// New prepares connections to the endpoints of the configuration. Nothing is
-// dialled before the first call. [Client.Close] must be called in the end.
+// New prepares connections to the endpoints of the configuration. Nothing is dialled before the first call. The
+// caller must call [Client.Close].
 func New(config Config, options Options) (*Client, error) {
 	if len(config.endpoints) == 0 {
 		return nil, fmt.Errorf("%w: it has no endpoints", ErrConfig)
@@ -127,7 +121,7 @@ func New(config Config, options Options) (*Client, error) {
 	return c, nil
 }
 
-// Close ends all connections and whatever still runs on them.
+// Close ends all connections and the calls that are still running on them.
 func (c *Client) Close() error {
 	var failures []error
 
@@ -138,10 +132,10 @@ func (c *Client) Close() error {
 	return errors.Join(failures...)
 }
 
-// Config is what the client was made from.
+// Config returns the configuration of the client.
 func (c *Client) Config() Config { return c.config }
 
-// Roles are the roles in the client certificate, such as "os:admin".
+// Roles returns the roles in the client certificate, such as "os:admin".
 func (c *Client) Roles() []string { return slices.Clone(c.config.certificate.roles) }
 
 func newEndpoint(name string, config Config, options Options) (*endpoint, error) {
@@ -168,8 +162,7 @@ func newEndpoint(name string, config Config, options Options) (*endpoint, error)
 func dialOptions(options Options) []grpc.DialOption {
 	dialOptions := []grpc.DialOption{
 		grpc.WithContextDialer(options.DialContext),
-		// Endpoints are control planes, never services that announce settings
-		// in DNS.
+		// Endpoints are control planes, never services that publish settings in DNS.
 		grpc.WithDisableServiceConfig(),
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff:           backoff.Config{BaseDelay: minBackoff, Multiplier: 1.6, Jitter: 0.2, MaxDelay: maxBackoff},
@@ -187,15 +180,15 @@ func dialOptions(options Options) []grpc.DialOption {
 	return dialOptions
 }
 
-// ErrConfig is wrapped by every error of [ParseConfig] and [ConfigFromParts],
-// ErrNoContext by that of [ParseConfig] where the talosconfig has no context of the name.
+// ErrConfig is wrapped by every error of [ParseConfig] and [ConfigFromParts]. ErrNoContext is wrapped by that of
+// [ParseConfig] if the talosconfig has no context with the given name.
 var (
 	ErrConfig    = errors.New("talosconfig not usable")
 	ErrNoContext = errors.New("does not exist")
 )
 
-// Config is a parsed and checked set of credentials for one cluster. It holds
-// secrets: print nothing of it but what its methods return.
+// Config is a parsed and checked set of credentials for one cluster. It holds secrets: print nothing but what its
+// methods return.
 type Config struct {
 	name        string
 	endpoints   []string
@@ -203,9 +196,8 @@ type Config struct {
 	certificate Certificate
 }
 
-// ParseConfig reads a talosconfig (YAML) and picks the named context, or the
-// current one when the name is empty. Errors wrap [ErrConfig] and never quote
-// the content.
+// ParseConfig reads a talosconfig (YAML) and picks the named context, or the current one if the name is empty.
+// Errors wrap [ErrConfig] and never quote the content.
 func ParseConfig(talosconfig []byte, context string) (Config, error) {
 	parsed, err := parseConfig(talosconfig)
 	if err != nil {
@@ -225,9 +217,8 @@ func ParseConfig(talosconfig []byte, context string) (Config, error) {
 	return config, nil
 }
 
-// Contexts are the names of the contexts in a talosconfig (YAML), sorted, and the one that
-// [ParseConfig] takes where none is named; empty where one has to be. Errors are as of
-// [ParseConfig].
+// Contexts returns the sorted names of the contexts in a talosconfig (YAML), and the one that [ParseConfig] picks
+// if none is named; current is empty if one has to be named. Errors are the same as those of [ParseConfig].
 func Contexts(talosconfig []byte) (names []string, current string, err error) {
 	parsed, err := parseConfig(talosconfig)
 	if err != nil {
@@ -242,8 +233,8 @@ func Contexts(talosconfig []byte) (names []string, current string, err error) {
 	return slices.Sorted(maps.Keys(parsed.Contexts)), current, nil
 }
 
-// CheckConfig tells whether that is a talosconfig, whatever its contexts hold. Errors
-// are as of [ParseConfig].
+// CheckConfig returns an error unless it is given a talosconfig, whatever the contexts contain. Errors are the same
+// as those of [ParseConfig].
 func CheckConfig(talosconfig []byte) error {
 	_, err := parseConfig(talosconfig)
 
@@ -267,7 +258,7 @@ func parseConfig(talosconfig []byte) (*clientconfig.Config, error) {
 	return parsed, nil
 }
 
-// isKubeconfig tells a kubeconfig by what no talosconfig has.
+// isKubeconfig recognises a kubeconfig by fields that no talosconfig has.
 func isKubeconfig(config []byte) bool {
 	var kubeconfig struct {
 		Clusters []yaml.Node `yaml:"clusters"`
@@ -277,9 +268,8 @@ func isKubeconfig(config []byte) bool {
 	return yaml.Unmarshal(config, &kubeconfig) == nil && (kubeconfig.Clusters != nil || kubeconfig.Users != nil)
 }
 
-// ConfigFromParts builds credentials from what the siderolabs/talos provider
-// emits as client_configuration: ca, cert and key are base64 of PEM. Errors
-// wrap [ErrConfig] and never quote the content.
+// ConfigFromParts returns the credentials that the siderolabs/talos provider emits as client_configuration: ca,
+// cert and key are base64 of PEM. Errors wrap [ErrConfig] and never quote the content.
 func ConfigFromParts(endpoints []string, ca, cert, key string) (Config, error) {
 	config, err := newConfig("", clientconfig.Context{Endpoints: endpoints, CA: ca, Crt: cert, Key: key})
 	if err != nil {
@@ -289,18 +279,16 @@ func ConfigFromParts(endpoints []string, ca, cert, key string) (Config, error) {
 	return config, nil
 }
 
-// Context is the name of the context the credentials came from; empty for
-// [ConfigFromParts].
+// Context returns the name of the context that the credentials are from; empty after [ConfigFromParts].
 func (c Config) Context() string { return c.name }
 
-// Endpoints are the addresses of the Talos API as the configuration lists
-// them.
+// Endpoints returns the addresses of the Talos API as the configuration lists them.
 func (c Config) Endpoints() []string { return slices.Clone(c.endpoints) }
 
-// Certificate are the facts about the client certificate.
+// Certificate returns the facts about the client certificate.
 func (c Config) Certificate() Certificate { return c.certificate }
 
-// String names the configuration without its secrets.
+// String describes the configuration without its secrets.
 func (c Config) String() string {
 	if c.name == "" {
 		return "client configuration for " + strings.Join(c.endpoints, ", ")
@@ -378,8 +366,8 @@ func checkEndpoints(endpoints []string) ([]string, error) {
 	return checked, nil
 }
 
-// splitEndpoint reads the spellings that talosctl accepts: host, host:port,
-// and URLs. Without a port it is apid's own, for https URLs 443.
+// splitEndpoint reads the spellings that talosctl accepts: host, host:port and URLs. The default port is apid's
+// own, or 443 for https URLs.
 func splitEndpoint(endpoint string) (host, port string, err error) {
 	malformed := fmt.Errorf("endpoint %q is neither a host, host:port nor an https URL", endpoint)
 	port = fmt.Sprint(constants.ApidPort)
@@ -432,22 +420,21 @@ func checkCredentials(context clientconfig.Context) (Certificate, error) {
 	return parseCertificate(parts["ca"], parts["crt"], parts["key"])
 }
 
-// endpoint is one way into the cluster, with a connection of its own: gRPC's
-// round robin over several would send any call into a rebooting machine.
+// endpoint is one address of the Talos API with a connection of its own: gRPC's round robin over several would send
+// calls into a rebooting machine.
 type endpoint struct {
 	name string
 	host string
 	// address is host:port.
 	address string
 	api     *client.Client
-	// local tells that the endpoint refused to forward calls to other nodes.
+	// local is true once the endpoint has refused to forward calls to other nodes.
 	local atomic.Bool
 }
 
 func (e *endpoint) state() connectivity.State { return e.api.Conn().GetState() }
 
-// settle waits until the endpoint is connected or known not to be. It is
-// bounded by the connect timeout of gRPC.
+// settle waits until the endpoint is connected or known to be down. The connect timeout of gRPC bounds it.
 func (e *endpoint) settle(ctx context.Context) connectivity.State {
 	for {
 		state := e.state()
@@ -466,8 +453,8 @@ func (e *endpoint) settle(ctx context.Context) connectivity.State {
 	}
 }
 
-// alive asks the endpoint about itself. A machine that lost its power leaves a
-// connection behind that looks healthy.
+// alive reports whether the endpoint answers a call about itself. A machine that lost its power leaves a connection
+// behind that looks healthy.
 func (e *endpoint) alive(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), connectTimeout)
 	defer cancel()
@@ -477,10 +464,9 @@ func (e *endpoint) alive(ctx context.Context) bool {
 	return err == nil
 }
 
-// candidates are all endpoints, the most promising first: the one that
-// answered last, then others that are connected, then those not tried yet, and
-// at the end the ones known to be down or not to forward. A node that is about
-// to be disturbed is not asked through itself while there is another way.
+// candidates returns all endpoints, the most promising first: the one that answered last, then others that are
+// connected, then those not tried yet, and at the end those known to be down or not to forward. The endpoint on the
+// node to avoid, which is about to be disturbed, comes after those that are down.
 func (c *Client) candidates(avoid string) []*endpoint {
 	type ranked struct {
 		*endpoint
@@ -529,9 +515,8 @@ func (e *endpoint) rank(avoid string) int {
 	return rank
 }
 
-// wake connects every endpoint as long as none is connected, and returns when
-// the first one is, or when all have failed. Without it a single endpoint that
-// swallows packets would cost each call the whole connect timeout.
+// wake connects all endpoints if none is connected, and returns once the first one is or all have failed. Otherwise
+// a single endpoint that drops packets would cost each call the whole connect timeout.
 func (c *Client) wake(ctx context.Context) {
 	if len(c.endpoints) == 1 || slices.ContainsFunc(c.endpoints, func(e *endpoint) bool {
 		return e.state() == connectivity.Ready && !e.local.Load()
@@ -566,8 +551,8 @@ func (c *Client) prefer(chosen *endpoint) {
 
 // attempt is one try of a call through one endpoint.
 type attempt struct {
-	// sent tells that the request may have left this machine. As long as it is
-	// false, trying again elsewhere cannot do anything twice.
+	// sent is true if the request may have left this machine. As long as it is false, nothing can happen twice if
+	// the call is tried elsewhere.
 	sent bool
 }
 
@@ -577,8 +562,7 @@ func withAttempt(ctx context.Context, attempt *attempt) context.Context {
 	return context.WithValue(ctx, attemptKey{}, attempt)
 }
 
-// noteUnary records whether a unary call got as far as a connection: gRPC
-// knows the peer only then.
+// noteUnary records whether a unary call got as far as a connection: only then does gRPC know the peer.
 func noteUnary(
 	ctx context.Context, method string, request, reply any,
 	conn *grpc.ClientConn, invoke grpc.UnaryInvoker, options ...grpc.CallOption,
@@ -594,8 +578,7 @@ func noteUnary(
 	return err
 }
 
-// noteStream records the same for a stream, whose request is sent right after
-// it was opened.
+// noteStream records the same for a stream, whose request is sent right after it is opened.
 func noteStream(
 	ctx context.Context, description *grpc.StreamDesc,
 	conn *grpc.ClientConn, method string, open grpc.Streamer, options ...grpc.CallOption,
@@ -609,26 +592,24 @@ func noteStream(
 	return stream, err
 }
 
-// operation describes a call to the code that carries it out and to the people
-// who read its errors.
+// operation describes a call for the code that carries it out and for the people who read its errors.
 type operation struct {
 	// what completes "unable to ...".
 	what string
-	// node is the address of the machine meant; empty for the endpoint itself.
+	// node is the address of the machine that is called; empty for the endpoint itself.
 	node string
 	// timeout bounds one attempt.
 	timeout time.Duration
-	// mutates tells that the call must not be made twice by accident.
+	// mutates is true if the call must not be made twice by accident.
 	mutates bool
-	// begun tells of an answer that is handed on as it comes whether some of it
-	// was: it cannot be had from another endpoint then. Nil for all others.
+	// begun reports whether part of an answer has been passed on to the caller, after which no other endpoint can
+	// be tried. It is nil for calls whose answer is not passed on as it arrives.
 	begun func() bool
 }
 
-// call carries out the operation through the first endpoint that can. Reads
-// try all of them, and once more the one whose connection ended under it, such
-// as one that a node had enough of (GOAWAY) or that a firewall forgot. A call that
-// changes something moves on only when nothing of it can have reached the node.
+// call carries out the operation through the first endpoint that can. Reads try all endpoints, and try one whose
+// connection broke during the call once more: the node may have ended the connection (GOAWAY), or a firewall
+// forgotten it. A call that changes something moves on only if nothing of it can have reached the node.
 func (c *Client) call(ctx context.Context, op operation, do func(context.Context, *client.Client) error) error {
 	c.wake(ctx)
 
@@ -684,8 +665,8 @@ func (c *Client) try(ctx context.Context, op operation, chosen *endpoint, do fun
 		return nil
 	}
 
-	// A node ends a call at the caller's deadline by itself, and its answer may be
-	// here before the caller's own context has noticed.
+	// A node ends a call at the caller's deadline by itself, and its answer may arrive before the caller's context
+	// is done.
 	if deadline, bounded := ctx.Deadline(); bounded && !time.Now().Before(deadline) {
 		<-ctx.Done()
 	}
@@ -700,14 +681,14 @@ func (c *Client) try(ctx context.Context, op operation, chosen *endpoint, do fun
 	case failure.forwarding:
 		chosen.local.Store(true)
 	case failure.silent && !op.mutates:
-		// Silence is the node's, unless the endpoint itself is gone.
+		// The node is silent, unless the endpoint itself is gone.
 		failure.elsewhere = ctx.Err() == nil && !chosen.alive(ctx)
 	}
 
 	return failure
 }
 
-// combine is the error of an operation that no endpoint could carry out.
+// combine returns the error of an operation that no endpoint could carry out.
 func (c *Client) combine(op operation, failures []*callError) error {
 	if silence := c.silenceOf(failures); silence != nil {
 		failures[0].silence = silence
@@ -733,7 +714,7 @@ func (c *Client) combine(op operation, failures []*callError) error {
 	for _, failure := range failures {
 		detail := failure.detail
 		if failure.said != "" {
-			// What several endpoints say is said once.
+			// What several endpoints say is printed once.
 			detail = failure.said + throughEndpoints(through[failure.said]...)
 		}
 
@@ -753,7 +734,7 @@ func (c *Client) combine(op operation, failures []*callError) error {
 	return combined
 }
 
-// throughEndpoints says which way a call took, after what came of it.
+// throughEndpoints names the endpoints of a call, to follow its outcome in a message.
 func throughEndpoints(names ...string) string {
 	noun := "endpoint"
 	if len(names) > 1 {
@@ -763,8 +744,7 @@ func throughEndpoints(names ...string) string {
 	return " (through " + noun + " " + strings.Join(names, ", ") + ")"
 }
 
-// withoutQuotes drops what YAML errors quote from the document, since that may
-// be part of a key.
+// withoutQuotes removes what YAML errors quote from the document, since that may be part of a key.
 func withoutQuotes(text string) string {
 	return quotedContent.ReplaceAllString(strings.ReplaceAll(text, "\n", " "), "a value")
 }

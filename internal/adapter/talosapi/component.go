@@ -21,15 +21,13 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 )
 
-// finalPrefix marks the configurations that static pods are made from, from
-// Talos 1.14 on. What has no prefix is then only what they are merged from, and
-// its version says nothing about pods.
+// finalPrefix marks the configurations that static pods are made from, from Talos 1.14 on. Those without the prefix
+// are then only merged into them, and their version says nothing about pods.
 const finalPrefix = "final-"
 
-// Component asks the node about its kubelet, one of its static pods, or what it
-// renders for kube-proxy. The error wraps cluster.ErrNotFound when the node has
-// no configuration for it, as a worker for all but the kubelet, or when the
-// configuration switches it off.
+// Component returns the state of the node's kubelet, of one of its static pods, or of what it renders for
+// kube-proxy. The error wraps cluster.ErrNotFound if the node has no configuration for the component, as a worker
+// for all but the kubelet, or if the configuration disables it.
 func (c *Client) Component(ctx context.Context, address string, component cluster.Component) (cluster.ComponentStatus, error) {
 	switch component {
 	case cluster.Kubelet:
@@ -49,9 +47,8 @@ func (c *Client) Component(ctx context.Context, address string, component cluste
 		place(address), component, cluster.ErrRefused)
 }
 
-// staticPod reads the image and the version of a static pod's configuration.
-// The rest of it, the arguments above all, means something else from one
-// version of Talos to the next.
+// staticPod reads the image and the version of the configuration of a static pod. The meaning of the rest, above
+// all of the arguments, changes from one version of Talos to the next.
 func staticPod[S interface {
 	proto.Message
 	GetImage() string
@@ -65,7 +62,7 @@ func staticPod[S interface {
 		return cluster.ComponentStatus{}, err
 	}
 
-	// The API server cannot be switched off, and has no such field.
+	// The API server cannot be disabled and has no such field.
 	if optional, ok := any(spec).(interface{ GetEnabled() bool }); ok && !optional.GetEnabled() {
 		return cluster.ComponentStatus{}, fmt.Errorf("%w: the configuration of %s switches %s off", cluster.ErrNotFound, place(address), component)
 	}
@@ -73,8 +70,8 @@ func staticPod[S interface {
 	return cluster.ComponentStatus{Image: spec.GetImage(), ConfigVersion: metadata.GetVersion()}, nil
 }
 
-// kubelet reads what the kubelet is to run, and how its service does. There is
-// no service for a moment while the kubelet restarts.
+// kubelet reads what the kubelet should run and the state of its service. While the kubelet restarts, there is no
+// service for a moment.
 func (c *Client) kubelet(ctx context.Context, address string) (cluster.ComponentStatus, error) {
 	var (
 		spec    k8spb.KubeletSpecSpec
@@ -105,12 +102,11 @@ func (c *Client) kubelet(ctx context.Context, address string) (cluster.Component
 	return status, nil
 }
 
-// proxyManifest is the ID of the manifest with kube-proxy, as Talos has always
-// named it.
+// proxyManifest is the ID of the manifest with kube-proxy, which Talos has never changed.
 const proxyManifest = "10-kube-proxy"
 
-// proxy reads the image that a control plane renders for kube-proxy: the nodes
-// run it as a DaemonSet, of which a machine knows nothing but the manifest.
+// proxy reads the image that a control plane renders for kube-proxy. The nodes run it as a DaemonSet, of which a
+// machine has nothing but the manifest.
 func (c *Client) proxy(ctx context.Context, address string) (cluster.ComponentStatus, error) {
 	image, err := c.renderedProxy(ctx, address)
 	if err != nil {
@@ -124,8 +120,8 @@ func (c *Client) proxy(ctx context.Context, address string) (cluster.ComponentSt
 	return cluster.ComponentStatus{Image: image}, nil
 }
 
-// renderedProxy is the image in the manifest of kube-proxy. Where that is not
-// found by its ID all manifests are looked at; empty when none has it.
+// renderedProxy returns the image in the manifest of kube-proxy; empty if there is none. If the manifest with the
+// known ID has no image, all manifests are searched.
 func (c *Client) renderedProxy(ctx context.Context, address string) (image string, err error) {
 	var own k8spb.ManifestSpec
 
@@ -152,7 +148,7 @@ func (c *Client) renderedProxy(ctx context.Context, address string) (image strin
 	return image, err
 }
 
-// manifestProxy is the image of kube-proxy in a manifest, empty for none.
+// manifestProxy returns the image of kube-proxy in a manifest; empty if there is none.
 func manifestProxy(manifest *k8spb.ManifestSpec) string {
 	for _, item := range manifest.GetItems() {
 		if image := proxyImage(item.GetObject()); image != "" {
@@ -163,8 +159,7 @@ func manifestProxy(manifest *k8spb.ManifestSpec) string {
 	return ""
 }
 
-// proxyImage is the image in the DaemonSet of kube-proxy; empty for any other
-// object.
+// proxyImage returns the image in the DaemonSet of kube-proxy; empty for any other object.
 func proxyImage(object *structpb.Struct) string {
 	metadata := field(structpb.NewStructValue(object), "metadata")
 	name, namespace := field(metadata, "name").GetStringValue(), field(metadata, "namespace").GetStringValue()
@@ -183,8 +178,7 @@ func proxyImage(object *structpb.Struct) string {
 	return ""
 }
 
-// field walks into an object; nil, which every getter takes, where there is
-// nothing.
+// field returns the value at a path in an object; nil, on which every getter works, if there is none.
 func field(value *structpb.Value, path ...string) *structpb.Value {
 	for _, name := range path {
 		value = value.GetStructValue().GetFields()[name]
@@ -193,8 +187,8 @@ func field(value *structpb.Value, path ...string) *structpb.Value {
 	return value
 }
 
-// The IDs of machine configurations: the one in effect, and the one that the
-// next boot takes, which older versions do not show.
+// The IDs of machine configurations: the one in effect, and the one that the next boot uses, which older versions
+// do not have.
 const (
 	activeConfig     = "v1alpha1"
 	persistentConfig = "persistent"
@@ -207,19 +201,16 @@ type storedConfig struct {
 	version string
 }
 
-// lookAttempts is how often a change is begun anew because somebody else wrote.
+// lookAttempts is how often a change is tried if somebody else writes the configuration at the same time.
 const lookAttempts = 3
 
-// Configure has the machine configuration name another image for a component.
-// It is one request at most, and none when the image is named already. Talos
-// takes whatever configuration comes last, so that the versions before and
-// after have to tell whether somebody else wrote at the same moment; who wrote
-// before that costs another look, [lookAttempts] in all. Errors wrap
-// cluster.ErrNotFound where the configuration has no install section to name an
-// installer in, and cluster.ErrConflict where another image is named than expected, where the
-// configuration does not hold still or would be undone by a boot, and where
-// somebody else may have been overwritten. They quote no more of the
-// configuration than images.
+// Configure changes the image of a component in the machine configuration. It sends one request at most, and none
+// if the image is set already. Talos accepts whatever configuration comes last, so the versions before and after
+// must show whether somebody else wrote at the same moment; if somebody wrote before that, the change starts over,
+// [lookAttempts] times in all. Errors wrap cluster.ErrNotFound if the configuration has no install section to set
+// an installer in, and cluster.ErrConflict if it has another image than expected, if it keeps changing or a boot
+// would undo it, or if the write of somebody else may have been overwritten. Errors quote nothing of the
+// configuration but images.
 func (c *Client) Configure(ctx context.Context, address string, change cluster.ImageChange) error {
 	what := fmt.Sprintf("change the image of %s in the machine configuration of %s", change.Component, place(address))
 
@@ -248,8 +239,8 @@ func (c *Client) Configure(ctx context.Context, address string, change cluster.I
 	return nil
 }
 
-// prepareChange reads and edits the configuration until it holds still; the
-// edited one is nil when nothing has to be changed.
+// prepareChange reads and edits the configuration until nobody else writes it; edited is nil if nothing has to be
+// changed.
 func (c *Client) prepareChange(
 	ctx context.Context, address string, change cluster.ImageChange,
 ) (before storedConfig, edited []byte, err error) {
@@ -264,7 +255,7 @@ func (c *Client) prepareChange(
 			return before, nil, err
 		}
 
-		// A write that is under way shows for a moment as one that is not settled.
+		// A write that is under way looks for a moment like a configuration that is not settled.
 		err = c.assertUntouched(ctx, address, before)
 		if !errors.Is(err, cluster.ErrConflict) {
 			break
@@ -285,9 +276,8 @@ func (c *Client) storedConfig(ctx context.Context, address, id string) (storedCo
 	return storedConfig{text: spec.GetYamlMarshalled(), version: metadata.GetVersion()}, nil
 }
 
-// assertUntouched makes sure, right before a write, that nothing would be lost
-// by it: neither a change made since the configuration was read, nor one that
-// waits for the next boot, nor one that is only being tried.
+// assertUntouched makes sure, right before a write, that the write would undo nothing: neither a change made since
+// the configuration was read, nor one that waits for the next boot, nor one that is only being tried.
 func (c *Client) assertUntouched(ctx context.Context, address string, read storedConfig) error {
 	persistent, missing := c.storedConfig(ctx, address, persistentConfig)
 	if missing != nil && !isAbsent(missing) {
@@ -308,9 +298,8 @@ func (c *Client) assertUntouched(ctx context.Context, address string, read store
 	}
 }
 
-// assertNotTried makes sure that a boot would bring back the configuration in
-// effect, of a node that shows none stored for it. From Talos 1.10 on that
-// means that none was stored since the last boot: what was written since then
+// assertNotTried makes sure that a boot would bring back the configuration in effect, for a node that shows no
+// stored one. From Talos 1.10 on that means that none was stored since the last boot: what was written since then
 // is only being tried.
 func (c *Client) assertNotTried(ctx context.Context, address string, active storedConfig) error {
 	if writes, known := count(active.version); !known || writes <= 1 {
@@ -330,8 +319,8 @@ func (c *Client) assertNotTried(ctx context.Context, address string, active stor
 		"because it was only tried: apply the configuration you want, or reboot the node", cluster.ErrConflict)
 }
 
-// assertSettled makes sure that the configuration of the next boot is the one
-// in effect. They need not be equal byte for byte.
+// assertSettled makes sure that the configuration for the next boot is the one in effect. They need not be equal
+// byte for byte.
 func assertSettled(persistent, active storedConfig) error {
 	if sameMeaning(persistent.text, active.text) {
 		return nil
@@ -341,8 +330,7 @@ func assertSettled(persistent, active storedConfig) error {
 		"because one was staged or is being tried; a change now would undo that", cluster.ErrConflict)
 }
 
-// applyConfig replaces the configuration, never with a reboot. The mode's zero
-// value would be one.
+// applyConfig replaces the configuration, never with a reboot. The zero value of the mode would reboot.
 func (c *Client) applyConfig(ctx context.Context, op operation, text []byte) error {
 	return c.call(ctx, op, func(ctx context.Context, api *client.Client) error {
 		_, err := api.MachineClient.ApplyConfiguration(ctx, &machineapi.ApplyConfigurationRequest{
@@ -357,7 +345,7 @@ func (c *Client) applyConfig(ctx context.Context, op operation, text []byte) err
 func compareConfigs(before, after storedConfig, ours []byte) error {
 	const advice = "a change made there may have been overwritten: compare the machine configuration with its source"
 
-	// A node may write anew what it took; that loses no meaning.
+	// A node may rewrite what it accepted, without changing its meaning.
 	if !sameMeaning(after.text, ours) {
 		return fmt.Errorf("%w: the configuration is not the one that was applied; %s", cluster.ErrConflict, advice)
 	}
@@ -375,7 +363,7 @@ func compareConfigs(before, after storedConfig, ours []byte) error {
 	}
 }
 
-// count is the number in the version of a resource; false when it has none.
+// count returns the number in the version of a resource; false if it is not a number.
 func count(version string) (uint64, bool) {
 	number, err := strconv.ParseUint(version, 10, 64)
 

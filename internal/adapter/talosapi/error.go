@@ -24,36 +24,35 @@ import (
 // callError is a failed call and what it means.
 type callError struct {
 	what string
-	// meanings are sentinels of package cluster; empty for what has no name.
+	// meanings are sentinels of package cluster; empty if none fits.
 	meanings []error
-	// detail is what was said, and through which endpoint: said and through, where
-	// both are known.
+	// detail is what was said and through which endpoint; it is made of said and through if both are known.
 	detail        string
 	said, through string
 	cause         error
-	// elsewhere tells that another endpoint may be tried.
+	// elsewhere is true if another endpoint may be tried.
 	elsewhere bool
-	// forwarding tells that the endpoint does not forward calls.
+	// forwarding is true if the endpoint does not forward calls.
 	forwarding bool
-	// silent tells that the request was sent and no answer came in time.
+	// silent is true if the request was sent and no answer came in time.
 	silent bool
-	// severed tells that the connection ended under the request.
+	// severed is true if the connection broke after the request was sent.
 	severed bool
-	// undialed is why the endpoint could not be connected to; empty where it could.
+	// undialed is why the endpoint could not be connected to; empty if it could.
 	undialed string
-	// silence is set where no endpoint could be.
+	// silence is set if no endpoint could be connected to.
 	silence *SilenceError
 }
 
-// SilenceError tells that no endpoint of the talosconfig could be connected to.
+// SilenceError means that no endpoint of the talosconfig could be connected to.
 type SilenceError struct {
-	// of is the context of the talosconfig, as people call it; empty without one.
+	// of describes the context of the talosconfig; empty without one.
 	of string
-	// reasons are the endpoints, each once, with what came of them.
+	// reasons has each endpoint once, with what happened.
 	reasons []string
 }
 
-// Error names every endpoint, with the reason.
+// Error names every endpoint with its reason.
 func (e *SilenceError) Error() string {
 	nobody := "no endpoint"
 	if e.of != "" {
@@ -63,7 +62,7 @@ func (e *SilenceError) Error() string {
 	return nobody + " answered: " + strings.Join(e.reasons, "; ")
 }
 
-// silenceOf is the error of a call that reached no endpoint; nil where it reached one.
+// silenceOf returns the error of a call that reached no endpoint; nil if it reached one.
 func (c *Client) silenceOf(failures []*callError) *SilenceError {
 	made, reasons := &SilenceError{}, map[string]string{}
 
@@ -89,13 +88,13 @@ func (c *Client) silenceOf(failures []*callError) *SilenceError {
 }
 
 var (
-	// connecting is how gRPC prints that a connection could not be made.
+	// connecting matches gRPC's text for a connection that could not be made.
 	connecting = regexp.MustCompile(`connection error: desc = "((?:[^"\\]|\\.)*)"`)
-	// dialing is how Go prints that an address could not be connected to, or looked up.
+	// dialing matches Go's text for an address that could not be connected to or looked up.
 	dialing = regexp.MustCompile(`dial tcp(?: ([^ ]+)|): (?:connect: |lookup ([^ :]+)(?: on [^ ]+)?: )?`)
 )
 
-// plain is the text of a failed call without what only developers of gRPC look for.
+// plain returns the text of a failed call without what is only of interest to developers of gRPC.
 func plain(text string) string {
 	if strings.Contains(text, "produced zero addresses") {
 		return "no such host"
@@ -109,7 +108,7 @@ func plain(text string) string {
 	}))
 }
 
-// undialed is why an endpoint could not be connected to, in a few words.
+// undialed returns in a few words why an endpoint could not be connected to.
 func undialed(text string) string {
 	reason := plain(text)
 	dialled := strings.Contains(text, "Error while dialing")
@@ -141,8 +140,7 @@ func (e *callError) Error() string {
 	return strings.Join(append(parts, e.detail), ": ")
 }
 
-// Unwrap gives the meanings and the cause, which may be the caller's own
-// context.
+// Unwrap returns the meanings and the cause, which may be the error of the caller's own context.
 func (e *callError) Unwrap() []error {
 	all := slices.Clone(e.meanings)
 
@@ -157,8 +155,8 @@ func (e *callError) Unwrap() []error {
 	return all
 }
 
-// wordsOf is the text of a failed call, for people. The operation has a timeout if that was
-// what ended the call: a node may have run out of time with a call of its own before that.
+// wordsOf returns the text of a failed call, for people. The operation has a timeout only if that is what ended the
+// call; otherwise the deadline was that of a call that the node itself made.
 func wordsOf(op operation, text string) string {
 	if op.timeout > 0 && text == context.DeadlineExceeded.Error() {
 		return cluster.Unanswered(op.timeout).Error()
@@ -174,7 +172,7 @@ func (c *Client) explain(ctx context.Context, op operation, through *endpoint, s
 		text = converted.Message()
 	}
 
-	// Talos hands on errors of its own calls as gRPC prints them.
+	// Talos passes on errors of its own calls as gRPC prints them.
 	text = regexp.MustCompile(`rpc error: code = \w+ desc = `).ReplaceAllString(text, "")
 
 	failure := &callError{what: op.what, said: wordsOf(op, text), through: through.name, cause: err}
@@ -186,8 +184,7 @@ func (c *Client) explain(ctx context.Context, op operation, through *endpoint, s
 
 	switch {
 	case op.mutates && (refuses(text) || unpullable(text)):
-		// The node answered, whatever its code looks like and whether or not the
-		// caller still waits.
+		// The node answered, whatever the code is and whether or not the caller still waits.
 		failure.meanings = meaningOfText(op, text)
 	case ctx.Err() != nil:
 		failure.cause = cluster.Ended(ctx)
@@ -204,7 +201,7 @@ func (c *Client) explain(ctx context.Context, op operation, through *endpoint, s
 	case isLost(code, err) && !saysEtcd(text):
 		failure.meanings = lost(op, sent, text)
 		failure.elsewhere = !op.mutates || undelivered(sent, text)
-		// A deadline is worth a second look at the endpoint, an answer is not.
+		// After a deadline it is worth checking whether the endpoint is alive; after an answer it is not.
 		failure.silent = sent && code == codes.DeadlineExceeded
 		failure.severed = sent && code == codes.Unavailable && !undelivered(sent, text)
 
@@ -215,20 +212,20 @@ func (c *Client) explain(ctx context.Context, op operation, through *endpoint, s
 		failure.elsewhere = failure.elsewhere && !failure.silent
 	default:
 		failure.meanings = meaning(op, code, text)
-		// What concerns the whole cluster, another endpoint may know: a worker
-		// has no kubeconfig, a machine that is booting has no resources yet.
+		// For a question about the whole cluster, another endpoint may know more: a worker has no kubeconfig, and a
+		// booting machine has no resources yet.
 		failure.elsewhere = op.node == "" && (code == codes.Unimplemented || code == codes.NotFound)
 	}
 
 	return failure
 }
 
-// doubtsCredentials tells that certificates may be why there is no connection.
+// doubtsCredentials reports whether certificates may be why there is no connection.
 func (c *Client) doubtsCredentials(text string) bool {
 	return rejectsCredentials(text) || c.config.certificate.validity(time.Now()) != ""
 }
 
-// explainCredentials gives a failure its meaning where certificates may be why.
+// explainCredentials gives its meaning to a failure for which certificates may be the reason.
 func (c *Client) explainCredentials(text string, failure *callError) {
 	failure.meanings = []error{cluster.ErrCredentials}
 	if c.clockDiffers(text) {
@@ -239,17 +236,16 @@ func (c *Client) explainCredentials(text string, failure *callError) {
 	failure.elsewhere = true
 }
 
-// unissued tells a connection that ended because the CA of the cluster did not issue the other
-// side's certificate. A node may say the same of a registry, in other words.
+// unissued reports whether a connection ended because the CA of the cluster did not issue the certificate of the
+// other side. A node may say the same about a registry, but in other words.
 func unissued(text string) bool {
 	return strings.HasPrefix(text, `connection error: desc = "transport: authentication handshake failed: `) &&
 		strings.Contains(text, "x509: certificate signed by unknown authority")
 }
 
-// foreign gives a failure its meaning, and tells whether it did, if what answers in place of a node
-// or of an endpoint has no certificate of the cluster. An endpoint does not hand on the certificate
-// of the node that it called, so it is looked at from here. If the node cannot be reached from here,
-// another machine may have its address as well.
+// foreign gives a failure its meaning, and reports true, if what answers in place of a node or an endpoint has no
+// certificate of the cluster. An endpoint does not pass on the certificate of the node that it called, so this
+// machine connects to the node to look at it. If it cannot, another machine may also have the address of the node.
 func (c *Client) foreign(ctx context.Context, op operation, through *endpoint, sent bool, text string, failure *callError) bool {
 	switch {
 	case !unissued(text), sent && op.node == "":
@@ -267,7 +263,7 @@ func (c *Client) foreign(ctx context.Context, op operation, through *endpoint, s
 	failure.meanings = []error{cluster.ErrUnreachable}
 	failure.elsewhere = true
 
-	// Where there are others, an endpoint in maintenance mode says nothing of another node.
+	// If there are other endpoints, one in maintenance mode says nothing about another node.
 	if sent || op.node == "" || op.node == through.host || len(c.endpoints) == 1 {
 		failure.meanings = append(failure.meanings, cluster.ErrForeign)
 	}
@@ -275,11 +271,11 @@ func (c *Client) foreign(ctx context.Context, op operation, through *endpoint, s
 	return true
 }
 
-// lookTimeout bounds a look at a certificate.
+// lookTimeout bounds reading a certificate.
 const lookTimeout = 2 * time.Second
 
-// inMaintenance tells whether a certificate of the maintenance service is shown at an address
-// ("host:port"). No credentials go there, and nothing is sent.
+// inMaintenance reports whether an address ("host:port") presents a certificate of the maintenance service. No
+// credentials or other data are sent.
 func (c *Client) inMaintenance(ctx context.Context, address string) bool {
 	bounded, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
@@ -291,7 +287,7 @@ func (c *Client) inMaintenance(ctx context.Context, address string) bool {
 	defer conn.Close()
 
 	seen := false
-	// Whoever pretends to be that ends a run, which whoever does not answer does too.
+	// The certificate is not verified: an impostor could only end a run, which it could as well by not answering.
 	_ = tls.Client(conn, &tls.Config{
 		InsecureSkipVerify: true, //nolint:gosec // see above
 		VerifyConnection: func(state tls.ConnectionState) error {
@@ -304,10 +300,10 @@ func (c *Client) inMaintenance(ctx context.Context, address string) bool {
 	return seen
 }
 
-// errLookedAt ends a handshake that was made for the certificate.
+// errLookedAt ends a handshake that was made only to see the certificate.
 var errLookedAt = errors.New("looked at")
 
-// interrupted is the meaning of an error that the caller's own context caused.
+// interrupted returns the meanings of an error that the caller's own context caused.
 func interrupted(ctx context.Context, op operation, sent bool) []error {
 	switch {
 	case op.mutates && sent:
@@ -319,7 +315,7 @@ func interrupted(ctx context.Context, op operation, sent bool) []error {
 	}
 }
 
-// isLost tells that no answer came, as opposed to an answer that says no.
+// isLost reports whether no answer came, as opposed to an answer that says no.
 func isLost(code codes.Code, err error) bool {
 	return code == codes.Unavailable || code == codes.DeadlineExceeded || code == codes.Canceled || code == codes.Aborted ||
 		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
@@ -333,43 +329,40 @@ func lost(op operation, sent bool, text string) []error {
 	return []error{cluster.ErrUnreachable}
 }
 
-// undelivered tells that the node cannot have received the call: it never left
-// this machine, the endpoint could not connect to the node, or the node could
-// not even connect to its own container runtime. A call that gRPC moves from a
-// connection that is gone to a new one ends with what became of the new one.
+// undelivered reports whether the node cannot have received the call: it never left this machine, the endpoint
+// could not connect to the node, or the node could not even connect to its own container runtime. If gRPC moves a
+// call from a broken connection to a new one, the error of the call is that of the new one.
 func undelivered(sent bool, text string) bool {
 	return !sent || containsAny(text,
 		"Error while dialing", "authentication handshake failed", "error reading server preface", "error connecting to containerd")
 }
 
-// rejectsCredentials tells a refused certificate from a connection that broke
-// during the handshake: gRPC gives both the code of a rebooting node. The text
-// cannot be relied on the other way round: in TLS 1.3 the refusal comes after
-// the handshake, and a write may fail before it is read. That is why an expired
-// certificate is taken for the reason of any failure to connect.
+// rejectsCredentials reports whether a certificate was rejected, as opposed to a connection that broke during the
+// handshake: gRPC gives both the code of a rebooting node. If it reports false, a certificate may still have been
+// rejected: in TLS 1.3 the rejection comes after the handshake, and a write may fail before it is read. That is why
+// an expired certificate is taken for the reason of any failure to connect.
 func rejectsCredentials(text string) bool {
 	if !strings.Contains(text, "tls: ") && !strings.Contains(text, "x509: ") {
 		return false
 	}
 
-	// A booting apid has no certificate to show yet and answers this way.
+	// A booting apid answers this way while it has no certificate yet.
 	return !strings.Contains(text, "tls: internal error")
 }
 
-// aboutTime tells a certificate that was refused for the time of its validity,
-// by us or by the other side, which goes by its own clock.
+// aboutTime reports whether a certificate was rejected because of its validity period, by us or by the other side,
+// which uses its own clock.
 func aboutTime(text string) bool {
 	return strings.Contains(text, "certificate has expired or is not yet valid") || strings.Contains(text, "tls: expired certificate")
 }
 
-// clockDiffers tells that only a clock can be the reason: the credentials were
-// accepted before, and are valid by ours. A node that has just booted may have
-// to wait for its time server.
+// clockDiffers reports whether only a clock can be the reason: the credentials were accepted before, and are valid
+// by our clock. A node that has just booted may have to wait for its time server.
 func (c *Client) clockDiffers(text string) bool {
 	return aboutTime(text) && c.proven.Load() && c.config.certificate.validity(time.Now()) == ""
 }
 
-// credentialHint says in plain words why certificates were not accepted.
+// credentialHint returns in plain words why certificates were not accepted.
 func (c *Client) credentialHint(text string) string {
 	if invalid := c.config.certificate.validity(time.Now()); invalid != "" {
 		return invalid + ": " + text
@@ -388,9 +381,8 @@ func (c *Client) credentialHint(text string) string {
 	}
 }
 
-// weightier tells whether a failure says more than the meanings kept so far.
-// An endpoint that is down may return, so that waiting is worth it even when
-// another one is a worker; refused credentials do not heal, unless they were
+// weightier reports whether a failure says more than the meanings kept so far. An endpoint that is down may return,
+// so that waiting is worth it even if another one is a worker. Rejected credentials stay rejected, unless they were
 // accepted before and have not expired since.
 func (c *Client) weightier(failure *callError, kept []error) bool {
 	weight := func(meanings []error) int {
@@ -415,8 +407,8 @@ func (c *Client) weightier(failure *callError, kept []error) bool {
 	return weight(failure.meanings) > weight(kept)
 }
 
-// meaning names an answer that says no. Nil is for answers without a name: of
-// a call that changes something, their effect is then not known.
+// meaning returns the sentinels for an answer that says no; nil for an unknown answer. The effect of a call that
+// changes something is not known then.
 func meaning(op operation, code codes.Code, text string) []error {
 	if strings.Contains(text, "etcdserver: no leader") {
 		return []error{cluster.ErrQuorum}
@@ -434,7 +426,7 @@ func meaning(op operation, code codes.Code, text string) []error {
 	case codes.InvalidArgument:
 		return []error{cluster.ErrRefused}
 	case codes.FailedPrecondition:
-		// A configuration that was applied and awaits a reboot passes, too.
+		// A configuration that was applied and waits for a reboot is temporary, too.
 		if strings.Contains(text, "already in progress") || strings.Contains(text, "configuration was already applied") {
 			return []error{cluster.ErrBusy}
 		}
@@ -445,9 +437,8 @@ func meaning(op operation, code codes.Code, text string) []error {
 	}
 }
 
-// unpullable tells why a node will not pull an image however often it is asked:
-// its registry does not let it in, the reference is none, the node verifies
-// images and has no signature for this one, or there is no room for it.
+// unpullable reports whether a node will not pull an image however often it is asked: its registry denies access,
+// the reference is not valid, the node verifies images and this one has no signature, or there is no space for it.
 func unpullable(text string) bool {
 	if strings.Contains(text, "429 Too Many Requests") {
 		return false
@@ -462,9 +453,8 @@ func unpullable(text string) bool {
 		"no space left on device", "401 Unauthorized", "403 Forbidden", "pull access denied", "authorization failed")
 }
 
-// refuses tells an answer that a node gives before it has changed anything. Its
-// code says little: a deadline that passed within the node, or an etcd that it
-// asked, gives it the code of an answer that was lost.
+// refuses reports whether an answer is one that a node gives before it has changed anything. The code says little:
+// if a deadline passed within the node, or etcd did not answer it, the code is that of a lost answer.
 func refuses(text string) bool {
 	return beforeInstaller(text) || containsAny(text,
 		"error validating installer image",
@@ -476,9 +466,8 @@ func refuses(text string) bool {
 	)
 }
 
-// beforeInstaller tells an install that failed before its container was started
-// (machined's lifecycle service). A task that could not be started, or that
-// nobody could wait for, may have run.
+// beforeInstaller reports whether an install failed before its container was started (machined's lifecycle
+// service). A task that failed to start, or that could not be waited for, may have run.
 func beforeInstaller(text string) bool {
 	if strings.HasPrefix(text, "failed to get system disk: ") || text == "system disk not found" {
 		return true
@@ -497,8 +486,8 @@ func beforeInstaller(text string) bool {
 	}, func(step string) bool { return strings.HasPrefix(failed, step) })
 }
 
-// lacksInstaller tells an install that failed for want of the program that a node runs of an
-// installer's image, as runc says it.
+// lacksInstaller reports whether an install failed because the image lacks the installer program that a node runs,
+// in the words of runc.
 func lacksInstaller(text string) bool {
 	return strings.HasPrefix(text, "upgrade failed: failed to create task: ") && strings.Contains(text, `exec: "/bin/installer": `)
 }
@@ -507,19 +496,19 @@ func containsAny(text string, parts ...string) bool {
 	return slices.ContainsFunc(parts, func(part string) bool { return strings.Contains(text, part) })
 }
 
-// meaningOfText names answers that Talos gives as plain errors, which gRPC
-// turns into the code Unknown, or Internal.
+// meaningOfText returns the sentinels for answers that Talos gives as plain errors, which gRPC turns into the code
+// Unknown or Internal.
 func meaningOfText(op operation, text string) []error {
 	switch {
 	case !op.mutates && (saysEtcd(text) || strings.Contains(text, "failed to create etcd client")):
-		// etcd on a node that is still starting.
+		// The etcd of a node that is still starting.
 		return []error{cluster.ErrUnreachable}
 	case op.mutates && unpullable(text):
 		return []error{cluster.ErrRefused}
 	case strings.Contains(text, "pull") && strings.Contains(text, "not found") && !strings.Contains(text, "containerd store"):
 		return []error{cluster.ErrNotFound}
 	case op.mutates && strings.Contains(text, "update conflict"):
-		// Two configurations at a time, before Talos 1.13.3 refused the second.
+		// Two configurations at a time: Talos before 1.13.3 did not refuse the second.
 		return []error{cluster.ErrBusy}
 	case op.mutates && strings.Contains(text, "not found in containerd store"):
 		return []error{cluster.ErrRefused, cluster.ErrNotPulled}
@@ -532,20 +521,18 @@ func meaningOfText(op operation, text string) []error {
 	}
 }
 
-// saysEtcd tells that etcd answered, through Talos.
+// saysEtcd reports whether the answer is one of etcd that Talos passed on.
 func saysEtcd(text string) bool { return strings.Contains(text, "etcdserver: ") }
 
 // keptProblems is how many problems of a refused configuration are passed on.
 const keptProblems = 3
 
-// problemCount is the first line of a list of problems, which follow as
-// bullets.
+// problemCount matches the first line of a list of problems, which follow as bullets.
 var problemCount = regexp.MustCompile(`[0-9]+ errors? occurred:\s*$`)
 
-// withoutConfig is the answer of a node to a configuration, without anything
-// that may be part of it: a node appends the difference to the one it has,
-// secrets included, and quotes values. The answer of gRPC is replaced as a whole, so
-// that nobody finds the text as the cause of an error.
+// withoutConfig returns the answer of a node to a configuration, without anything that may be part of it: a node
+// appends the difference to its own configuration, secrets included, and quotes values. The gRPC error is replaced
+// as a whole, so that the original text is not kept as the cause.
 func withoutConfig(err error) error {
 	answer, ok := status.FromError(err)
 	if err == nil || !ok {
@@ -570,7 +557,7 @@ func withoutContent(text string) string {
 
 	plain := withoutQuotes(strings.TrimSpace(strings.Join(kept, " ")))
 
-	// What is left of a quotation that goes on further down.
+	// The beginning of a quotation that continues on a later line.
 	if cut := strings.IndexAny(plain, "\"`"); cut >= 0 {
 		plain = plain[:cut] + "a value"
 	}
@@ -580,7 +567,7 @@ func withoutContent(text string) string {
 
 func clip(text string) string { return shorten(text, keptLength) }
 
-// shorten is the beginning of a text, at most that many characters.
+// shorten returns the first characters of a text, at most most of them.
 func shorten(text string, most int) string {
 	for i := range text {
 		if most == 0 {

@@ -21,12 +21,11 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 )
 
-// Etcd is etcd as the control plane at the address sees it. It answers with the
-// member list that it holds once it has caught up with the leader: without one
-// it has no answer, and the lists of several differ only while members come and
-// go. Of a learner, which refuses everything but its status and reads of its own
-// keys (isRPCSupportedForLearner in etcd), the status alone is a result. Alarms are not
-// listed: the status repeats them (maintenanceServer.Status in etcd).
+// Etcd returns the state of etcd as the control plane at the address sees it. A member lists the members only after
+// it has caught up with the leader: without a leader there is no list, and the lists of several members differ only
+// while members come and go. For a learner the status alone is a result: it refuses everything but its status and
+// reads of its own keys (isRPCSupportedForLearner in etcd). Alarms are not listed, because the status repeats them
+// (maintenanceServer.Status in etcd).
 func (c *Client) Etcd(ctx context.Context, address string, members bool) (cluster.EtcdView, error) {
 	if !members {
 		status, err := c.etcdStatus(ctx, address)
@@ -43,8 +42,8 @@ func (c *Client) Etcd(ctx context.Context, address string, members bool) (cluste
 	rest, cancel := context.WithCancel(ctx)
 	defer cancel()
 
-	// The two write different fields, so no lock is needed. The status does
-	// without the members, they are of no use without it.
+	// The two write different fields, so no lock is needed. The status is useful without the members, but not the
+	// other way round.
 	group.Go(func() error {
 		if view.Status, statusErr = c.etcdStatus(ctx, address); statusErr != nil {
 			cancel()
@@ -67,7 +66,7 @@ func (c *Client) Etcd(ctx context.Context, address string, members bool) (cluste
 	return view, nil
 }
 
-// ForfeitLeadership makes the member at the address hand over etcd leadership.
+// ForfeitLeadership makes the member at the address give up etcd leadership.
 func (c *Client) ForfeitLeadership(ctx context.Context, address string) error {
 	op := operation{
 		what: "move etcd leadership away from " + place(address), node: address, timeout: readTimeout, mutates: true,
@@ -86,7 +85,7 @@ func (c *Client) etcdMembers(ctx context.Context, address string) ([]cluster.Etc
 	op := operation{what: "list the etcd members of " + place(address), node: address, timeout: readTimeout}
 
 	err := c.call(ctx, op, func(ctx context.Context, api *client.Client) (err error) {
-		// Without QueryLocal the node would ask any control plane.
+		// Without QueryLocal the node would ask any of the control planes.
 		answer, err = api.MachineClient.EtcdMemberList(ctx, &machineapi.EtcdMemberListRequest{QueryLocal: true})
 
 		return err
@@ -144,7 +143,7 @@ func (c *Client) etcdStatus(ctx context.Context, address string) (cluster.EtcdSt
 	}, nil
 }
 
-// hosts are the hosts of URLs such as https://10.5.0.2:2380.
+// hosts returns the hosts of URLs such as https://10.5.0.2:2380.
 func hosts(urls []string) []string {
 	var names []string
 
@@ -158,18 +157,15 @@ func hosts(urls []string) []string {
 }
 
 const (
-	// snapshotTimeout is enough for the largest database that etcd recommends, of
-	// 8 GiB, over a line of 20 Mbit/s.
+	// snapshotTimeout is enough for the largest database that etcd recommends, 8 GiB, over a line of 20 Mbit/s.
 	snapshotTimeout = time.Hour
-	// stallLimit is how long a snapshot may bring no data before it is given up.
+	// stallLimit is how long a snapshot may bring no data before it is cancelled.
 	stallLimit = time.Minute
 )
 
-// EtcdSnapshot streams a snapshot of the member at the address. Of a stream that
-// broke off nothing is asked for again: what came of it was handed on. A node
-// may also end a stream early as if that were its end (Talos before 1.14 does),
-// so that the reader has to verify the checksum. The error of the writer comes
-// back as it is.
+// EtcdSnapshot streams a snapshot of the member at the address. If a stream breaks off after data was passed on, it
+// is not started again. A node may also end a stream early as if it were complete (Talos before 1.14 does), so the
+// reader has to verify the checksum. An error of the writer is wrapped.
 func (c *Client) EtcdSnapshot(ctx context.Context, address string, to io.Writer) error {
 	target := &counter{to: to}
 	op := operation{
@@ -187,8 +183,8 @@ func (c *Client) EtcdSnapshot(ctx context.Context, address string, to io.Writer)
 	return err
 }
 
-// receive hands on the data of one stream. It ends when no data came for
-// [stallLimit], in which the time that the writer takes does not count.
+// receive passes on the data of one stream. It fails if no data comes for [stallLimit], not counting the time that
+// the writer takes.
 func receive(ctx context.Context, api machineapi.MachineServiceClient, target *counter) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -227,7 +223,7 @@ func copyStream(ctx context.Context, api machineapi.MachineServiceClient, target
 			return err
 		}
 
-		// The client library has versions that take this for the end of the data.
+		// Some versions of the client library take this for the end of the data.
 		if trouble := data.GetMetadata().GetError(); trouble != "" { //nolint:staticcheck // how a proxy of Talos says that the stream broke
 			return status.Error(codes.Unavailable, trouble)
 		}
@@ -242,15 +238,14 @@ func copyStream(ctx context.Context, api machineapi.MachineServiceClient, target
 			return err
 		}
 
-		// A watchdog that went off while the data came stays off: the context is
-		// cancelled.
+		// If the watchdog fired while the data arrived, it is not started again: the context is cancelled.
 		if watched {
 			watchdog.Reset(stallLimit)
 		}
 	}
 }
 
-// counter is a writer that remembers how far it got, and why not further.
+// counter is a writer that remembers how much it has written and the error that stopped it.
 type counter struct {
 	to      io.Writer
 	count   int64

@@ -21,36 +21,33 @@ import (
 )
 
 const (
-	// logLines is the most lines of a log that are asked for.
+	// logLines is the largest number of lines of a log to ask for.
 	logLines = 200
-	// logLength is how many characters of a line are kept, logBytes how much of
-	// all of them.
+	// logLength is how many characters of a line are kept, logBytes how many bytes of all lines.
 	logLength = 512
 	logBytes  = 16 << 10
-	// logStream is how many bytes of a log are read: a node keeps a mebibyte of
-	// each, and one that ignores how much was asked for sends all of that.
+	// logStream is how many bytes of a log are read: a node keeps a mebibyte of each log, and one that ignores the
+	// requested number of lines sends all of it.
 	logStream = 2 << 20
-	// machinedLog is the service that records the calls to the Talos API in its
-	// log, and logWhole asks for all that a node keeps of one.
+	// machinedLog is the service that records the calls to the Talos API in its log, and logWhole asks for
+	// everything that a node keeps of a log.
 	machinedLog = "machined"
 	logWhole    = -1
 )
 
-// recordedCall tells a line in which machined records a call to the Talos API from
-// what it does itself. Up to 1.13 there are three for each call, of which two say
-// who was allowed to make it; from 1.14 on there is one. In container mode each has
-// the time a second time.
+// recordedCall matches a line in which machined records a call to the Talos API. Up to 1.13 there are three for
+// each call, two of which say who was allowed to make it; from 1.14 on there is one. In container mode each line
+// has the time twice.
 var recordedCall = regexp.MustCompile(`^(?:[\d/]+ [\d:.]+ )?machined(?:/authz/\S+ | (?:[\d/]+ [\d:.]+ )?\w+ \[/[\w.]+/\w+\] \S+ (?:unary|stream) )`)
 
-// recordedLine is what the container runtime writes in front of each line of a container.
+// recordedLine matches what the container runtime writes in front of each line of a container.
 var recordedLine = regexp.MustCompile(`^\d{4}-\d\d-\d\dT\S+ (?:stdout|stderr) [FP] `)
 
-// Logs are the last lines of a service of a node, or of a container of a static pod
-// ([cluster.ContainerLog]), oldest first, at most 200 of them and 16 KiB, without those in which machined records the calls to the Talos
-// API: this provider asks a node so often that little else would be left. Of a log
-// that could not be read to its end it is what came of it, beside the error.
-// [cluster.ErrNotFound] is a service that has written none since the node's boot, or a
-// container that the node does not have.
+// Logs returns the last lines of a service of a node, or of a container of a static pod ([cluster.ContainerLog]),
+// oldest first, at most 200 lines and 16 KiB. Lines in which machined records calls to the Talos API are left out:
+// this provider calls a node so often that little else would be left. If a log could not be read to its end, the
+// lines read so far are returned with the error. [cluster.ErrNotFound] means that the service has not logged since
+// the node's boot, or that the node does not have the container.
 func (c *Client) Logs(ctx context.Context, address, service string, most int) ([]string, error) {
 	if most = min(most, logLines); most <= 0 {
 		return nil, nil
@@ -62,12 +59,12 @@ func (c *Client) Logs(ctx context.Context, address, service string, most int) ([
 
 	tail, skips := int32(most), (func(string) bool)(nil) //nolint:gosec // at most logLines
 	if service == machinedLog {
-		// How far back the last lines are that are kept is not known before.
+		// It is not known in advance how far back the lines to keep reach.
 		tail, skips = logWhole, recordedCall.MatchString
 	}
 
 	err := c.call(ctx, op, func(ctx context.Context, api *client.Client) error {
-		// Another endpoint begins anew.
+		// Another endpoint starts over.
 		output = lines{most: most, longest: logLength, skips: skips}
 
 		ctx, cancel := context.WithCancel(ctx)
@@ -89,7 +86,7 @@ func (c *Client) Logs(ctx context.Context, address, service string, most int) ([
 	return lastBytes(text, logBytes), err
 }
 
-// logRequest asks for a log. Only the names of containers have a slash.
+// logRequest returns the request for a log. Only the names of containers contain a slash.
 func logRequest(service string, lines int32) *machineapi.LogsRequest {
 	if strings.Contains(service, "/") {
 		return &machineapi.LogsRequest{Namespace: constants.K8sContainerdNamespace, Driver: common.ContainerDriver_CRI, Id: service, TailLines: lines}
@@ -100,12 +97,12 @@ func logRequest(service string, lines int32) *machineapi.LogsRequest {
 	}
 }
 
-// dataStream is what a node answers with bytes.
+// dataStream is a stream of bytes from a node.
 type dataStream interface {
 	Recv() (*common.Data, error)
 }
 
-// readLog reads a log to its end, or until it is longer than any.
+// readLog reads a log to its end, or until it is longer than any log that a node keeps.
 func readLog(stream dataStream, output *lines) error {
 	for read := 0; read < logStream; {
 		data, err := stream.Recv()
@@ -128,7 +125,7 @@ func readLog(stream dataStream, output *lines) error {
 	return nil
 }
 
-// namedLog gives the answer of a node without such a log the code that it lacks.
+// namedLog gives the answer of a node that has no such log the code NotFound, which it lacks.
 func namedLog(err error) error {
 	text := status.Convert(err).Message()
 	if err != nil && (strings.Contains(text, "was not registered") || strings.HasPrefix(text, "container ") && strings.HasSuffix(text, "not found")) {
@@ -138,7 +135,7 @@ func namedLog(err error) error {
 	return err
 }
 
-// lastBytes are the last lines that are no longer than that all together.
+// lastBytes returns as many of the last lines as fit into most bytes.
 func lastBytes(text []string, most int) []string {
 	first := len(text)
 	for size := 0; first > 0; first-- {
@@ -150,19 +147,19 @@ func lastBytes(text []string, most int) []string {
 	return text[first:]
 }
 
-// The installer's output is for an error message: its end is what matters, and
-// a runaway installer must not fill the memory.
+// The output of the installer is for an error message: its end matters, and a runaway installer must not fill the
+// memory.
 const (
 	keptLines  = 20
 	keptLength = 400
 )
 
-// lines puts the chunks of an output together again and keeps its last lines.
+// lines joins the chunks of an output and keeps its last lines.
 type lines struct {
-	// most is how many lines are kept, longest how many characters of each; zero
-	// is [keptLines] and [keptLength].
+	// most is how many lines are kept, longest how many characters of each; zero means [keptLines] and
+	// [keptLength].
 	most, longest int
-	// skips, when not nil, tells which lines are not kept.
+	// skips reports whether a line is dropped; nil keeps all.
 	skips func(line string) bool
 
 	complete []string
@@ -170,7 +167,7 @@ type lines struct {
 }
 
 func (l *lines) write(chunk string) {
-	// Characters have up to four bytes, and what is no text is taken out later.
+	// A character has up to four bytes, and what is not text is removed later.
 	room := 2 * utf8.UTFMax * cmp.Or(l.longest, keptLength)
 
 	for {
@@ -200,15 +197,15 @@ func (l *lines) finish() {
 	l.partial = ""
 }
 
-// last are the lines kept, oldest first.
+// last returns the kept lines, oldest first.
 func (l *lines) last() []string {
 	l.finish()
 
 	return l.complete
 }
 
-// legible is a line as it may stand in a message: without the colours, movements
-// and titles of a terminal (ECMA-48), and with a mark for what is no text.
+// legible returns a line for a message: without the colours, cursor movements and titles of a terminal (ECMA-48),
+// and with a mark in place of bytes that are not text.
 func legible(line string) string {
 	if strings.ContainsRune(line, '\x1b') {
 		line = regexp.MustCompile(`\x1b(\[[\x30-\x3f]*[\x20-\x2f]*[\x40-\x7e]|\][^\x07\x1b]*(\x07|\x1b\\)?|[\x40-\x5a\x5c\x5e\x5f])`).ReplaceAllString(line, "")
@@ -228,8 +225,8 @@ func legible(line string) string {
 	return strings.TrimSpace(withoutSecrets(line))
 }
 
-// withoutSecrets takes out of the URLs in a line what may be a secret there: who
-// asks, with a password perhaps, and what is asked beside the path.
+// withoutSecrets removes from the URLs in a line what may be secret: the user, perhaps with a password, and the
+// query.
 func withoutSecrets(line string) string {
 	if !strings.Contains(line, "://") {
 		return line

@@ -44,19 +44,17 @@ const (
 	bootIDPath = "/proc/sys/kernel/random/boot_id"
 	// bootIDLimit is more than a boot ID needs; the file is a UUID.
 	bootIDLimit = 64
-	// metaUpgradeTag is the META key that an installer writes. Talos removes it when the
-	// machine is ready, or when it has the bootloader start the other system because
-	// machined failed.
+	// metaUpgradeTag is the META key that an installer writes. Talos removes it once the machine is ready, or if it
+	// makes the boot loader start the other system because machined failed.
 	metaUpgradeTag = "0x06"
 )
 
-// mostLooks is how often a node is asked that reboots while it is asked.
+// mostLooks is how often a node is read if it reboots while it is being read.
 const mostLooks = 3
 
-// Machine observes one node. All that it returns is of one boot: the status of a node is
-// made once in each boot, and what is read between two looks at the same status is of the
-// boot of that status. Of a node without a status, which Talos has had since 1.2, that is
-// not known.
+// Machine observes one node. Everything that it returns is of one boot: the status of a node is created once in
+// each boot, so what is read between two reads of the same status belongs to the boot of that status. For a node
+// without a status, which Talos has had since 1.2, this is not guaranteed.
 func (c *Client) Machine(ctx context.Context, address string, known *cluster.Machine) (cluster.Machine, error) {
 	before := cluster.Machine{Address: address}
 
@@ -83,9 +81,9 @@ func (c *Client) Machine(ctx context.Context, address string, known *cluster.Mac
 	return cluster.Machine{}, fmt.Errorf("unable to observe %s: %w: it keeps rebooting while it is being asked", place(address), cluster.ErrUnreachable)
 }
 
-// machineAgain asks a node that is known for what changes within a boot. If the returned
-// status is not the known one, the node is in another boot, and nothing else of the answer
-// holds. A system that has confirmed itself stays confirmed for as long as it runs.
+// machineAgain reads what changes within a boot, for a machine that is known already. If the returned status is not
+// the known one, the node is in another boot, and the rest of the answer is not valid. A system that has confirmed
+// itself stays confirmed for as long as it runs.
 func (c *Client) machineAgain(ctx context.Context, machine cluster.Machine) (cluster.Machine, error) {
 	var parts []machinePart
 
@@ -112,8 +110,8 @@ func (c *Client) machineAgain(ctx context.Context, machine cluster.Machine) (clu
 	return machine, nil
 }
 
-// machineAnew asks a node for everything. The boot ID is read first, so that nobody can see
-// a new boot ID together with an old version, and the status last.
+// machineAnew reads everything from a node. The boot ID is read first, so that a new boot ID is never combined with
+// an old version, and the status last.
 func (c *Client) machineAnew(ctx context.Context, address string) (cluster.Machine, error) {
 	bootID, err := c.bootID(ctx, address)
 	if err != nil {
@@ -141,7 +139,7 @@ func (c *Client) machineAnew(ctx context.Context, address string) (cluster.Machi
 	return machine, nil
 }
 
-// machinePart reads some of what is to be known of a machine.
+// machinePart reads some of the fields of a machine.
 type machinePart func(context.Context, *cluster.Machine) error
 
 // readAll reads the parts at once. They write different fields, so no lock is needed.
@@ -155,8 +153,7 @@ func readAll(ctx context.Context, machine *cluster.Machine, parts ...machinePart
 	return group.Wait()
 }
 
-// readLateFacts asks for what only some versions have, once the version is
-// known and the usual place held nothing.
+// readLateFacts reads what only some versions have, once the version is known and the usual place is empty.
 func (c *Client) readLateFacts(ctx context.Context, machine *cluster.Machine) error {
 	if machine.Schematic == "" && machine.Talos.AtLeast(1, 14) {
 		var spec runtimepb.ImageFactorySchematicSpec
@@ -179,8 +176,8 @@ func (c *Client) readLateFacts(ctx context.Context, machine *cluster.Machine) er
 	return nil
 }
 
-// bootID is empty when the credentials may not read it. Only admins may read
-// the file; from Talos 1.14 on there is a resource for everybody else.
+// bootID returns the boot ID; empty if the credentials may not read it. Only admins may read the file; from Talos
+// 1.14 on there is a resource for everybody else.
 func (c *Client) bootID(ctx context.Context, address string) (string, error) {
 	if !c.config.certificate.admin() {
 		var spec runtimepb.BootIDSpec
@@ -247,15 +244,15 @@ func (c *Client) readVersion(ctx context.Context, machine *cluster.Machine) erro
 	return nil
 }
 
-// withoutBuild drops what development builds of Talos append to their tag.
+// withoutBuild removes what development builds of Talos append to their tag.
 func withoutBuild(tag string) string {
 	core, _, _ := strings.Cut(tag, "+")
 
 	return core
 }
 
-// readStatus reads the status, and when it was made: once in each boot, as it is changed
-// from then on and never made anew (MachineStatusController, from Talos 1.2 to 1.14).
+// readStatus reads the status and when it was created: once in each boot, because it is updated from then on and
+// never recreated (MachineStatusController, from Talos 1.2 to 1.14).
 func (c *Client) readStatus(ctx context.Context, machine *cluster.Machine) error {
 	var spec runtimepb.MachineStatusSpec
 
@@ -284,7 +281,7 @@ func (c *Client) readStatus(ctx context.Context, machine *cluster.Machine) error
 	return nil
 }
 
-// stage spells a stage as Talos prints it.
+// stage returns a stage as Talos prints it.
 func stage(number int32) cluster.Stage {
 	stages := []cluster.Stage{
 		"unknown", cluster.StageBooting, cluster.StageInstalling, "maintenance", cluster.StageRunning,
@@ -325,8 +322,7 @@ func (c *Client) readRole(ctx context.Context, machine *cluster.Machine) error {
 	return c.readStaticPods(ctx, machine)
 }
 
-// readStaticPods reads what tells whether pods that Kubernetes shows are those that
-// the node runs.
+// readStaticPods reads what shows whether the pods in Kubernetes are those that the node runs.
 func (c *Client) readStaticPods(ctx context.Context, machine *cluster.Machine) error {
 	var files k8spb.ConfigStatusSpec
 	if _, err := c.resource(ctx, machine.Address, kindConfigStatus(), idStaticPods, &files); err != nil {
@@ -335,10 +331,10 @@ func (c *Client) readStaticPods(ctx context.Context, machine *cluster.Machine) e
 
 	machine.FilesVersion, machine.PodsSince = files.GetVersion(), time.Time{}
 
-	// A node notes once in each boot, when its clock is right, that the secrets of its
-	// static pods are there, and makes the pods after that. The pods themselves are
-	// younger than their containers where etcd failed for a moment: Talos takes them
-	// away until it is back, and the kubelet may never notice.
+	// Once in each boot, when its clock is synchronised, a node creates this status of the secrets of its static
+	// pods, and the pods after that. The pods' own creation time does not help: if etcd fails for a moment, Talos
+	// removes them until it is back, and the kubelet may never notice, so that they are younger than their
+	// containers.
 	metadata, err := c.read(ctx, machine.Address, kindSecretsStatus(), idStaticPods, &k8spb.SecretsStatusSpec{})
 	if err != nil {
 		if isAbsent(err) {
@@ -355,8 +351,8 @@ func (c *Client) readStaticPods(ctx context.Context, machine *cluster.Machine) e
 	return nil
 }
 
-// role translates the machine type, whose number is the same wherever Talos
-// writes it. The first control plane of old clusters has one of its own.
+// role translates the machine type, which has the same numbers everywhere in Talos. The first control plane of old
+// clusters has a type of its own.
 func role(machineType int32) cluster.Role {
 	switch configpb.MachineType(machineType) {
 	case configpb.MachineType_INIT, configpb.MachineType_CONTROL_PLANE:
@@ -379,8 +375,7 @@ func (c *Client) readSecurity(ctx context.Context, machine *cluster.Machine) err
 	return err
 }
 
-// readIdentity leaves the machine ID empty where the node has no identity, or one
-// that is none.
+// readIdentity leaves the machine ID empty if the node has no identity or one that is not valid.
 func (c *Client) readIdentity(ctx context.Context, machine *cluster.Machine) error {
 	var spec clusterpb.IdentitySpec
 
@@ -390,7 +385,7 @@ func (c *Client) readIdentity(ctx context.Context, machine *cluster.Machine) err
 	return err
 }
 
-// machineID is what Talos writes to /etc/machine-id for the identity of a node.
+// machineID returns what Talos writes to /etc/machine-id for the identity of a node.
 func machineID(identity string) string {
 	const size = 16
 
@@ -425,8 +420,8 @@ func (c *Client) readUpgradeTag(ctx context.Context, machine *cluster.Machine) e
 	return err
 }
 
-// The Image Factory marks its images with a pseudo extension whose version is
-// the schematic. Talos itself adds another one for the kernel modules.
+// The Image Factory marks its images with a pseudo extension whose version is the schematic. Talos itself adds
+// another one for the kernel modules.
 const (
 	schematicExtension = "schematic"
 	modulesExtension   = "modules.dep"
@@ -455,10 +450,9 @@ func (c *Client) readExtensions(ctx context.Context, machine *cluster.Machine) e
 	return err
 }
 
-// State is the state of one node for libraries that want one: Get and List,
-// through any endpoint and with the deadlines of every other read. The rest of
-// it answers with an error that [state.IsUnsupportedError] knows. Errors wrap
-// the sentinels of package cluster; [state.IsNotFoundError] works as well.
+// State returns the state of one node for libraries that need one. Get and List go through any endpoint, with the
+// deadlines of every other read; the rest returns an error for which [state.IsUnsupportedError] is true. Errors
+// wrap the sentinels of package cluster; [state.IsNotFoundError] works as well.
 func (c *Client) State(address string) state.State {
 	return state.WrapCore(nodeState{client: c, address: address})
 }
@@ -551,7 +545,7 @@ func (s nodeState) unsupported(what string) error {
 	return unsupportedError{fmt.Errorf("unable to %s of %s: %w: this state is only for reading", what, place(s.address), cluster.ErrUnsupported)}
 }
 
-// notFoundError is what the COSI library takes for a missing resource.
+// notFoundError marks an error for the COSI library as a missing resource.
 type notFoundError struct{ error }
 
 func (e notFoundError) Unwrap() error { return e.error }
@@ -559,7 +553,7 @@ func (e notFoundError) Unwrap() error { return e.error }
 // NotFoundError implements state.ErrNotFound.
 func (notFoundError) NotFoundError() {}
 
-// unsupportedError is what the COSI library takes for a call that is not there.
+// unsupportedError marks an error for the COSI library as an unsupported call.
 type unsupportedError struct{ error }
 
 func (e unsupportedError) Unwrap() error { return e.error }
@@ -570,10 +564,10 @@ func (unsupportedError) UnsupportedError() {}
 // kind is a kind of COSI resource: its namespace and type.
 type kind struct{ namespace, name string }
 
-// bounds are where the words of a type begin.
+// bounds matches where the words of a type begin.
 var bounds = regexp.MustCompile(`([a-z])([A-Z])|([A-Z])([A-Z][a-z])`)
 
-// all is what people call the resources of the kind: machine configs, boot IDs.
+// all returns the readable name of the resources of the kind, such as machine configs or boot IDs.
 func (k kind) all() string {
 	name, _, _ := strings.Cut(k.name, ".")
 	words := strings.Fields(bounds.ReplaceAllString(name, "$1$3 $2$4"))
@@ -587,7 +581,7 @@ func (k kind) all() string {
 	return strings.Join(words, " ")
 }
 
-// one is what people call one of them: machine config, boot ID.
+// one returns the readable name of one of them, such as machine config or boot ID.
 func (k kind) one() string {
 	name := k.all()
 
@@ -601,8 +595,7 @@ func (k kind) one() string {
 	}
 }
 
-// The resources that are read, as COSI names them. Nodes of an older version
-// do not know all of them.
+// The resources that are read, as COSI names them. Nodes of older versions do not have all of them.
 func kindMember() kind         { return kind{"cluster", "Members.cluster.talos.dev"} }
 func kindClusterInfo() kind    { return kind{"cluster", "Infos.cluster.talos.dev"} }
 func kindIdentity() kind       { return kind{"cluster", "Identities.cluster.talos.dev"} }
@@ -631,7 +624,7 @@ func kindConfigStatus() kind {
 	return kind{"controlplane", "ConfigStatuses.kubernetes.talos.dev"}
 }
 
-// idStaticPods is the one status of secrets, and of files, that there is.
+// idStaticPods is the ID of the only status of secrets, and of the only status of files.
 const idStaticPods = "static-pods"
 
 func kindController() kind {
@@ -639,9 +632,8 @@ func kindController() kind {
 }
 func kindScheduler() kind { return kind{"controlplane", "SchedulerConfigs.kubernetes.talos.dev"} }
 
-// resource reads one resource into the message. It reports false when there is
-// none, when the node does not know the type, or when the credentials may not
-// read it: the three cannot be told apart by all versions of Talos.
+// resource reads one resource into the message. It returns false if there is none, if the node does not know the
+// type, or if the credentials may not read it: not all versions of Talos distinguish the three.
 func (c *Client) resource(ctx context.Context, node string, of kind, id string, into proto.Message) (bool, error) {
 	_, err := c.read(ctx, node, of, id, into)
 	if isAbsent(err) {
@@ -651,8 +643,8 @@ func (c *Client) resource(ctx context.Context, node string, of kind, id string, 
 	return err == nil, err
 }
 
-// read reads one resource into the message and returns its metadata. The error
-// wraps cluster.ErrNotFound when there is none.
+// read reads one resource into the message and returns its metadata. The error wraps cluster.ErrNotFound if there
+// is none.
 func (c *Client) read(ctx context.Context, node string, of kind, id string, into proto.Message) (*cosi.Metadata, error) {
 	what := of.one()
 	if !strings.Contains(strings.ToLower(what), strings.ReplaceAll(id, "-", " ")) {
@@ -679,9 +671,8 @@ func (c *Client) read(ctx context.Context, node string, of kind, id string, into
 	return metadata, err
 }
 
-// resources lists all resources of a kind; decode is called with the spec of
-// each. An unknown kind has none. What concerns the whole cluster is asked of
-// every endpoint before it counts as empty.
+// resources lists all resources of a kind and calls decode with the spec of each. An unknown kind has none.
+// Resources of the whole cluster are read through every endpoint before the list counts as empty.
 func (c *Client) resources(ctx context.Context, node string, of kind, decode func(spec []byte) error) error {
 	var specs [][]byte
 
@@ -731,8 +722,8 @@ func (c *Client) resources(ctx context.Context, node string, of kind, decode fun
 	return nil
 }
 
-// isAbsent tells that a resource is not there or not for us. A worker that
-// does not forward is neither: nothing was asked of the node then.
+// isAbsent reports whether a resource does not exist or may not be read. If a worker refused to forward the call,
+// it reports false, because the node was not asked.
 func isAbsent(err error) bool {
 	var failure *callError
 	if errors.As(err, &failure) && failure.forwarding {
@@ -742,7 +733,7 @@ func isAbsent(err error) bool {
 	return errors.Is(err, cluster.ErrNotFound) || errors.Is(err, cluster.ErrDenied)
 }
 
-// place names the target of a call for people.
+// place returns the readable name of the target of a call.
 func place(node string) string {
 	if node == "" {
 		return "the cluster"
@@ -752,24 +743,21 @@ func place(node string) string {
 }
 
 const (
-	// ephemeralMount is where Talos mounts the volume EPHEMERAL, which holds the
-	// local data of pods and, unless it is divided, images.
+	// ephemeralMount is where Talos mounts the volume EPHEMERAL, which holds the local data of pods and, unless
+	// there is a volume for them, images.
 	ephemeralMount = "/var"
-	// imagesPath is where the container runtime keeps images, constant
-	// CRIContainerdDataPath of Talos. From 1.14 on it may be a volume of its own,
-	// CRI.
+	// imagesPath is where the container runtime keeps images, constant CRIContainerdDataPath of Talos. From 1.14 on
+	// it may be a volume of its own, CRI.
 	imagesPath = "/var/lib/containerd"
 )
 
-// Vitals are what the node says of its disk and its clock. What an answer leaves
-// out, and what the node or the credentials do not allow to be read, is nil; of
-// the latter the reason comes along. An error means that the node said nothing
-// at all.
+// Vitals returns what the node says about its disk and its clock. What an answer lacks, and what cannot be read
+// because of the node or the credentials, is nil; in the latter case DiskError or TimeError has the reason. An
+// error means that the node did not answer at all.
 //
-// A node has to ask each of its mounts, and one of them, such as that of an NFS
-// server that is gone, may keep it waiting for ever. It is asked no more then: the
-// answer would be the same, and on the node every question hangs where the first
-// one does.
+// A node has to query each of its mounts, and one of them, such as that of an NFS server that is gone, may keep it
+// waiting forever. It is not asked for its mounts again then: the answer would be the same, and on the node every
+// further call would hang as well.
 func (c *Client) Vitals(ctx context.Context, address string) (cluster.Vitals, error) {
 	var (
 		vitals           cluster.Vitals
@@ -777,7 +765,7 @@ func (c *Client) Vitals(ctx context.Context, address string) (cluster.Vitals, er
 		group            errgroup.Group
 	)
 
-	// One failure does not end the other question, and they write different fields.
+	// One failure must not cancel the other call, and they write different fields.
 	group.Go(func() error { vitals.Disk, diskErr = c.diskSpace(ctx, address); return nil })
 	group.Go(func() error { vitals.Time, timeErr = c.timeSync(ctx, address); return nil })
 
@@ -794,7 +782,7 @@ func (c *Client) Vitals(ctx context.Context, address string) (cluster.Vitals, er
 		c.hung.Store(address, diskErr)
 	}
 
-	// A node that has no such resource does not say, and there is no more to it.
+	// A node without the resource does not know; that is not an error.
 	if !errors.Is(timeErr, cluster.ErrNotFound) {
 		vitals.TimeError = timeErr
 	}
@@ -802,8 +790,7 @@ func (c *Client) Vitals(ctx context.Context, address string) (cluster.Vitals, er
 	return vitals, nil
 }
 
-// isSilence tells an error that is no word of the node's from one that is its
-// answer.
+// isSilence reports whether an error is not an answer of the node.
 func isSilence(ctx context.Context, err error) bool {
 	var failure *callError
 
@@ -817,7 +804,7 @@ func isSilence(ctx context.Context, err error) bool {
 	}
 }
 
-// diskSpace is nil where nothing is known to be mounted for images.
+// diskSpace returns nil if no file system for images is found.
 func (c *Client) diskSpace(ctx context.Context, address string) (*cluster.DiskSpace, error) {
 	if known, found := c.hung.Load(address); found {
 		failure, _ := known.(error)
@@ -841,10 +828,9 @@ func (c *Client) diskSpace(ctx context.Context, address string) (*cluster.DiskSp
 	return spaceForImages(answer), nil
 }
 
-// spaceForImages picks the file system of images, whose sizes are in bytes: the
-// innermost mount, from /var on, that their directory is in. Of two mounts in
-// one place the later one is seen. A size of zero is one that the node could not
-// find out.
+// spaceForImages returns the size in bytes of the file system of images: the innermost mount, from /var on, that
+// contains their directory. If two mounts are at the same place, the later one hides the other. A size of zero is
+// one that the node could not determine.
 func spaceForImages(answer *machineapi.MountsResponse) *cluster.DiskSpace {
 	var (
 		space *cluster.DiskSpace
@@ -871,18 +857,18 @@ func spaceForImages(answer *machineapi.MountsResponse) *cluster.DiskSpace {
 	return space
 }
 
-// within tells whether a path is a directory or below it.
+// within reports whether a path is a directory or below it.
 func within(path, directory string) bool {
 	return path == directory || strings.HasPrefix(path, directory+"/")
 }
 
 func signed(size uint64) int64 { return int64(min(size, math.MaxInt64)) }
 
-// timeSync is nil where the node does not say, as one that has just booted.
+// timeSync returns nil if the node does not know, as one that has just booted.
 func (c *Client) timeSync(ctx context.Context, address string) (*cluster.TimeSync, error) {
 	var spec timepb.StatusSpec
 
-	// Unlike resource, read tells a node that has none from one that is silent.
+	// Unlike resource, read distinguishes a node that has none from one that does not answer.
 	if _, err := c.read(ctx, address, kindTimeStatus(), "node", &spec); err != nil {
 		return nil, err
 	}
@@ -890,9 +876,8 @@ func (c *Client) timeSync(ctx context.Context, address string) (*cluster.TimeSyn
 	return &cluster.TimeSync{Synced: spec.GetSynced(), Disabled: spec.GetSyncDisabled()}, nil
 }
 
-// ClusterID is the ID that all machines of the cluster share. Every role may
-// read it. It is empty where the configuration has none. It never changes, so
-// it is asked for once: a machine that is booting would have none to tell.
+// ClusterID returns the ID that all machines of the cluster share; empty if the configuration has none. Every role
+// may read it. It never changes, so it is read only until it is known: a machine that is booting would have none.
 func (c *Client) ClusterID(ctx context.Context) (string, error) {
 	if known := c.clusterID.Load(); known != nil {
 		return *known, nil
@@ -911,8 +896,7 @@ func (c *Client) ClusterID(ctx context.Context) (string, error) {
 	return id, nil
 }
 
-// Members lists the machines that discovery knows, as the endpoint sees them.
-// The list lags behind reality by minutes.
+// Members lists the machines that discovery knows, as seen by the endpoint. The list lags behind by minutes.
 func (c *Client) Members(ctx context.Context) ([]cluster.Member, error) {
 	var members []cluster.Member
 
@@ -938,8 +922,8 @@ func (c *Client) Members(ctx context.Context) ([]cluster.Member, error) {
 	return members, err
 }
 
-// Kubeconfig asks a control plane for the admin kubeconfig of the cluster, as
-// YAML. Only os:admin may: the error wraps cluster.ErrDenied otherwise.
+// Kubeconfig reads the admin kubeconfig of the cluster from a control plane, as YAML. Without os:admin the error
+// wraps cluster.ErrDenied.
 func (c *Client) Kubeconfig(ctx context.Context) ([]byte, error) {
 	var kubeconfig []byte
 

@@ -40,9 +40,8 @@ func (c *Client) readConfig(ctx context.Context, machine *cluster.Machine) error
 	return nil
 }
 
-// machineConfigDocument is the union of the few fields that matter in any
-// document of a machine configuration. Everything else is ignored on purpose:
-// nodes may be newer than this code.
+// machineConfigDocument is the union of the few fields that matter in any document of a machine configuration.
+// Everything else is ignored on purpose: nodes may be newer than this code.
 type machineConfigDocument struct {
 	APIVersion string `yaml:"apiVersion"`
 	Kind       string `yaml:"kind"`
@@ -94,9 +93,9 @@ type machineConfigDocument struct {
 // ipvs is the mode of kube-proxy that needs kernel modules.
 const ipvs = "ipvs"
 
-// ipvsByArgument tells whether v1alpha1 has kube-proxy run in IPVS mode: Talos makes an argument of
-// the field, and an argument of that name goes before it. One may have several values, of which the
-// last counts.
+// ipvsByArgument reports whether v1alpha1 makes kube-proxy run in IPVS mode: Talos turns the field into an
+// argument, and an explicit argument of that name takes precedence. An argument may have several values, of which
+// the last counts.
 func ipvsByArgument(mode string, arguments map[string]any) bool {
 	argument, given := arguments["proxy-mode"]
 	if !given {
@@ -110,9 +109,9 @@ func ipvsByArgument(mode string, arguments map[string]any) bool {
 	return argument == ipvs
 }
 
-// ipvsByConfig tells whether a KubeProxyConfig has kube-proxy run in IPVS mode: Talos makes a
-// configuration file of it, beside which kube-proxy ignores the argument (manageProxyConfigArgs in
-// control_plane.go of Talos 1.14).
+// ipvsByConfig reports whether a KubeProxyConfig makes kube-proxy run in IPVS mode: Talos turns it into a
+// configuration file, with which kube-proxy ignores the argument (manageProxyConfigArgs in control_plane.go of
+// Talos 1.14).
 func ipvsByConfig(mode string, config map[string]any) bool {
 	if given, found := config["mode"]; found {
 		return given == ipvs
@@ -121,13 +120,12 @@ func ipvsByConfig(mode string, config map[string]any) bool {
 	return mode == ipvs
 }
 
-// componentSwitch is how v1alpha1 switches a component off.
+// componentSwitch is how v1alpha1 disables a component.
 type componentSwitch struct {
 	Disabled bool `yaml:"disabled"`
 }
 
-// installSection says which image is installed, and whether GRUB starts it with the
-// kernel arguments of its UKI.
+// installSection has the image to install, and whether GRUB starts it with the kernel arguments of its UKI.
 type installSection struct {
 	imageReference `yaml:",inline"`
 
@@ -138,8 +136,8 @@ type imageReference struct {
 	Image string `yaml:"image"`
 }
 
-// parseMachineConfig reads what an upgrade needs from a machine configuration
-// of one or more YAML documents. Errors do not quote the content.
+// parseMachineConfig reads what an upgrade needs from a machine configuration of one or more YAML documents. Errors
+// do not quote the content.
 func parseMachineConfig(content []byte) (*cluster.MachineConfig, error) {
 	var (
 		documents []machineConfigDocument
@@ -171,8 +169,7 @@ func parseMachineConfig(content []byte) (*cluster.MachineConfig, error) {
 
 		sources = append(sources, imageSources(&node)...)
 
-		// A field of another type than expected belongs to a document that
-		// merely shares a name with ours.
+		// A field of another type than expected belongs to a document that only has fields of the same name.
 		if mismatch != nil && document.Kind == "" {
 			return nil, errors.New("unexpected content: " + withoutQuotes(mismatch.Error()))
 		}
@@ -181,9 +178,9 @@ func parseMachineConfig(content []byte) (*cluster.MachineConfig, error) {
 	}
 }
 
-// imageSources are the parts of a document that decide from where images come and which of
-// them are accepted: registries, their mirrors and credentials, certificates, caches, rules
-// of verification, and the environment, which may name a proxy.
+// imageSources returns the parts of a document that decide where images come from and which of them are accepted:
+// registries, their mirrors and credentials, certificates, caches, verification rules, and the environment, which
+// may name a proxy.
 func imageSources(document *yaml.Node) []any {
 	var whole struct {
 		Kind    string         `yaml:"kind"`
@@ -198,7 +195,7 @@ func imageSources(document *yaml.Node) []any {
 		} `yaml:"machine"`
 	}
 
-	// What has another shape says nothing of images.
+	// A document of another shape says nothing about images.
 	if document.Decode(&whole) != nil {
 		return nil
 	}
@@ -216,8 +213,7 @@ func imageSources(document *yaml.Node) []any {
 	}
 }
 
-// fingerprint is a hash of what is given, from which nobody gets that back; empty for
-// nothing.
+// fingerprint returns a hash of the given values, from which they cannot be recovered; empty if there are none.
 func fingerprint(sources []any) (string, error) {
 	if len(sources) == 0 {
 		return "", nil
@@ -231,9 +227,8 @@ func fingerprint(sources []any) (string, error) {
 	return fmt.Sprintf("%x", sha256.Sum256(text)), nil
 }
 
-// newMachineConfig puts documents together. Those with a kind decide about
-// their component wherever they stand, even when they say nothing about its
-// image.
+// newMachineConfig merges documents. Those with a kind decide about their component wherever they stand, even if
+// they do not name its image.
 func newMachineConfig(documents []machineConfigDocument) *cluster.MachineConfig {
 	config := &cluster.MachineConfig{Images: map[cluster.Component]string{}}
 
@@ -253,8 +248,7 @@ func newMachineConfig(documents []machineConfigDocument) *cluster.MachineConfig 
 }
 
 func (d machineConfigDocument) addGeneral(config *cluster.MachineConfig) {
-	// What says nothing of it at all leaves the kernel arguments to the UKI, as
-	// Talos reads it from 1.14 on.
+	// Without an install section the kernel arguments come from the UKI, as Talos decides from 1.14 on.
 	config.UKIArguments = true
 
 	if install := d.Machine.Install; install != nil {
@@ -284,8 +278,8 @@ func (d machineConfigDocument) addGeneral(config *cluster.MachineConfig) {
 	disable(config, cluster.Scheduler, d.Machine.ControlPlane.Scheduler.Disabled)
 }
 
-// addNamed reads the documents that took over from v1alpha1 in Talos 1.14, and kernel modules that
-// have a document of their own.
+// addNamed reads the documents that replaced parts of v1alpha1 in Talos 1.14, and kernel modules that have a
+// document of their own.
 func (d machineConfigDocument) addNamed(config *cluster.MachineConfig) {
 	switch d.Kind {
 	case installKind:
@@ -316,7 +310,7 @@ func (d machineConfigDocument) addNamed(config *cluster.MachineConfig) {
 	disable(config, component, d.Enabled != nil && !*d.Enabled)
 }
 
-// document notes the document that decides about a component.
+// document records the document that decides about a component.
 func document(config *cluster.MachineConfig, component cluster.Component, kind string) {
 	if config.Documents == nil {
 		config.Documents = map[cluster.Component]string{}
@@ -325,7 +319,7 @@ func document(config *cluster.MachineConfig, component cluster.Component, kind s
 	config.Documents[component] = kind
 }
 
-// disable notes a component that is switched off.
+// disable records that a component is disabled.
 func disable(config *cluster.MachineConfig, component cluster.Component, off bool) {
 	if !off {
 		return
@@ -338,7 +332,7 @@ func disable(config *cluster.MachineConfig, component cluster.Component, off boo
 	config.Disabled[component] = true
 }
 
-// setImage leaves out an empty image, which is none.
+// setImage sets the image of a component, unless it is empty.
 func setImage(config *cluster.MachineConfig, component cluster.Component, image string) {
 	if image != "" {
 		config.Images[component] = image
@@ -348,8 +342,7 @@ func setImage(config *cluster.MachineConfig, component cluster.Component, image 
 const (
 	// imageKey is the field that names an image, in documents of both generations.
 	imageKey = "image"
-	// installKind is the document that Talos 1.14 and later have for what a
-	// machine is installed from.
+	// installKind is the document of Talos 1.14 and later for what a machine is installed from.
 	installKind = "UnattendedInstallConfig"
 	// moduleKind is the document that names a kernel module to load.
 	moduleKind = "KernelModuleConfig"
@@ -357,19 +350,18 @@ const (
 
 // imagePlace is where a machine configuration names the image of a component.
 type imagePlace struct {
-	// kind is the document that Talos 1.14 and later have for the component;
-	// where there is one, v1alpha1 does not count.
+	// kind is the document of Talos 1.14 and later for the component. If there is one, v1alpha1 does not count.
 	kind string
-	// named leads through that document.
+	// named is the path in that document.
 	named []string
-	// path leads through the v1alpha1 document, which has no kind.
+	// path is the path in the v1alpha1 document, which has no kind.
 	path []string
-	// section is how many keys of path must be there. Where they are not, the
-	// configuration has no place for the image, and none is made.
+	// section is how many keys of path must exist. If they do not, the configuration has no place for the image,
+	// and none is added.
 	section int
 }
 
-// placeOf tells where the image of a component is; false for what has none.
+// placeOf returns where the image of a component is named; false for a component without one.
 func placeOf(component cluster.Component) (imagePlace, bool) {
 	inRoot := []string{imageKey}
 
@@ -385,8 +377,7 @@ func placeOf(component cluster.Component) (imagePlace, bool) {
 	case cluster.Proxy:
 		return imagePlace{kind: "KubeProxyConfig", named: inRoot, path: []string{"cluster", "proxy", imageKey}}, true
 	case cluster.Installer:
-		// A section of v1alpha1 has a disk in it: one with an image alone would
-		// have the node installed somewhere.
+		// The section of v1alpha1 also names a disk: with an image alone, the node might be installed to any disk.
 		return imagePlace{kind: installKind, named: []string{"installer", imageKey}, path: []string{"machine", "install", imageKey}, section: 2}, true
 	case cluster.Manifests:
 		return imagePlace{}, false
@@ -395,8 +386,7 @@ func placeOf(component cluster.Component) (imagePlace, bool) {
 	}
 }
 
-// documentNames are the components by the kinds of the documents they have from
-// Talos 1.14 on.
+// documentNames returns the components by the kind of their document from Talos 1.14 on.
 func documentNames() map[string]cluster.Component {
 	names := map[string]cluster.Component{}
 
@@ -409,7 +399,7 @@ func documentNames() map[string]cluster.Component {
 	return names
 }
 
-// pick finds the document that decides about the image, and the path in it.
+// pick returns the document that decides about the image, and the path of the image in it.
 func (p imagePlace) pick(documents []*yaml.Node) (index int, path []string, err error) {
 	named, general := -1, -1
 
@@ -439,8 +429,7 @@ func (p imagePlace) pick(documents []*yaml.Node) (index int, path []string, err 
 	}
 }
 
-// assertSection makes sure that the part of the configuration that the image
-// belongs to is there.
+// assertSection makes sure that the section exists that the image belongs to.
 func (p imagePlace) assertSection(found spot, path []string) error {
 	if p.section == 0 || !slices.Equal(path, p.path) {
 		return nil
@@ -463,7 +452,7 @@ func (p imagePlace) noSection() error {
 		cluster.ErrNotFound, strings.Join(p.path[:p.section], "."), p.kind)
 }
 
-// kindOf is the kind of a document, empty for v1alpha1.
+// kindOf returns the kind of a document; empty for v1alpha1.
 func kindOf(document *yaml.Node) string {
 	if _, value := child(document, "kind"); value != nil && value.Kind == yaml.ScalarNode {
 		return value.Value
@@ -472,7 +461,7 @@ func kindOf(document *yaml.Node) string {
 	return ""
 }
 
-// child finds a key of a mapping, and its value; nil when there is none.
+// child returns a key of a mapping and its value; nil if there is none.
 func child(mapping *yaml.Node, name string) (key, value *yaml.Node) {
 	if mapping.Kind != yaml.MappingNode {
 		return nil, nil
@@ -488,18 +477,16 @@ func child(mapping *yaml.Node, name string) (key, value *yaml.Node) {
 }
 
 const (
-	// quotaArgument is etcd's argument for the largest size of its database.
+	// quotaArgument is etcd's argument for the maximum size of its database.
 	quotaArgument = "quota-backend-bytes"
-	// unlimitedQuota stands for a quota that is switched off: more than any disk
-	// has, and little enough to calculate with.
+	// unlimitedQuota stands for a quota that is disabled: more than any disk has, and little enough to calculate
+	// with.
 	unlimitedQuota = 1 << 56
 )
 
-// etcdQuota reads the value of etcd's quota in bytes, as a machine configuration
-// spells it: a text, a number, or from Talos 1.14 on a list, of which the last
-// one counts. It is 0 where none is set or where it is no number, with which
-// etcd would not start, and [unlimitedQuota] where it is negative, with which
-// etcd knows no limit.
+// etcdQuota returns etcd's quota in bytes from the value in a machine configuration: a text, a number, or from
+// Talos 1.14 on a list, of which the last value counts. It is 0 if none is set or if it is not a number, with which
+// etcd would not start, and [unlimitedQuota] if it is negative, which disables the limit.
 func etcdQuota(value any) int64 {
 	if list, ok := value.([]any); ok {
 		if len(list) == 0 {
@@ -518,7 +505,7 @@ func etcdQuota(value any) int64 {
 		text = fmt.Sprint(value)
 	}
 
-	// As etcd reads its flags.
+	// etcd parses its flags the same way.
 	quota, err := strconv.ParseInt(text, 0, 64)
 
 	switch {

@@ -18,13 +18,10 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 )
 
-// editImage is the machine configuration with another image for a component.
-// Everything else in it stays as it is, byte for byte: the text is not written
-// anew from what was understood of it. It is nil when the image is named
-// already. Errors wrap cluster.ErrConflict when the configuration names
-// another image than the expected one, cluster.ErrNotFound when it has no place
-// for the image, and cluster.ErrRefused when it cannot be changed safely; they
-// quote nothing but images.
+// editImage returns the machine configuration with another image for a component; nil if it names the image
+// already. Everything else stays as it is, byte for byte: the text is edited, not marshalled again. Errors wrap
+// cluster.ErrConflict if the configuration names another image than the expected one, cluster.ErrNotFound if it has
+// no place for the image, and cluster.ErrRefused if it cannot be changed safely; they quote nothing but images.
 func editImage(content []byte, change cluster.ImageChange) ([]byte, error) {
 	place, ok := placeOf(change.Component)
 	if !ok {
@@ -73,7 +70,7 @@ func editImage(content []byte, change cluster.ImageChange) ([]byte, error) {
 	return edited, nil
 }
 
-// named spells an image for people.
+// named returns an image for a message.
 func named(image string) string {
 	if image == "" {
 		return "no image"
@@ -82,8 +79,8 @@ func named(image string) string {
 	return image
 }
 
-// parseDocuments reads the roots of all documents of a stream. Lines and
-// columns of the nodes are those of the whole stream.
+// parseDocuments returns the roots of all documents of a stream. The lines and columns of the nodes are those in
+// the whole stream.
 func parseDocuments(content []byte) ([]*yaml.Node, error) {
 	var documents []*yaml.Node
 
@@ -108,20 +105,20 @@ func parseDocuments(content []byte) ([]*yaml.Node, error) {
 	}
 }
 
-// spot is where an image is named in a document, or would be.
+// spot is where a document names an image, or would name it.
 type spot struct {
-	// image is what is named, empty for none.
+	// image is the image that is named; empty if none is.
 	image string
 	// parent is the key that at belongs to; nil for the root of a document.
 	parent *yaml.Node
-	// at is the image's own value if missing is empty. Otherwise it is the
-	// innermost mapping that is there, or a null in the place of one.
+	// at is the value of the image if missing is empty. Otherwise it is the innermost existing mapping, or a null
+	// in its place.
 	at *yaml.Node
 	// missing are the keys that at lacks.
 	missing []string
 }
 
-// findSpot follows the path through a document as far as it goes.
+// findSpot follows the path in a document as far as it exists.
 func findSpot(root *yaml.Node, path []string) (spot, error) {
 	here := spot{at: root}
 
@@ -158,8 +155,8 @@ func findSpot(root *yaml.Node, path []string) (spot, error) {
 	return here, nil
 }
 
-// assertPlainMapping refuses what stands for a mapping elsewhere: a change
-// would show at more than one place, or not where it was made.
+// assertPlainMapping rejects nodes that refer to a mapping elsewhere: a change would have an effect in more than
+// one place, or in another one.
 func assertPlainMapping(node *yaml.Node) error {
 	isMerge := func(key *yaml.Node) bool { return key.ShortTag() == "!!merge" }
 
@@ -175,10 +172,10 @@ func assertPlainMapping(node *yaml.Node) error {
 	}
 }
 
-// defaultIndent is how Talos indents what it writes.
+// defaultIndent is the indentation that Talos writes.
 const defaultIndent = 4
 
-// splice is the change of the text that names the image at the spot.
+// splice returns the change of the text that names the image at the spot.
 func (s spot) splice(content []byte, image string) (splice, error) {
 	if !quotableImage.MatchString(image) {
 		return splice{}, fmt.Errorf("%w: %q is no image reference", cluster.ErrRefused, image)
@@ -201,8 +198,7 @@ func (s spot) splice(content []byte, image string) (splice, error) {
 	}
 }
 
-// replace puts a text in the place of a scalar, which may be there without a
-// single character.
+// replace replaces the text of a scalar, which may be empty.
 func (s spot) replace(text source, with string) (splice, error) {
 	from, to, err := text.scalar(s.at)
 	if err != nil {
@@ -216,7 +212,7 @@ func (s spot) replace(text source, with string) (splice, error) {
 	return splice{from: from, to: to, text: with}, nil
 }
 
-// insertInFlow puts the image at the beginning of a mapping in braces.
+// insertInFlow inserts the image at the beginning of a mapping in braces.
 func (s spot) insertInFlow(text source, image string) (splice, error) {
 	at, err := text.offset(s.at)
 	if err != nil {
@@ -237,9 +233,8 @@ func (s spot) insertInFlow(text source, image string) (splice, error) {
 	return splice{from: at + 1, to: at + 1, text: entry}, nil
 }
 
-// insertInBlock puts the image on lines of its own: at the beginning of the
-// mapping, before the comments of its first key, and in documents with a kind
-// right below that.
+// insertInBlock inserts the image on lines of its own: at the beginning of the mapping, before the comments of its
+// first key, and in documents with a kind right below the kind.
 func (s spot) insertInBlock(text source, image string) (splice, error) {
 	first := s.at.Content[0]
 	lines := inBlock(s.missing, image, first.Column-1, s.indent(), text.newline(first.Line))
@@ -268,7 +263,7 @@ func insertBelow(text source, node *yaml.Node, lines string) splice {
 	return splice{from: end, to: end, text: text.newline(node.Line) + lines}
 }
 
-// insertAbove needs a line on which nothing stands before the key.
+// insertAbove inserts the lines above a key. It refuses if anything stands before the key on its line.
 func insertAbove(text source, key *yaml.Node, lines string) (splice, error) {
 	at, err := text.offset(key)
 	if err != nil {
@@ -283,8 +278,8 @@ func insertAbove(text source, key *yaml.Node, lines string) (splice, error) {
 	return splice{from: start, to: start, text: lines + text.newline(key.Line)}, nil
 }
 
-// indent is by how much the document indents a mapping within the one at the
-// spot: as much as that one within its own, or as others in it.
+// indent returns how far the document indents a mapping within the one at the spot: as far as that one within its
+// parent, or as far as another one in it.
 func (s spot) indent() int {
 	if step := s.at.Content[0].Column - 1; s.parent != nil && step >= s.parent.Column {
 		return step + 1 - s.parent.Column
@@ -313,14 +308,14 @@ func (s splice) apply(content []byte) []byte {
 	return slices.Concat(content[:s.from], []byte(s.text), content[s.to:])
 }
 
-// source is a text in which YAML positions can be found.
+// source is a text with its lines, in which the positions of YAML nodes can be found.
 type source struct {
 	content []byte
-	// starts are the offsets at which lines begin.
+	// starts are the offsets at which the lines begin.
 	starts []int
 }
 
-// byteOrderMark may stand before the first column.
+// byteOrderMark may precede the first column.
 const byteOrderMark = "\ufeff"
 
 func newSource(content []byte) (source, error) {
@@ -341,10 +336,10 @@ func newSource(content []byte) (source, error) {
 	return source{content: content, starts: starts}, nil
 }
 
-// lineBreaks are what the YAML parser counts as the end of a line.
+// lineBreaks matches what the YAML parser counts as the end of a line.
 var lineBreaks = regexp.MustCompile("\r\n|[\r\n\u0085\u2028\u2029]")
 
-// newline is the line break that the text uses around a line.
+// newline returns the line break that the text uses around a line.
 func (s source) newline(line int) string {
 	start := 0
 	if line >= 1 && line <= len(s.starts) {
@@ -360,8 +355,7 @@ func (s source) newline(line int) string {
 	return "\n"
 }
 
-// offset translates the position of a node, whose lines and columns count from
-// one, columns in characters.
+// offset returns the byte offset of a node. Its lines and columns count from one, columns in characters.
 func (s source) offset(node *yaml.Node) (int, error) {
 	if node.Line < 1 || node.Line > len(s.starts) {
 		return 0, unsafe(node)
@@ -381,7 +375,7 @@ func (s source) offset(node *yaml.Node) (int, error) {
 	return at, nil
 }
 
-// scalar is the extent of a scalar in the text, with its quotes.
+// scalar returns the extent of a scalar in the text, including its quotes.
 func (s source) scalar(node *yaml.Node) (from, to int, err error) {
 	from, err = s.offset(node)
 	if err != nil {
@@ -410,13 +404,13 @@ var (
 	doubleQuoted = regexp.MustCompile(`^"(?:[^"\\]|\\.)*"`)
 	singleQuoted = regexp.MustCompile(`^'(?:[^']|'')*'`)
 
-	// plainImage are images that need no quotes wherever they stand.
+	// plainImage matches images that never need quotes.
 	plainImage = regexp.MustCompile(`^[A-Za-z0-9](?:[A-Za-z0-9._/:@+-]*[A-Za-z0-9._/@+-])?$`)
-	// quotableImage are images that need no escapes in quotes.
+	// quotableImage matches images that need no escapes within quotes.
 	quotableImage = regexp.MustCompile(`^[A-Za-z0-9!#$%&()*+,./:;<=>?@\[\]^_` + "`" + `{|}~-]+$`)
 )
 
-// spell writes an image the way a scalar of the given style does.
+// spell returns an image in the style of a scalar.
 func spell(image string, style yaml.Style) string {
 	switch {
 	case style == yaml.SingleQuotedStyle:
@@ -428,7 +422,7 @@ func spell(image string, style yaml.Style) string {
 	}
 }
 
-// inFlow is the image under its keys, as an entry of a flow mapping.
+// inFlow returns the image under its keys, as an entry of a flow mapping.
 func inFlow(keys []string, image string, quoteKeys bool) string {
 	text := spell(image, yaml.DoubleQuotedStyle)
 
@@ -447,7 +441,7 @@ func inFlow(keys []string, image string, quoteKeys bool) string {
 	return text
 }
 
-// inBlock is the image under its keys, as lines of a block mapping.
+// inBlock returns the image under its keys, as lines of a block mapping.
 func inBlock(keys []string, image string, indent, step int, newline string) string {
 	lines := make([]string, len(keys))
 
@@ -458,14 +452,13 @@ func inBlock(keys []string, image string, indent, step int, newline string) stri
 	return strings.Join(lines, newline) + " " + spell(image, 0)
 }
 
-// unsafe is the refusal to change a text that is not understood.
+// unsafe returns the error of a change to a text that is not understood.
 func unsafe(node *yaml.Node) error {
 	return fmt.Errorf("%w: line %d is not written in a way that could be changed safely", cluster.ErrRefused, node.Line)
 }
 
-// verifyEdit makes sure that two machine configurations mean the same but for
-// the image at the path of one document. It does not rely on how the edit was
-// made.
+// verifyEdit makes sure that two machine configurations mean the same except for the image at the path of one
+// document. It does not depend on how the edit was made.
 func verifyEdit(before, after []byte, document int, path []string, image string) error {
 	wanted, err := decodeDocuments(before)
 	if err != nil {
@@ -504,8 +497,8 @@ func decodeDocuments(content []byte) ([]any, error) {
 	}
 }
 
-// set puts a text at a path, through mappings that it makes where there are
-// none; false when something else is in the way.
+// set sets a text at a path and adds the mappings that are missing. It reports false if something else is in the
+// way.
 func set(value any, path []string, text string) bool {
 	for i, name := range path {
 		mapping, ok := value.(map[string]any)
@@ -529,7 +522,7 @@ func set(value any, path []string, text string) bool {
 	return false
 }
 
-// sameMeaning tells whether two machine configurations mean the same.
+// sameMeaning reports whether two machine configurations mean the same.
 func sameMeaning(a, b []byte) bool {
 	if bytes.Equal(a, b) {
 		return true

@@ -21,22 +21,20 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 )
 
-// Names of the legacy upgrade's sequence and of the phase in it that runs the
-// installer (machined's v1alpha1 sequencer).
+// Names of the sequence of a legacy upgrade and of its phase that runs the installer (machined's v1alpha1
+// sequencer).
 const (
 	upgradeSequence = "upgrade"
 	installPhase    = "upgrade"
 )
 
-// beginLimit is how long a node may take from accepting an upgrade to the first
-// event of it. It waits a minute for another sequence to give way; an upgrade
-// that was not reached has no event of its own.
+// beginLimit is how long a node may take from accepting an upgrade to the first event of it. It waits a minute for
+// another sequence to give way. If it never starts the upgrade, there are no events of it.
 const beginLimit = 90 * time.Second
 
-// Upgrade asks a node for a legacy upgrade and follows it to the end of the
-// installer. The node pulls and checks before it answers, which can take
-// minutes, and goes on by itself afterwards. None of the request's switches is
-// ever set: each of them turns a check off.
+// Upgrade requests a legacy upgrade from a node and follows it to the end of the installer. The node pulls and
+// checks before it answers, which can take minutes, and continues by itself afterwards. None of the request's
+// switches is ever set: each of them turns a check off.
 func (c *Client) Upgrade(
 	ctx context.Context, address, image string, mode cluster.RebootMode, accepted func(),
 ) (cluster.Installation, error) {
@@ -79,9 +77,8 @@ func (c *Client) Upgrade(
 	return result, nil
 }
 
-// followUpgrade reads the node's events from its last boot on until those of
-// the actor say how the installer ended. It ends with an error when the node
-// goes down without having said so, or when there is no event of the actor.
+// followUpgrade reads the node's events since its last boot until those of the actor say how the installer ended.
+// It returns an error if the node goes down before that, or if there is no event of the actor.
 func (c *Client) followUpgrade(ctx context.Context, address, actor string) (cluster.Installation, error) {
 	op := operation{what: "follow the upgrade of " + place(address), node: address, timeout: followTimeout}
 
@@ -118,10 +115,9 @@ type eventStream interface {
 	Recv() (*machineapi.Event, error)
 }
 
-// readUpgrade reads events until the installer's phase is followed by another
-// one, which means that it succeeded, or until the sequence fails. A sequence
-// that another one keeps from starting never happens, although it was accepted.
-// begun is called with each event.
+// readUpgrade reads events until the phase of the installer is followed by another one, which means that it
+// succeeded, or until the sequence fails. A sequence may be accepted and still not start, because another one holds
+// the lock: the error wraps cluster.ErrBusy then. begun is called for each event.
 func readUpgrade(stream eventStream, begun func()) (cluster.Installation, error) {
 	installing := false
 
@@ -131,7 +127,7 @@ func readUpgrade(stream eventStream, begun func()) (cluster.Installation, error)
 			return cluster.Installation{}, err
 		}
 
-		// The first one is empty, and comes before anything has happened.
+		// The first event is empty and comes before anything has happened.
 		if event.GetData().GetTypeUrl() != "" {
 			begun()
 		}
@@ -162,8 +158,8 @@ func readUpgrade(stream eventStream, begun func()) (cluster.Installation, error)
 	}
 }
 
-// payloadOf decodes the events that matter here. Their type URL has a prefix of
-// Talos' own, so that anypb does not know them.
+// payloadOf decodes the events that matter here. Their type URL has a prefix of Talos' own, which anypb does not
+// know.
 func payloadOf(event *machineapi.Event) proto.Message {
 	data := event.GetData()
 	_, name, _ := strings.Cut(data.GetTypeUrl(), "/")
@@ -186,27 +182,24 @@ func payloadOf(event *machineapi.Event) proto.Message {
 	return payload
 }
 
-// onDisk is the containerd of the kubelet, which has its images on the disk of the node.
+// onDisk is the containerd of the kubelet, which keeps its images on the disk of the node.
 func onDisk(namespace common.ContainerdNamespace) *common.ContainerdInstance {
 	return &common.ContainerdInstance{Driver: common.ContainerDriver_CRI, Namespace: namespace}
 }
 
-// inMemory is the containerd of Talos itself, of which nothing outlives a boot. Installers are
-// pulled into it and run from it, as below Talos 1.13 and by Talos' own tools since
-// https://github.com/siderolabs/talos/pull/13920 (2026-07-30), because of what becomes of an
-// image on the disk of a node that loses its power within a minute of the download: its names
-// are written at once, and its files are not. The container and the lease of an installer that
-// ran hold what is left, so that to remove the image and to pull it again changes nothing; and
-// an installer that finds half of a system to install installs that, and a boot loader of no
-// bytes, and ends with exit code 0. Neither system boots then (Talos 1.13.9 on a machine of
-// QEMU, 2026-11-27).
+// inMemory is the containerd of Talos itself, whose content does not outlive a boot. Installers are pulled into it
+// and run from it, as in Talos before 1.13 and, since https://github.com/siderolabs/talos/pull/13920 (2026-07-30),
+// by Talos' own tools. The reason is what happens to an image on the disk of a node that loses its power within a
+// minute of the download: the names in the image are on the disk at once, the content of the files is not. The
+// container and the lease of an installer that ran keep the damaged content, so removing the image and pulling it
+// again changes nothing. An installer that finds half of a system to install installs that half, with an empty boot
+// loader, and ends with exit code 0. Neither system boots then (Talos 1.13.9 on a QEMU machine, 2026-11-27).
 func inMemory() *common.ContainerdInstance {
 	return &common.ContainerdInstance{Driver: common.ContainerDriver_CONTAINERD, Namespace: common.ContainerdNamespace_NS_SYSTEM}
 }
 
-// Install runs the installer of a pulled image beside the running system. A
-// stream that ends without an exit code leaves the outcome unknown: the
-// installer goes on without us.
+// Install runs the installer of a pulled image beside the running system. If the stream ends without an exit code,
+// the outcome is unknown: the installer continues without the stream.
 func (c *Client) Install(ctx context.Context, address, image string) (cluster.Installation, error) {
 	var (
 		output lines
@@ -254,15 +247,15 @@ func (c *Client) Install(ctx context.Context, address, image string) (cluster.In
 	return cluster.Installation{Exit: *exit, Output: output.last()}, nil
 }
 
-// installerSilence is how long an installer may say nothing before the node is asked whether
-// it runs one, and the time between two such questions.
+// installerSilence is how long an installer may print nothing before the node is asked whether one is running, and
+// the time between two such questions.
 const installerSilence = time.Minute
 
 var errInstallerGone = errors.New("no installer runs on the node any more, and what it says has not ended: the node was likely started anew")
 
-// doubtInstaller ends a call in which nothing is heard while the node says, twice, that it
-// runs no installer. A node without power ends no connection, and the one through which it is
-// asked goes on waiting for it.
+// doubtInstaller ends a call in which nothing is heard, once the node has said twice that no installer is running.
+// A node that loses its power does not close its connections, and the endpoint that forwards the call keeps waiting
+// for it.
 func (c *Client) doubtInstaller(ctx context.Context, address string, heard <-chan struct{}, end context.CancelCauseFunc) {
 	silence := time.NewTimer(installerSilence)
 	defer silence.Stop()
@@ -276,7 +269,7 @@ func (c *Client) doubtInstaller(ctx context.Context, address string, heard <-cha
 		case <-heard:
 			doubted = false
 		case <-silence.C:
-			// A node that does not answer may be installing.
+			// A node that does not answer may still be installing.
 			idle, err := c.InstallerIdle(ctx, address)
 			if err == nil && idle && doubted {
 				end(errInstallerGone)
@@ -291,7 +284,7 @@ func (c *Client) doubtInstaller(ctx context.Context, address string, heard <-cha
 	}
 }
 
-// heardStream tells of each message.
+// heardStream signals each message of a stream.
 type heardStream struct {
 	installStream
 
@@ -309,9 +302,8 @@ func (h heardStream) Recv() (*machineapi.LifecycleServiceUpgradeResponse, error)
 	return response, err
 }
 
-// InstallerIdle tells whether no installer runs on the node. It asks for an
-// upgrade to an image without a name, which a node refuses after it has looked
-// whether it is busy, and before it does anything.
+// InstallerIdle reports whether no installer runs on the node. It requests an upgrade to an image without a name,
+// which a node refuses after it has checked whether it is busy, and before it does anything.
 func (c *Client) InstallerIdle(ctx context.Context, address string) (bool, error) {
 	op := operation{what: "ask whether an installer runs on " + place(address), node: address, timeout: readTimeout}
 	idle := false
@@ -351,7 +343,7 @@ type installStream interface {
 	Recv() (*machineapi.LifecycleServiceUpgradeResponse, error)
 }
 
-// follow reads the stream to its end. The exit code is nil when none came.
+// follow reads the stream to its end. The exit code is nil if none came.
 func follow(stream installStream, output *lines) (*int32, error) {
 	var exit *int32
 
@@ -362,8 +354,7 @@ func follow(stream installStream, output *lines) (*int32, error) {
 		}
 
 		if err != nil && exit != nil {
-			// The installer is done and said so; how the connection ended does
-			// not matter.
+			// The installer has ended and said so; how the connection ended does not matter.
 			return exit, nil
 		}
 
@@ -380,21 +371,19 @@ func follow(stream installStream, output *lines) (*int32, error) {
 	}
 }
 
-// Pull brings an installer image onto the disk of the node. It is bounded by the caller's
-// context and by [cluster.PullTimeout].
+// Pull downloads an installer image to the disk of the node. The caller's context and [cluster.PullTimeout] bound
+// it.
 func (c *Client) Pull(ctx context.Context, address, image string, api cluster.UpgradeAPI) error {
 	return c.pull(ctx, address, image, api, common.ContainerdNamespace_NS_SYSTEM)
 }
 
-// PullToInstall brings an installer image into the memory of the node. It is bounded like
-// [Client.Pull].
+// PullToInstall downloads an installer image into the memory of the node. It is bounded like [Client.Pull].
 func (c *Client) PullToInstall(ctx context.Context, address, image string) error {
 	return c.pullInto(ctx, address, image, inMemory())
 }
 
-// PullComponent brings the image of a component onto the node: the kubelet's to
-// where the system's containers are, every other one to where the kubelet looks
-// for it. It is bounded like [Client.Pull].
+// PullComponent downloads the image of a component to the node: the kubelet's to the namespace of the system's
+// containers, and every other one to where the kubelet looks for it. It is bounded like [Client.Pull].
 func (c *Client) PullComponent(ctx context.Context, address string, component cluster.Component, image string) error {
 	machine := cluster.Machine{Address: address}
 	if err := c.readVersion(ctx, &machine); err != nil {
@@ -408,7 +397,7 @@ func (c *Client) PullComponent(ctx context.Context, address string, component cl
 
 	err := c.pull(ctx, address, image, machine.UpgradeAPI(), namespace)
 	if machine.UpgradeAPI() != cluster.LegacyAPI && errors.Is(err, cluster.ErrUnsupported) {
-		// Nothing was pulled; the older call is there for some releases more.
+		// Nothing was pulled; the older call still exists for some releases.
 		return c.pull(ctx, address, image, cluster.LegacyAPI, namespace)
 	}
 
@@ -432,7 +421,7 @@ func (c *Client) pull(
 	return c.pullInto(ctx, address, image, onDisk(namespace))
 }
 
-// pullInto brings an image into one of the node's instances of containerd.
+// pullInto downloads an image into one of the node's instances of containerd.
 func (c *Client) pullInto(ctx context.Context, address, image string, into *common.ContainerdInstance) error {
 	return c.call(ctx, pulling(address, image), func(ctx context.Context, api *client.Client) error {
 		stream, err := api.ImageClient.Pull(ctx, &machineapi.ImageServicePullRequest{Containerd: into, ImageRef: image})
@@ -450,9 +439,9 @@ func pulling(address, image string) operation {
 	}
 }
 
-// ImageDigest is the digest of an installer image that the node has in its memory under exactly
-// that reference; [cluster.ErrNotFound] where it has none. Talos before 1.13 does not
-// tell: [cluster.ErrUnsupported].
+// ImageDigest returns the digest of an installer image that the node has in its memory under exactly that
+// reference; [cluster.ErrNotFound] if it has none, and [cluster.ErrUnsupported] if it runs Talos before 1.13, which
+// does not list digests.
 func (c *Client) ImageDigest(ctx context.Context, address, image string) (string, error) {
 	op := operation{what: "list the images of " + place(address), node: address, timeout: readTimeout}
 	digest := ""
@@ -485,8 +474,8 @@ type pullStream interface {
 	Recv() (*machineapi.ImageServicePullResponse, error)
 }
 
-// drain reads the progress of a pull to its end. Only the name of the image,
-// which comes last, says that the image is there.
+// drain reads the progress of a pull to its end. Only the name of the image, which comes last, means that the image
+// is there.
 func drain(stream pullStream) error {
 	pulled := false
 
@@ -497,7 +486,7 @@ func drain(stream pullStream) error {
 		}
 
 		if err != nil {
-			// A clean end without a name is as lost as any other.
+			// A clean end without a name counts as a lost answer, too.
 			return err
 		}
 
@@ -505,7 +494,7 @@ func drain(stream pullStream) error {
 	}
 }
 
-// Reboot asks a node to reboot. It returns when the node has accepted.
+// Reboot requests a reboot from a node. It returns once the node has accepted.
 func (c *Client) Reboot(ctx context.Context, address string, mode cluster.RebootMode) error {
 	op := operation{what: "reboot " + place(address), node: address, timeout: rebootTimeout, mutates: true}
 
@@ -521,8 +510,7 @@ func (c *Client) Reboot(ctx context.Context, address string, mode cluster.Reboot
 	})
 }
 
-// Rollback makes a node start its previous system, and reboot. It returns when
-// the bootloader was changed.
+// Rollback makes a node boot its previous system. It returns once the boot loader was changed.
 func (c *Client) Rollback(ctx context.Context, address string) error {
 	op := operation{what: "roll back " + place(address), node: address, timeout: rebootTimeout, mutates: true}
 
@@ -531,8 +519,8 @@ func (c *Client) Rollback(ctx context.Context, address string) error {
 	})
 }
 
-// namedRollback gives the answer of a bootloader that has no other system to
-// start, GRUB's or that of sd-boot, the code that it lacks.
+// namedRollback gives the answer of a boot loader that has no other system to start, GRUB or sd-boot, the code
+// FailedPrecondition, which it lacks.
 func namedRollback(err error) error {
 	text := status.Convert(err).Message()
 
