@@ -8,27 +8,26 @@ import (
 	"time"
 )
 
-// EtcdSnapshot is a snapshot of etcd that was saved.
+// EtcdSnapshot describes a saved snapshot of etcd.
 type EtcdSnapshot struct {
 	// Path is the file, Size its length in bytes, and SHA256 its checksum in
 	// lower-case hexadecimal digits.
 	Path   string
 	Size   int64
 	SHA256 string
-	// Taken is when, by the clock of the runner.
+	// Taken is when it was taken, by the clock of the runner.
 	Taken time.Time
-	// Target is what the cluster was about to be brought to: the versions and the
-	// installer image.
+	// Target is what the cluster was about to be upgraded to: the versions and the installer image.
 	Target Target
 	// Run names the run that took it.
 	Run string
-	// Closed tells that the cluster reached the target since: another roll, be it
-	// to the same target, takes another snapshot.
+	// Closed is true once the cluster has reached the target: the next roll, even to the same target, takes
+	// another snapshot.
 	Closed bool
 }
 
-// Covers tells whether the snapshot was taken for a roll to that target which is
-// still under way: one is, however often such a roll is resumed.
+// Covers reports whether the snapshot was taken for a roll to that target which is still under way. A roll that
+// is resumed keeps its snapshot.
 func (s EtcdSnapshot) Covers(target Target) bool {
 	return !s.Closed && s.Target.Talos.Equal(target.Talos) && s.Target.Kubernetes.Equal(target.Kubernetes) &&
 		s.Target.InstallerImage == target.InstallerImage
@@ -36,38 +35,37 @@ func (s EtcdSnapshot) Covers(target Target) bool {
 
 // SnapshotStore keeps snapshots of etcd.
 type SnapshotStore interface {
-	// Check finds out whether a snapshot could be saved, and says who else could get
-	// at it; that is empty where nobody could, or nobody can tell. Nothing stays behind.
+	// Check finds out whether a snapshot can be saved, and describes who else could read it. Exposed is empty if
+	// nobody could, or if that is unknown. Nothing stays behind.
 	Check(ctx context.Context) (exposed string, err error)
-	// Save writes what the stream gives under a name made of the cluster's and
-	// the time, verifies it and returns its path, size and checksum. Nothing
-	// stays behind when that fails: ErrIncomplete where what was streamed is not a
-	// whole snapshot, ErrRefused with ErrUnsaved where it cannot be written.
+	// Save writes what the stream gives to a file named after the given name and the time, verifies it and
+	// returns its path, size and checksum. If that fails, nothing stays behind and the error wraps ErrIncomplete
+	// if the stream was not a whole snapshot, or ErrRefused and ErrUnsaved if the file cannot be written.
 	Save(ctx context.Context, name string, taken time.Time, stream func(context.Context, io.Writer) error) (EtcdSnapshot, error)
 }
 
-// Registry knows images.
+// Registry answers questions about images.
 type Registry interface {
-	// Image asks whether the registry has the image with that tag or digest, nil
-	// when it does. ErrNotFound, ErrDenied, or ErrUnreachable.
+	// Image returns nil if the registry has the image with that tag or digest. Otherwise the error wraps
+	// ErrNotFound, ErrDenied or ErrUnreachable.
 	Image(ctx context.Context, reference string) error
 }
 
-// Vitals are what a node says about itself that matters before it is upgraded.
+// Vitals are what a node reports about its disk and its clock, which are checked before it is upgraded.
 type Vitals struct {
-	// Disk is the file system of images and pods; nil where that is not told.
+	// Disk is the file system of images and pods; nil if it is unknown.
 	Disk *DiskSpace
-	// Time is nil where that is not told.
+	// Time is nil if it is unknown.
 	Time *TimeSync
-	// DiskError and TimeError say why they are nil, where that is known.
+	// DiskError and TimeError say why Disk and Time are nil, if that is known.
 	DiskError, TimeError error
 }
 
-// DiskSpace is in bytes.
+// DiskSpace is the size of a file system and what is available on it, in bytes.
 type DiskSpace struct{ Size, Available int64 }
 
-// TimeSync is how the clock of a node is kept.
+// TimeSync is the state of the time synchronisation of a node.
 type TimeSync struct {
-	// Synced tells that it is synchronised, Disabled that it is not meant to be.
+	// Synced is true if the clock is synchronised, Disabled if time synchronisation is switched off.
 	Synced, Disabled bool
 }

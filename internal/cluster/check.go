@@ -46,17 +46,16 @@ const (
 	CheckOperator           = "operator"
 )
 
-// Check is one thing that is looked at before nodes are touched.
+// Check is one of the checks that are made before nodes are touched.
 type Check struct {
 	Name string
-	// About is what it looks at, a phrase for people.
+	// About is what it checks, a phrase for people.
 	About string
-	// Firm says why the check cannot be skipped, a sentence without a full stop;
-	// empty where it can.
+	// Firm says why the check cannot be skipped, a sentence without a full stop; empty if it can be skipped.
 	Firm string
 }
 
-// Checks are all of them, in the order in which people read them.
+// Checks returns all checks, in the order in which people read them.
 func Checks() []Check {
 	const (
 		observed = "what cannot be observed cannot be upgraded safely"
@@ -106,7 +105,7 @@ func Checks() []Check {
 	}
 }
 
-// CheckNamed is the check with the name.
+// CheckNamed returns the check with the given name.
 func CheckNamed(name string) (Check, bool) {
 	all := Checks()
 
@@ -118,8 +117,8 @@ func CheckNamed(name string) (Check, bool) {
 	return all[index], true
 }
 
-// Skip turns findings of checks that the policy skips into advice. Those of firm
-// checks stay what they are.
+// Skip returns the findings, with those of checks that the policy skips turned into advice. Firm findings, and
+// those of firm checks, are unchanged.
 func (p Policy) Skip(findings []Finding) []Finding {
 	skipped := slices.Clone(findings)
 
@@ -132,7 +131,7 @@ func (p Policy) Skip(findings []Finding) []Finding {
 	return skipped
 }
 
-// Skips tells whether what the check finds is only a warning.
+// Skips reports whether the policy turns the findings of the check into advice.
 func (p Policy) Skips(check string) bool {
 	known, found := CheckNamed(check)
 

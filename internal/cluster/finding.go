@@ -8,12 +8,11 @@ import "strings"
 type Severity int
 
 const (
-	// Advice is worth knowing and stops nothing.
+	// Advice is worth knowing and prevents nothing.
 	Advice Severity = iota
-	// Observed stops an apply but not a plan: waiting or a person may cure it
-	// before the apply runs.
+	// Observed prevents an apply but not a plan: waiting or a person may cure it before the apply runs.
 	Observed
-	// Permanent stops a plan as well: waiting does not help.
+	// Permanent prevents a plan as well: waiting does not help.
 	Permanent
 )
 
@@ -38,34 +37,31 @@ type Finding struct {
 	// Check is the name of the check, such as "etcd-quorum".
 	Check    string
 	Severity Severity
-	// Node is empty for what concerns the whole cluster.
+	// Node is empty if the finding concerns the whole cluster.
 	Node string
-	// Attribute is the attribute of the configuration at fault, if one is.
+	// Attribute is the attribute of the configuration at fault, if any.
 	Attribute string
-	// Within leads from the attribute to the value at fault, where that is not
-	// the attribute as a whole.
+	// Within leads from the attribute to the value at fault, if that is not the attribute as a whole.
 	Within []Within
 	// Found is what was seen, a sentence without a full stop.
 	Found string
 	// Remedy is what a person can do about it, a sentence.
 	Remedy string
-	// Err is the error of a port behind the finding, if one is.
+	// Err is the error of a port behind the finding, if any.
 	Err error
-	// Unknown tells that the check could not be made, which counts as failed.
+	// Unknown is true if the check could not be made, which counts as failed.
 	Unknown bool
-	// Cause is the name of the check that found out why; empty where the finding stands
-	// for itself.
+	// Cause is the name of the check that found the underlying problem; empty if the finding stands for itself.
 	Cause string
-	// Passing tells that it may pass by itself, and soon: an apply waits a little
-	// before it refuses.
+	// Passing is true if the finding may soon pass by itself: an apply waits a little before it refuses.
 	Passing bool
-	// Firm tells that the policy cannot skip it, although it can skip the check.
+	// Firm is true if the policy cannot skip the finding, although it can skip the check.
 	Firm bool
-	// Skipped tells that the policy made it advice.
+	// Skipped is true if the policy turned the finding into advice.
 	Skipped bool
 }
 
-// String is the finding in one paragraph.
+// String returns the finding as one paragraph.
 func (f Finding) String() string {
 	var text strings.Builder
 
@@ -92,7 +88,7 @@ func (f Finding) String() string {
 	return text.String()
 }
 
-// Blocking are the findings that stop an apply.
+// Blocking returns the findings that prevent an apply.
 func Blocking(findings []Finding) []Finding {
 	var blocking []Finding
 

@@ -7,16 +7,14 @@ import (
 	"time"
 )
 
-// Gate is a condition of the user's own that has to hold before the roll, and
-// before each node that is disturbed.
+// Gate is a condition of the user that must hold before the roll, and before each node that is disturbed.
 type Gate interface {
 	// String is how people recognise it, such as "gates[0] (longhorn)".
 	String() string
-	// Timeout is how long it may take to come to hold.
+	// Timeout is how long to wait for the condition to hold.
 	Timeout() time.Duration
-	// Holds asks once. The node is the one about to be disturbed, empty before
-	// the roll. Where it does not hold, seen says what is missing; an error means
-	// that nobody can tell, which counts as not holding.
+	// Holds asks once. Node is the node about to be disturbed; empty before the roll. If the condition does not
+	// hold, seen says what is missing; an error means that the answer is unknown, which counts as not holding.
 	Holds(ctx context.Context, node string) (holds bool, seen string, err error)
 }
 
@@ -24,26 +22,25 @@ type Gate interface {
 type Window interface {
 	// String is how people recognise it.
 	String() string
-	// Open tells whether it is open at the time, and until when it stays the way
-	// it is; the zero time where that never ends.
+	// Open reports whether the window is open at the time, and until when it stays open or closed; until is zero
+	// if that never changes.
 	Open(at time.Time) (open bool, until time.Time)
 }
 
-// ObjectQuery is which objects of the Kubernetes API a gate is about.
+// ObjectQuery selects the objects of the Kubernetes API that a gate is about.
 type ObjectQuery struct {
 	// APIVersion is as in manifests: "v1" or "longhorn.io/v1beta2".
 	APIVersion, Kind string
-	// Namespace is empty for all of them, and for objects without one.
+	// Namespace is empty for all namespaces, and for objects without one.
 	Namespace string
-	// Name is of one object; empty for all that the selector, a label selector
-	// that may be empty too, lets through.
+	// Name is the name of one object. If it is empty, the query is for all objects that match Selector, a label
+	// selector that may be empty too.
 	Name, Selector string
 }
 
 // Objects reads objects of any kind.
 type Objects interface {
-	// Objects are those of the query as decoded JSON, sorted by namespace and
-	// name; none where there are none. ErrNotFound means that the cluster serves
-	// no such kind.
+	// Objects returns the objects of the query as decoded JSON, sorted by namespace and name; empty if there are
+	// none. ErrNotFound means that the cluster serves no such kind.
 	Objects(ctx context.Context, query ObjectQuery) ([]map[string]any, error)
 }

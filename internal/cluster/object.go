@@ -12,7 +12,7 @@ type Reference struct {
 	Namespace, Name string
 }
 
-// String is "KubernetesCluster tenant-a/prod".
+// String returns a text such as "KubernetesCluster tenant-a/prod".
 func (r Reference) String() string {
 	if r.Namespace == "" {
 		return r.Kind + " " + r.Name
@@ -24,20 +24,19 @@ func (r Reference) String() string {
 // ObjectAccess reads and changes single objects of any kind but Secrets.
 type ObjectAccess interface {
 	Objects
-	// Object is the object as decoded JSON. ErrNotFound means that there is no
-	// such object, or that the cluster serves no such kind.
+	// Object returns the object as decoded JSON. ErrNotFound means that there is no such object, or that the
+	// cluster serves no such kind.
 	Object(ctx context.Context, of Reference) (map[string]any, error)
-	// PatchObject sends a JSON merge patch to the object or, where part names one,
-	// to a part of it that is changed by itself, such as "status". A
-	// metadata.resourceVersion in the patch makes it conditional: ErrConflict then
-	// means that somebody else wrote the object. ErrRefused means that the object
-	// may not look like that; of a part, also that the kind has no such field.
+	// PatchObject sends a JSON merge patch to the object or, if part is not empty, to the part of it with that
+	// name that is changed separately, such as "status". A metadata.resourceVersion in the patch makes it
+	// conditional: ErrConflict then means that somebody else wrote the object. ErrRefused means that the patched
+	// object would be invalid or, for a part, that the kind has no such field.
 	PatchObject(ctx context.Context, of Reference, part string, patch map[string]any) (map[string]any, error)
-	// HasPart tells whether the kind of the object has the part.
+	// HasPart reports whether the kind of the object has the part.
 	HasPart(ctx context.Context, of Reference, part string) (bool, error)
 }
 
-// Secret is a Secret of a Kubernetes API. It never appears in messages.
+// Secret is a Secret of a Kubernetes API. Its data never appears in messages.
 type Secret struct {
 	Namespace, Name string
 	Data            map[string][]byte
@@ -46,11 +45,10 @@ type Secret struct {
 
 // SecretAccess reads and changes Secrets.
 type SecretAccess interface {
-	// Secret is the one with the name; ErrNotFound where there is none.
+	// Secret returns the Secret with the name; ErrNotFound if there is none.
 	Secret(ctx context.Context, namespace, name string) (Secret, error)
-	// Secrets are those with the labels, a label selector, sorted by name.
+	// Secrets returns the Secrets that match the label selector, sorted by name.
 	Secrets(ctx context.Context, namespace, selector string) ([]Secret, error)
-	// PatchSecret sets keys of the Secret as it was read; ErrConflict means that
-	// somebody else wrote it since.
+	// PatchSecret sets keys of the Secret as it was read; ErrConflict means that somebody else wrote it since.
 	PatchSecret(ctx context.Context, read Secret, data map[string][]byte) error
 }

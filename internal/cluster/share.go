@@ -19,11 +19,11 @@ type Share struct {
 // ErrShare is wrapped by every error of [ParseShare].
 var ErrShare = errors.New("not a number of workers")
 
-// OneAtATime is the share that documentation promises as the default.
+// OneAtATime returns the share that the documentation promises as the default.
 func OneAtATime() Share { return Share{number: 1} }
 
-// ParseShare reads a whole number from 1 on, such as "2", or a whole
-// percentage from 1% to 100%, such as "25%". There is one way to write each.
+// ParseShare reads a whole number from 1 on, such as "2", or a whole percentage from 1% to 100%, such as "25%".
+// Each has only one spelling.
 func ParseShare(text string) (Share, error) {
 	digits, percent := strings.CutSuffix(text, "%")
 
@@ -35,11 +35,11 @@ func ParseShare(text string) (Share, error) {
 	return Share{number: number, percent: percent}, nil
 }
 
-// Budget is how many workers of the cluster a share is, as [Share.Of] rounds it.
+// Budget returns how many workers of the cluster a share is, rounded as in [Share.Of].
 func (s Observation) Budget(share Share) int { return share.Of(len(s.Workers())) }
 
-// Of is how many of so many workers a share is: percentages are rounded down, and it is
-// one at least.
+// Of returns how many of the given number of workers a share is: percentages are rounded down, and the result is
+// at least one.
 func (s Share) Of(workers int) int {
 	if !s.percent {
 		return max(s.number, 1)
@@ -48,7 +48,7 @@ func (s Share) Of(workers int) int {
 	return max(workers*s.number/100, 1)
 }
 
-// String is how [ParseShare] reads it.
+// String returns the share as [ParseShare] reads it.
 func (s Share) String() string {
 	if s.percent {
 		return strconv.Itoa(s.number) + "%"

@@ -12,19 +12,18 @@ import (
 
 // Target is what a cluster should run.
 type Target struct {
-	// Talos is zero when that product is not managed.
+	// Talos is zero if that product is not managed.
 	Talos version.Version
-	// Kubernetes is zero when that product is not managed.
+	// Kubernetes is zero if that product is not managed.
 	Kubernetes version.Version
-	// InstallerImage, whose tag says nothing, replaces each node's own repository.
+	// InstallerImage, whose tag is ignored, replaces each node's own repository.
 	InstallerImage string
-	// ImageFactory is the host, with port and path if it has them, of the Image
-	// Factory that serves images which no repository names; empty is the public
-	// one.
+	// ImageFactory is the host of the Image Factory, with port and path if it has them, that serves images for
+	// which no repository is configured; empty means the public one.
 	ImageFactory string
 }
 
-// Order is which half of the nodes moves first.
+// Order is whether control planes or workers are upgraded first.
 type Order string
 
 const (
@@ -40,7 +39,7 @@ type DrainFallback string
 const (
 	// DrainAbort stops the run and takes the cordon back.
 	DrainAbort DrainFallback = "abort"
-	// DrainDelete deletes the pods without asking their budgets.
+	// DrainDelete deletes the pods without regard to their budgets.
 	DrainDelete DrainFallback = "delete"
 )
 
@@ -49,11 +48,11 @@ const (
 type VolumeWait string
 
 const (
-	// AwaitVolumes waits for them for a while, and goes on with a warning.
+	// AwaitVolumes waits for them for a limited time, and then continues with a warning.
 	AwaitVolumes VolumeWait = "true"
-	// RequireVolumes waits for as long, and then stops the run and takes the cordon back.
+	// RequireVolumes waits as long as AwaitVolumes, and then stops the run and takes the cordon back.
 	RequireVolumes VolumeWait = "required"
-	// IgnoreVolumes does not look at them.
+	// IgnoreVolumes does not check them.
 	IgnoreVolumes VolumeWait = "false"
 )
 
@@ -66,33 +65,29 @@ type DrainPolicy struct {
 	Volumes   VolumeWait
 }
 
-// OnFailure is what happens to a node that runs the new system and does not
-// become healthy with it.
+// OnFailure is what happens to a node that runs the new system but does not become healthy.
 type OnFailure string
 
 const (
 	// StopOnFailure leaves it as it is, for a person to look at.
 	StopOnFailure OnFailure = "stop"
-	// RollBackOnFailure sends it back to its old system, once, where that is
-	// safe.
+	// RollBackOnFailure sends it back to its old system, once, if that is safe.
 	RollBackOnFailure OnFailure = "rollback"
 )
 
-// OnSuspend is what a run does while somebody has suspended the upgrades of the
-// cluster.
+// OnSuspend is what a run does while the upgrades of the cluster are suspended.
 type OnSuspend string
 
 const (
 	// WaitOnSuspend starts nothing until they are resumed.
 	WaitOnSuspend OnSuspend = "wait"
-	// StopOnSuspend finishes what is on its way and ends the run.
+	// StopOnSuspend finishes the steps that have begun and ends the run.
 	StopOnSuspend OnSuspend = "stop"
 )
 
-// Repeat is how often and how soon something is tried again that is safe to
-// repeat.
+// Repeat is how often and how soon an action that is safe to repeat is tried again.
 type Repeat struct {
-	// Attempts counts the first one too.
+	// Attempts includes the first one.
 	Attempts int
 	// Backoff is the pause before the second attempt; each further one is twice
 	// as long as the one before it.
@@ -106,87 +101,80 @@ type Policy struct {
 	Drain      DrainPolicy
 	// NodeTimeout bounds one node, from cordon to uncordon.
 	NodeTimeout time.Duration
-	// Retry names, by node, the boot ID after a fallback from which the same
-	// image may be tried again.
+	// Retry is, by node, the boot ID after a fallback for which the same image may be tried again.
 	Retry map[string]string
-	// Repeat bounds what is tried again within a run: pulls, and installs of
-	// which a reboot showed that they did not take.
+	// Repeat bounds what is tried again within a run: pulls, and installs that a reboot showed to have had no
+	// effect.
 	Repeat Repeat
-	// OnFailure is what happens to a node whose new system does not become
-	// healthy.
+	// OnFailure is what happens to a node whose new system does not become healthy.
 	OnFailure OnFailure
-	// OnSuspend is what a run does while somebody has suspended the upgrades.
+	// OnSuspend is what a run does while the upgrades are suspended.
 	OnSuspend OnSuspend
-	// MaxUnavailable bounds the workers that are unavailable at a time, those
-	// included that are so without our doing.
+	// MaxUnavailable bounds the workers that are unavailable at a time, including those that are unavailable for
+	// other reasons than this run.
 	MaxUnavailable Share
-	// ParallelPulls is how many nodes pull images at a time; 0 leaves it to the run, which
-	// goes by MaxUnavailable.
+	// ParallelPulls is how many nodes pull images at a time; 0 lets the run derive it from MaxUnavailable.
 	ParallelPulls int
-	// Pools bound, by name in ascending order, parts of the workers further.
+	// Pools bound parts of the workers further, sorted by name.
 	Pools []Pool
-	// Canary names the workers that move before anything else does.
+	// Canary names the workers that are upgraded before everything else.
 	Canary []string
 	// CanarySelector makes more workers canaries; nil makes none.
 	CanarySelector Selector
-	// Settle is how long a node must have stayed healthy before the next one
-	// is disturbed.
+	// Settle is how long a node must have stayed healthy before the next one is disturbed.
 	Settle time.Duration
 	// Hold names the nodes that are left alone.
 	Hold map[string]bool
-	// Images are, by node, installer images without tag that replace
-	// [Target.InstallerImage].
+	// Images are, by node, installer images without tag that replace [Target.InstallerImage].
 	Images map[string]string
 	// RebootModes are, by node, how it restarts, in place of RebootMode.
 	RebootModes map[string]RebootMode
-	// SelectorOverrides are exceptions for the nodes that selectors choose.
+	// SelectorOverrides are exceptions for nodes chosen by selectors.
 	SelectorOverrides []SelectorOverride
-	// Selected is what the selectors chose last; plan.Select fills it.
+	// Selected is what the selectors chose in the last observation; plan.Select sets it.
 	Selected Selection
-	// AllowIntermediate walks through the release lines between the running
-	// version and the target instead of refusing.
+	// AllowIntermediate upgrades through the release lines between the running version and the target instead of
+	// refusing.
 	AllowIntermediate bool
-	// Intermediate are the versions to walk through, of Talos and Kubernetes,
-	// instead of the newest known patch of their release lines.
+	// Intermediate are the versions of Talos and Kubernetes to upgrade through, instead of the newest known patch
+	// of their release lines.
 	Intermediate []version.Version
 	// AllowUnknown accepts versions that are newer than the support matrix.
 	AllowUnknown bool
-	// Releases are those that are known, and what is against some of them; nil means what is
-	// built in.
+	// Releases are the known releases and the known defects of some of them; nil means the built-in table.
 	Releases *compat.Table
-	// Kubernetes is how the Kubernetes gets there.
+	// Kubernetes is how Kubernetes reaches its target.
 	Kubernetes KubernetesPolicy
-	// SkipChecks names the checks whose findings are only warnings; it is of no
-	// effect on those that are firm.
+	// SkipChecks names the checks whose findings are only warnings; it has no effect on firm checks.
 	SkipChecks map[string]bool
-	// OwnBootID is the boot ID of the kernel that this process runs on, by which it knows
-	// its own node; empty where nobody can tell.
+	// OwnBootID is the boot ID of the kernel that this process runs on, which identifies its own node; empty if
+	// it is unknown.
 	OwnBootID string
-	// SyncInstallImage has the machine configuration name the installer image of
-	// a confirmed upgrade.
+	// SyncInstallImage sets machine.install.image in the machine configuration to the image of a confirmed
+	// upgrade.
 	SyncInstallImage bool
 }
 
-// Holds tells whether the node is to be left alone, by its name or by its labels.
+// Holds reports whether the node is to be left alone, by its name or by its labels.
 func (p Policy) Holds(node string) bool {
 	_, selected := p.Selected.Held[node]
 
 	return selected || p.Hold[node]
 }
 
-// Canaries are the workers that move before anything else does: those of
-// [Policy.Canary], in that order, and then those that the selector chose.
+// Canaries returns the workers that are upgraded before everything else: those of [Policy.Canary], in that order,
+// then those that the selector chose.
 func (p Policy) Canaries() []string {
 	chosen := slices.DeleteFunc(slices.Clone(p.Selected.Canaries), func(name string) bool { return slices.Contains(p.Canary, name) })
 
 	return slices.Concat(p.Canary, chosen)
 }
 
-// HasCanaries tells whether anything can move before the others.
+// HasCanaries reports whether there are canaries.
 func (p Policy) HasCanaries() bool { return len(p.Canaries()) > 0 }
 
-// Image is the installer image without tag that the policy has for the node; empty
-// where it has none. One by name comes before one by labels.
+// Image returns the installer image without tag that the policy sets for the node; empty if it sets none. An
+// image set by name takes precedence over one set by labels.
 func (p Policy) Image(node string) string {
 	if own := p.Images[node]; own != "" {
 		return own
@@ -199,8 +187,7 @@ func (p Policy) Image(node string) string {
 	return ""
 }
 
-// RebootModeOf is how the node restarts. What is said of it by name comes before what is
-// said by labels.
+// RebootModeOf returns how the node restarts. A mode set by name takes precedence over one set by labels.
 func (p Policy) RebootModeOf(node string) RebootMode {
 	if own := p.RebootModes[node]; own != "" {
 		return own
@@ -213,7 +200,7 @@ func (p Policy) RebootModeOf(node string) RebootMode {
 	return p.RebootMode
 }
 
-// Defaults of [Policy], as the documentation promises them.
+// Defaults of [Policy], as the documentation states them.
 const (
 	DefaultNodeTimeout  = 30 * time.Minute
 	DefaultDrainTimeout = 5 * time.Minute
@@ -224,7 +211,7 @@ const (
 	PullTimeout = 25 * time.Minute
 )
 
-// DefaultPolicy is what a configuration that says nothing means.
+// DefaultPolicy returns the policy of a configuration without any settings.
 func DefaultPolicy() Policy {
 	return Policy{
 		Order:       WorkersFirst,

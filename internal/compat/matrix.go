@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
-// Package compat answers which versions of Talos and Kubernetes go together,
-// which version of Talos may replace which, and which releases are known.
+// Package compat knows which versions of Talos and Kubernetes go together, which version of Talos may replace
+// which, and which releases exist.
 package compat
 
 import (
@@ -12,23 +12,22 @@ import (
 )
 
 var (
-	// ErrUnknownMinor is wrapped where a release line is not in the matrix.
+	// ErrUnknownMinor is wrapped if a release line is not in the matrix.
 	ErrUnknownMinor = errors.New("not in the support matrix")
-	// ErrNewer is wrapped, with [ErrUnknownMinor], where the release line is
-	// not in the matrix because it is newer than all of it.
+	// ErrNewer is wrapped, with [ErrUnknownMinor], if the release line is not in the matrix because it is newer
+	// than all of its lines.
 	ErrNewer = fmt.Errorf("too new and %w", ErrUnknownMinor)
-	// ErrUnsupported is wrapped where the matrix says no.
+	// ErrUnsupported is wrapped if the matrix rules the combination out.
 	ErrUnsupported = errors.New("not supported")
 )
 
 // Line is one release line of Talos.
 type Line struct {
 	Talos version.Minor
-	// KubernetesMin and KubernetesMax are the oldest and the newest release
-	// line of Kubernetes that it runs.
+	// KubernetesMin and KubernetesMax are the oldest and the newest release line of Kubernetes that it supports.
 	KubernetesMin, KubernetesMax version.Minor
-	// FromMin and FromMax are the oldest and the newest release line of Talos
-	// that its installer replaces; the newest are downgrades.
+	// FromMin and FromMax are the oldest and the newest release line of Talos that its installer replaces; from
+	// newer lines than its own, that is a downgrade.
 	FromMin, FromMax version.Minor
 }
 
@@ -37,9 +36,9 @@ func minor(n uint64) version.Minor { return version.Minor{Major: 1, Minor: n} }
 // lines is how many release lines the matrix has.
 const lines = 8
 
-// matrix is the table of machinery's packages compatibility/talos1XX, from the
-// oldest release line that is upgraded to the newest that machinery knows, released or
-// not. It is ordered and has no holes; within it the newest Kubernetes never goes down.
+// matrix returns the table of machinery's packages compatibility/talos1XX, from the oldest supported release line
+// to the newest that machinery knows, released or not. It is ordered and has no gaps, and the newest Kubernetes
+// line never decreases.
 func matrix() [lines]Line {
 	return [lines]Line{
 		{minor(8), minor(26), minor(31), minor(5), minor(9)},
@@ -53,15 +52,15 @@ func matrix() [lines]Line {
 	}
 }
 
-// Lines are all release lines of Talos that the matrix knows, oldest first.
+// Lines returns all release lines of Talos in the matrix, oldest first.
 func Lines() []Line {
 	table := matrix()
 
 	return table[:]
 }
 
-// Find is the row of a release line of Talos. The error wraps
-// [ErrUnknownMinor], and [ErrNewer] where that is why.
+// Find returns the row of a release line of Talos. The error wraps [ErrUnknownMinor], and [ErrNewer] if the line
+// is too new.
 func Find(talos version.Minor) (Line, error) {
 	table := matrix()
 
@@ -73,7 +72,7 @@ func Find(talos version.Minor) (Line, error) {
 	return table[talos.Minor-oldest.Minor], nil
 }
 
-// unknown says in which way a release line is not in the matrix.
+// unknown returns the reason why a release line is not in the matrix.
 func unknown(asked, newest version.Minor) error {
 	if asked.Compare(newest) > 0 {
 		return ErrNewer
@@ -82,24 +81,22 @@ func unknown(asked, newest version.Minor) error {
 	return ErrUnknownMinor
 }
 
-// TalosMinors are the oldest and the newest release line of Talos in the
-// matrix.
+// TalosMinors returns the oldest and the newest release line of Talos in the matrix.
 func TalosMinors() (oldest, newest version.Minor) {
 	table := matrix()
 
 	return table[0].Talos, table[lines-1].Talos
 }
 
-// KubernetesRange are the oldest and the newest release line of Kubernetes in
-// the matrix.
+// KubernetesRange returns the oldest and the newest release line of Kubernetes in the matrix.
 func KubernetesRange() (oldest, newest version.Minor) {
 	table := matrix()
 
 	return table[0].KubernetesMin, table[lines-1].KubernetesMax
 }
 
-// KubernetesMinors are the oldest and the newest release line of Kubernetes
-// that the Talos release line supports.
+// KubernetesMinors returns the oldest and the newest release line of Kubernetes that the Talos release line
+// supports.
 func KubernetesMinors(talos version.Minor) (oldest, newest version.Minor, err error) {
 	found, err := Find(talos)
 	if err != nil {
@@ -109,9 +106,8 @@ func KubernetesMinors(talos version.Minor) (oldest, newest version.Minor, err er
 	return found.KubernetesMin, found.KubernetesMax, nil
 }
 
-// TalosMinorsFor are the release lines of Talos that run the release line of
-// Kubernetes, oldest first. They need not follow one another. The error wraps
-// [ErrUnknownMinor], and [ErrNewer] where that is why.
+// TalosMinorsFor returns the release lines of Talos that support the release line of Kubernetes, oldest first.
+// They need not be consecutive. The error wraps [ErrUnknownMinor], and [ErrNewer] if the line is too new.
 func TalosMinorsFor(kubernetes version.Minor) ([]version.Minor, error) {
 	oldest, newest := KubernetesRange()
 	if kubernetes.Compare(oldest) < 0 || kubernetes.Compare(newest) > 0 {
@@ -133,10 +129,9 @@ func (l Line) runs(kubernetes version.Minor) bool {
 	return kubernetes.Compare(l.KubernetesMin) >= 0 && kubernetes.Compare(l.KubernetesMax) <= 0
 }
 
-// Supports is nil when the Talos version runs the Kubernetes version. The error
-// wraps [ErrUnknownMinor] or [ErrUnsupported]; [ErrNewer] as well where one of
-// the two is newer than all of the matrix and nothing older forbids it: what
-// the newest release line will run is not settled before its release.
+// Supports returns nil if the Talos version supports the Kubernetes version. The error wraps [ErrUnknownMinor] or
+// [ErrUnsupported]. It wraps [ErrNewer] as well if one of the two is newer than the matrix and nothing older
+// rules the combination out: what the newest release line will support is not settled before its release.
 func Supports(talos, kubernetes version.Version) error {
 	line, err := Find(talos.Minor())
 	if err != nil {
@@ -156,9 +151,8 @@ func Supports(talos, kubernetes version.Version) error {
 	return fmt.Errorf("kubernetes %s is %w by Talos %s, which runs %s to %s", kubernetes, ErrUnsupported, talos, line.KubernetesMin, line.KubernetesMax)
 }
 
-// Upgradeable is nil when the installer of the target accepts a host that runs
-// from; a pre-release of a host counts as its release. It is the target's table
-// that counts: its installer checks.
+// Upgradeable returns nil if the installer of the target accepts a host that runs from; a pre-release of a host
+// counts as its release. The row of the target decides, because its installer makes the check.
 func Upgradeable(from, target version.Version) error {
 	line, err := Find(target.Minor())
 	if err != nil {

@@ -15,12 +15,12 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
-// releases is the table that is built in. Its head says what a line is.
+// releases is the built-in table. Its header describes the format.
 //
 //go:embed releases.txt
 var releases string
 
-// The words that begin a line of a table.
+// The words that begin the lines of a table.
 const (
 	wordTalos      = "talos"
 	wordKubernetes = "kubernetes"
@@ -31,19 +31,19 @@ const (
 // ErrTable is wrapped by the error for a text that is no table of releases.
 var ErrTable = errors.New("no table of releases")
 
-// StopWhen is when a release is to be stopped at, spelled as in a table.
+// StopWhen says which nodes a stop concerns, spelled as in a table.
 type StopWhen string
 
 const (
-	// Withdrawn releases were taken back: no node is to be upgraded to one.
+	// Withdrawn releases were taken back: no node may be upgraded to one.
 	Withdrawn StopWhen = "withdrawn"
-	// Running is about nodes that leave the release.
+	// Running concerns nodes that run the release and are upgraded from it.
 	Running StopWhen = "running"
-	// BootsUKI is about nodes that boot a UKI and are upgraded to the release.
+	// BootsUKI concerns nodes that boot a UKI and are upgraded to the release.
 	BootsUKI StopWhen = "boots-uki"
 )
 
-// Stop is what is known against releases of Talos.
+// Stop is a known reason against a range of Talos releases.
 type Stop struct {
 	First, Last version.Version
 	When        StopWhen
@@ -53,20 +53,19 @@ type Stop struct {
 	Source string
 }
 
-// concerns tells whether the release is one of the stop's.
+// concerns reports whether the release is in the range of the stop.
 func (s Stop) concerns(talos version.Version) bool {
 	return talos.Compare(s.First) >= 0 && talos.Compare(s.Last) <= 0
 }
 
-// Table is what is known of releases: which exist, and what is against some of them. It does not
-// change once it was made.
+// Table is what is known about releases: which exist, and what speaks against some of them. It is immutable.
 type Table struct {
-	// Source is where the table was read, beside what is built in; empty where nothing was.
+	// Source is where the table was read from, in addition to the built-in one; empty for the built-in one alone.
 	Source string
 	// AsOf is the day up to which the table is complete, as YYYY-MM-DD.
 	AsOf string
-	// Unread says why a table that was to be added could not be read, as an error does; empty
-	// where none was named or it was read.
+	// Unread says why an additional table could not be read, worded like an error; empty if none was configured
+	// or it was read.
 	Unread string
 
 	releases map[version.Product][]version.Version
@@ -74,7 +73,7 @@ type Table struct {
 	stops    []Stop
 }
 
-// BuiltIn is the table of this version of the provider.
+// BuiltIn returns the table that this version of the provider contains.
 var BuiltIn = sync.OnceValue(func() *Table {
 	table, err := Read("", releases)
 	if err != nil {
@@ -84,8 +83,8 @@ var BuiltIn = sync.OnceValue(func() *Table {
 	return table
 })
 
-// With is the table with what the text adds to it: releases, stops, and a later day, if it names one. Nothing that the
-// table says is lifted. Errors wrap [ErrTable] and name the line.
+// With returns the table together with what the text adds: releases, stops, and a later day, if it names one.
+// Nothing in the table is revoked. Errors wrap [ErrTable] and name the line.
 func (t *Table) With(source, text string) (*Table, error) {
 	added, err := Read(source, text)
 	if err != nil {
@@ -104,7 +103,7 @@ func (t *Table) With(source, text string) (*Table, error) {
 	return added, nil
 }
 
-// Without is the table where one that was to be added could not be read.
+// Without returns the table with the reason why an additional one could not be read.
 func (t *Table) Without(reason string) *Table {
 	missing := *t
 	missing.Unread = reason
@@ -112,21 +111,20 @@ func (t *Table) Without(reason string) *Table {
 	return &missing
 }
 
-// Releases are the known stable releases of the product, oldest first. A release line may be in the
-// matrix and have none.
+// Releases returns the known stable releases of the product, oldest first. A release line in the matrix may have
+// none.
 func (t *Table) Releases(product version.Product) []version.Version {
 	return slices.Clone(t.releases[product])
 }
 
-// Newest is the newest known release of a release line that was not withdrawn; ok is false when none
-// is known.
+// Newest returns the newest known release of a release line that was not withdrawn; ok is false if none is known.
 func (t *Table) Newest(product version.Product, minor version.Minor) (newest version.Version, ok bool) {
 	newest, ok = t.newest[product][minor]
 
 	return newest, ok
 }
 
-// Stops are what is known against a release of Talos.
+// Stops returns the stops that concern a release of Talos.
 func (t *Table) Stops(talos version.Version) []Stop {
 	var found []Stop
 
@@ -139,12 +137,12 @@ func (t *Table) Stops(talos version.Version) []Stop {
 	return found
 }
 
-// IsWithdrawn tells whether a release of Talos was taken back.
+// IsWithdrawn reports whether a release of Talos was taken back.
 func (t *Table) IsWithdrawn(talos version.Version) bool {
 	return slices.ContainsFunc(t.Stops(talos), func(stop Stop) bool { return stop.When == Withdrawn })
 }
 
-// hasStop tells whether the table says the same already.
+// hasStop reports whether the table already contains the same stop.
 func (t *Table) hasStop(other Stop) bool {
 	return slices.ContainsFunc(t.stops, func(stop Stop) bool {
 		return stop.When == other.When && stop.Reason == other.Reason && stop.First.Equal(other.First) && stop.Last.Equal(other.Last)
@@ -154,7 +152,7 @@ func (t *Table) hasStop(other Stop) bool {
 // clipped is how many characters of foreign text a message repeats.
 const clipped = 40
 
-// Read is the table of the text by itself. Errors wrap [ErrTable] and name the line.
+// Read parses the text of a table. Errors wrap [ErrTable] and name the line.
 func Read(source, text string) (*Table, error) {
 	table := &Table{Source: source, releases: map[version.Product][]version.Version{}}
 	number := 0
@@ -263,7 +261,7 @@ func (t *Table) readStop(text string) error {
 	return nil
 }
 
-// sort brings the releases into their order, each once, and finds the newest of each line.
+// sort sorts the releases, removes duplicates, and finds the newest release of each line.
 func (t *Table) sort() {
 	t.newest = map[version.Product]map[version.Minor]version.Version{}
 

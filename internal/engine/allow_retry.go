@@ -10,10 +10,10 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/say"
 )
 
-// AllowRetry lets the next upgrade try the image again on a node that fell back to its
-// old system or was rolled back to it. It changes that one entry of the journal, under
-// the lease, and nothing where somebody has allowed it already. The next attempt ends
-// the effect. The entry says which image it is; the error is a [*say.Failure].
+// AllowRetry allows the next upgrade to try the image again on a node that fell back or was rolled back to its
+// old system. It changes only that entry of the journal, under the lease, and changes nothing if a retry is
+// allowed already. The permission ends with the next attempt. The returned entry names the image; the error is a
+// [*say.Failure].
 func (e *Engine) AllowRetry(ctx context.Context, request NodeRequest) (cluster.Entry, error) {
 	e.shutdown.begin(ctx)
 
@@ -44,7 +44,7 @@ func (e *Engine) AllowRetry(ctx context.Context, request NodeRequest) (cluster.E
 	return entry, err
 }
 
-// returnedEntry is the entry of a node that returned to its old system.
+// returnedEntry returns the entry of a node that returned to its old system.
 func returnedEntry(observed cluster.Observation, name string) (key string, entry cluster.Entry, err error) {
 	summary := "Unable to allow another try on node " + name
 
@@ -65,7 +65,7 @@ func returnedEntry(observed cluster.Observation, name string) (key string, entry
 	return key, entry, refusesRetry(name, entry, found)
 }
 
-// refusesRetry is why nothing keeps an image from a node that somebody could allow.
+// refusesRetry returns why a retry cannot be allowed for the node; nil if it can.
 func refusesRetry(name string, entry cluster.Entry, found bool) error {
 	failure := &say.Failure{
 		Summary: "Unable to allow another try on node " + name, Node: name, State: "Nothing was touched.", Err: say.ErrBlocked,
@@ -86,7 +86,7 @@ func refusesRetry(name string, entry cluster.Entry, found bool) error {
 	}
 }
 
-// allowRetry marks the entry, as it stands now.
+// allowRetry marks the entry as it is in the journal now.
 func (r *run) allowRetry(ctx context.Context, node, key string) (entry cluster.Entry, err error) {
 	leased, end := r.lock.bind(ctx)
 	defer end()
@@ -117,7 +117,7 @@ func (r *run) allowRetry(ctx context.Context, node, key string) (entry cluster.E
 	return entry, refused
 }
 
-// retryFailure is the failure of an entry that was not marked.
+// retryFailure returns the failure for an entry that could not be marked.
 func retryFailure(ctx context.Context, node string, err error) *say.Failure {
 	if ctx.Err() != nil {
 		return say.Undisturbed(&say.Failure{

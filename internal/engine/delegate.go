@@ -19,32 +19,29 @@ import (
 )
 
 const (
-	// answerTimeout is how long an operator may take to show that it has noticed
-	// what it is asked for.
+	// answerTimeout is how long an operator may take to show that it has noticed a request.
 	answerTimeout = 5 * time.Minute
-	// claimTimeout is how long what an operator says and what the cluster shows
-	// may differ once it says that it is done.
+	// claimTimeout is how long the cluster may differ from the request after the operator says that it is done.
 	claimTimeout = 2 * time.Minute
-	// askTimeout bounds the asking itself, and the taking back.
+	// askTimeout bounds a request to the operator, and its withdrawal.
 	askTimeout = 2 * time.Minute
-	// lookEvery is how often all nodes are looked at while the operator says nothing
-	// new: its word is cheap to read, and they are not.
+	// lookEvery is how often all nodes are observed while the operator reports nothing new: its report is cheap
+	// to read, an observation is not.
 	lookEvery = 30 * time.Second
-	// noticeTimeout is how long an operator that has failed is given to notice that
-	// it is asked for nothing: some forget the failure then, and only then begin anew.
+	// noticeTimeout is how long an operator that has failed may take to notice that nothing is requested of it:
+	// some operators forget the failure only then, and start anew only after that.
 	noticeTimeout = 30 * time.Second
-	// pollOperator is the longest pause between two looks at what the operator says:
-	// one that starts over by itself says only for seconds that it failed.
+	// pollOperator is the longest pause between two reads of the operator's report: an operator that starts over
+	// by itself reports its failure only for seconds.
 	pollOperator = 2 * time.Second
-	// maxStages bounds the stages of one run. Each makes the way shorter; more than
-	// there are releases is a cluster that somebody else moves as well.
+	// maxStages bounds the stages of one run. Each stage shortens the path; if there are more stages than
+	// releases, somebody else is moving the cluster too.
 	maxStages = 30
 )
 
-// Delegate has the operator bring the cluster to the target, one stage of the way
-// after the other, and blocks until every node is seen to be there, or returns a
-// [*say.Failure]. The snapshot is the last observation in either case. It changes
-// nothing but what the operator is asked for.
+// Delegate has the operator bring the cluster to the target, one stage of the path after the other, and blocks
+// until every node has been observed to run it, or returns a [*say.Failure]. In both cases the observation is the
+// last one. It changes nothing but the request to the operator.
 func (e *Engine) Delegate(ctx context.Context, request Request) (cluster.Observation, error) {
 	e.shutdown.begin(ctx)
 
@@ -58,7 +55,7 @@ func (e *Engine) Delegate(ctx context.Context, request Request) (cluster.Observa
 	made := plan.Make(observed, request.Target, request.Policy)
 	step, underway := e.underway(ctx, observed, made, request)
 
-	// What the operator is at shows, and is no reason not to follow it.
+	// An operator at work causes findings of its own, which are no reason not to follow it.
 	found := permanent(made.Findings)
 	if !underway {
 		found = e.findDelegateProblems(ctx, observed, made, request)
@@ -101,8 +98,7 @@ func (e *Engine) Delegate(ctx context.Context, request Request) (cluster.Observa
 	return d.snapshot, err
 }
 
-// delegated is the request as an operator carries it out: what Talos renders into
-// the cluster is its affair.
+// delegated returns the request as an operator carries it out: bootstrap manifests are left to the operator.
 func delegated(request Request) Request {
 	request.Delegated = true
 	request.Policy.Kubernetes.Manifests = cluster.ManifestPolicy{}
@@ -110,23 +106,22 @@ func delegated(request Request) Request {
 	return request
 }
 
-// delegation is one run in which an operator acts.
+// delegation is a run in which an operator acts.
 type delegation struct {
 	run *run
 
 	snapshot cluster.Observation
-	// underway is what the operator was asked for by a run that was cut off, and is
-	// at work on; nil where there is no such thing.
+	// underway is what a run that was cut off requested of the operator and the operator is working on; nil if
+	// there is no such request.
 	underway *plan.Step
-	// stages counts those that have come to their end, backed tells that the snapshot
-	// of etcd was seen to.
+	// stages is the number of finished stages; snapshotDone is true once the snapshot of etcd was dealt with.
 	stages       int
 	snapshotDone bool
-	// unchecked tells that what blocks was not looked at since the last observation.
+	// unchecked is true if the checks have to be repeated because the last observation was not checked.
 	unchecked bool
 }
 
-// runLeased carries the run out for as long as the lease is its own.
+// runLeased runs the stages while the lease is ours.
 func (d *delegation) runLeased(ctx context.Context) error {
 	leased, end := d.run.lock.bind(ctx)
 	defer end()
@@ -159,8 +154,8 @@ func (d *delegation) runLeased(ctx context.Context) error {
 	return err
 }
 
-// observeAgain looks at the cluster under the lease: the operator may have gone on, and
-// come to its end, while that was waited for.
+// observeAgain observes the cluster under the lease: while the lease was waited for, the operator may have
+// continued, or finished.
 func (d *delegation) observeAgain(ctx context.Context) {
 	seen, err := d.run.engine.Observe(ctx)
 	if err != nil || seen.KubernetesError != nil {
@@ -175,7 +170,7 @@ func (d *delegation) observeAgain(ctx context.Context) {
 	}
 }
 
-// runStages asks for one stage after the other until nothing is left to do.
+// runStages requests one stage after the other until there is nothing left to do.
 func (d *delegation) runStages(ctx context.Context) error {
 	d.run.engine.emit(d.run.progress(cluster.Event{Kind: cluster.EventRunStarted}, d.plan()))
 
@@ -217,7 +212,7 @@ func (d *delegation) runStages(ctx context.Context) error {
 	return d.exhausted()
 }
 
-// exhausted is the failure of a run that asked for stage after stage.
+// exhausted returns the failure of a run that reached [maxStages].
 func (d *delegation) exhausted() *say.Failure {
 	return &say.Failure{
 		Summary: "Unable to bring the cluster to the target through its operator",
@@ -231,7 +226,7 @@ func (d *delegation) plan() plan.Plan {
 	return plan.Make(d.snapshot, d.run.request.Target, d.run.request.Policy)
 }
 
-// stateText is how the operator is left between two stages.
+// stateText says in which state the operator is left between two stages.
 func (d *delegation) stateText() string {
 	if d.stages == 0 {
 		return "The operator is asked for nothing, and no node was disturbed."
@@ -240,9 +235,8 @@ func (d *delegation) stateText() string {
 	return "What the operator was asked for so far is done, and nothing more will be asked of it."
 }
 
-// ready is what has to be so before a stage is asked for, or before the end: nothing
-// is in the way, the gates hold and, before the first stage, a snapshot of etcd was
-// taken. What blocks was just looked at before the first stage.
+// ready waits for what is required before a stage is requested, or before the end: nothing blocks, the gates hold
+// and, before the first stage, a snapshot of etcd is taken. Before the first stage, the checks were just made.
 func (d *delegation) ready(ctx context.Context, made plan.Plan) error {
 	blocking := cluster.Blocking(made.Findings)
 	if d.stages > 0 || d.unchecked {
@@ -289,8 +283,8 @@ func (d *delegation) ready(ctx context.Context, made plan.Plan) error {
 	return d.run.backUp(ctx, d.snapshot)
 }
 
-// suspendedFailure adds how the operator is left to the failure of a run that ends while
-// the upgrades are suspended.
+// suspendedFailure adds the state of the operator to the failure of a run that ends because the upgrades are
+// suspended.
 func (d *delegation) suspendedFailure(err error) error {
 	var failure *say.Failure
 	if errors.As(err, &failure) && failure.State == "" {
@@ -300,8 +294,7 @@ func (d *delegation) suspendedFailure(err error) error {
 	return err
 }
 
-// checksFailed is the failure of checks. What has been asked for cannot be undone by
-// them any more.
+// checksFailed returns the failure of checks. Stages that were requested before are not undone.
 func (d *delegation) checksFailed(blocking []cluster.Finding) error {
 	if d.stages == 0 {
 		return refused(d.snapshot, d.run.request.Target, blocking)
@@ -313,7 +306,7 @@ func (d *delegation) checksFailed(blocking []cluster.Finding) error {
 	}
 }
 
-// goalOf is what the stage that begins with the step brings about.
+// goalOf returns the goal of the stage that begins with the step.
 func goalOf(step plan.Step) string { return productOf(step).Name() + " " + step.To.String() }
 
 func productOf(step plan.Step) version.Product {
@@ -324,13 +317,12 @@ func productOf(step plan.Step) version.Product {
 	return version.Kubernetes
 }
 
-// findDelegateProblems are the findings of all checks; those that block are reasons not to
-// ask the operator for what the plan begins with.
+// findDelegateProblems returns the findings of all checks; those that block are reasons not to request the first
+// step of the plan from the operator.
 func (e *Engine) findDelegateProblems(ctx context.Context, observed cluster.Observation, made plan.Plan, request Request) []cluster.Finding {
 	found := e.findProblems(ctx, observed, made, request)
 
-	// Nodes that a run of ours left in the middle of their upgrades are nothing that an
-	// operator could finish.
+	// An operator cannot finish nodes that a run of ours left in the middle of their upgrades.
 	for _, step := range made.Steps {
 		if !step.Finish && !step.Done {
 			continue
@@ -350,8 +342,8 @@ func (e *Engine) findDelegateProblems(ctx context.Context, observed cluster.Obse
 	return found
 }
 
-// beyond are the nodes that run more than the stage leads to: an operator brings all
-// of them to the one version that it is asked for, back as well.
+// beyond returns findings about nodes that run a newer version than the stage leads to: an operator moves all
+// nodes to the one version that is requested, even if that is a downgrade.
 func beyond(observed cluster.Observation, step plan.Step) []cluster.Finding {
 	var findings []cluster.Finding
 
@@ -379,8 +371,8 @@ func beyond(observed cluster.Observation, step plan.Step) []cluster.Finding {
 	return findings
 }
 
-// underway is what the operator is at work on, or about to be, where that is on the
-// way to the target. One that has failed has to be asked anew.
+// underway returns what the operator is working on, or about to, if that is on the path to the target. After a
+// failure, the operator has to be asked again.
 func (e *Engine) underway(ctx context.Context, observed cluster.Observation, made plan.Plan, request Request) (plan.Step, bool) {
 	report, err := e.operator.Report(ctx)
 	if err != nil || report.Hold != "" || report.Deleting {
@@ -413,7 +405,7 @@ func (e *Engine) underway(ctx context.Context, observed cluster.Observation, mad
 	return plan.Step{}, false
 }
 
-// passes tells whether the way to the target leads through a version of a product.
+// passes reports whether the path to the target leads through a version of a product.
 func passes(way []plan.Hop, target cluster.Target, product version.Product, through string) bool {
 	if product == version.Talos && target.Talos.String() == through || product == version.Kubernetes && target.Kubernetes.String() == through {
 		return true
@@ -429,7 +421,7 @@ func passes(way []plan.Hop, target cluster.Target, product version.Product, thro
 	return false
 }
 
-// permanent are the findings that no waiting cures.
+// permanent returns the findings that no waiting cures.
 func permanent(findings []cluster.Finding) []cluster.Finding {
 	var lasting []cluster.Finding
 
@@ -442,13 +434,13 @@ func permanent(findings []cluster.Finding) []cluster.Finding {
 	return lasting
 }
 
-// request asks the operator, in the words of its own protocol: what failed before is
-// asked for anew by taking it back first.
+// request sends the stage's request to the operator. A request that failed is withdrawn first, so that it is made
+// anew.
 func (l *operatorStage) request(ctx context.Context) error {
 	bounded, cancel := l.delegation.run.engine.clock.WithTimeout(ctx, askTimeout)
 	defer cancel()
 
-	// idle is since when the operator is asked for nothing.
+	// idle is since when nothing is requested of the operator.
 	idle := l.delegation.run.engine.clock.Now()
 
 	return l.delegation.run.engine.waitClosely(bounded, "", fmt.Sprintf("%s to be asked for %s", l.delegation.run.engine.operator, goalOf(l.step)), maxPoll, func(ctx context.Context) (bool, string, error) {
@@ -478,8 +470,8 @@ func (l *operatorStage) request(ctx context.Context) error {
 			return false, fmt.Sprintf("it is at work on something else (%s%s)", said.Status, quoted(said.Message)), nil
 		}
 
-		// Also where a run before this one has asked: it may have been cut off in the
-		// middle of several objects. What fails may have taken effect.
+		// Ask even if an earlier run has asked: it may have been cut off between several objects. A failed call
+		// may have taken effect.
 		err = l.delegation.run.leased.ask(ctx, l.product, l.step.To)
 		l.asked = l.asked || !errors.Is(err, errRefusedByLease)
 
@@ -495,13 +487,12 @@ func (l *operatorStage) request(ctx context.Context) error {
 	})
 }
 
-// requested tells whether what the stage asks for is what the operator is asked for.
+// requested reports whether the operator is asked for what the stage asks for.
 func (l *operatorStage) requested(said cluster.OperatorProduct) bool {
 	return said.Target == l.step.To.String()
 }
 
-// withdrawFailed takes back what has failed. An operator that cannot be asked for nothing
-// goes on trying by itself.
+// withdrawFailed withdraws a request that failed. If that is not supported, the operator keeps trying by itself.
 func (l *operatorStage) withdrawFailed(ctx context.Context) error {
 	err := l.delegation.run.leased.withdraw(ctx, l.product, l.step.To)
 	l.asked = err == nil || errors.Is(err, cluster.ErrUnsupported)
@@ -513,15 +504,15 @@ func (l *operatorStage) withdrawFailed(ctx context.Context) error {
 	return permanentOnly(err)
 }
 
-// occupiedError is an operator that may not be asked.
+// occupiedError says that the operator may not be asked.
 type occupiedError struct{ findings []cluster.Finding }
 
 func (o *occupiedError) Error() string { return o.findings[0].String() }
 
 func (o *occupiedError) Unwrap() error { return say.ErrOperator }
 
-// refusals is why the operator may not be asked: it is held or goes away, or
-// somebody else asked it for something.
+// refusals returns the reasons why the operator may not be asked: it is held or being deleted, or somebody else
+// has requested something.
 func (l *operatorStage) refusals(report cluster.OperatorReport) []cluster.Finding {
 	findings := cluster.Blocking(l.delegation.run.engine.judgeOperator(report, nil, l.delegation.run.request))
 
@@ -539,32 +530,31 @@ func (l *operatorStage) refusals(report cluster.OperatorReport) []cluster.Findin
 	return findings
 }
 
-// operatorStage is one thing that the operator is asked for: a half and a version.
+// operatorStage is one request to the operator: a product and a version.
 type operatorStage struct {
 	delegation *delegation
 
 	step    plan.Step
 	product version.Product
-	// path are the hops to the target, of which the stage is the first.
+	// path are the hops to the target; the stage is the first one.
 	path []plan.Hop
-	// cordoned are the nodes that somebody had cordoned before.
+	// cordoned are the nodes that somebody had cordoned before the stage.
 	cordoned map[string]bool
-	// before is what the object said when the operator was asked.
+	// before is the report from when the operator was asked.
 	before cluster.OperatorReport
-	// asked tells that the operator may have been asked, since when it was.
+	// asked is true if the operator may have been asked, and askedAt is when it was.
 	asked   bool
 	askedAt time.Time
 
-	// report is the last report, and when it, or the cluster, last changed.
+	// report is the last report, and changed is when it, or the cluster, last changed.
 	report  cluster.OperatorReport
 	changed time.Time
-	// seenRequested tells that what the operator is asked for was seen to stand, spoke that the
-	// object has changed since, and noticed that the operator has shown that it knows.
+	// seenRequested is true once a report contained the request, seenChanged once the report has changed since,
+	// and acknowledged once the operator has shown that it knows the request.
 	seenRequested, seenChanged, acknowledged bool
-	// doneSince is since when the operator says that it is done; zero while it does
-	// not.
+	// doneSince is since when the operator says that it is done; zero while it does not.
 	doneSince time.Time
-	// observedAt is when all nodes were last looked at, running what they ran then.
+	// observedAt is when all nodes were last observed, and running what they ran then.
 	observedAt time.Time
 	running    string
 	problem    string
@@ -582,8 +572,8 @@ func newOperatorStage(d *delegation, step plan.Step, way []plan.Hop) *operatorSt
 	return l
 }
 
-// run asks, follows and verifies. What the operator was asked for is taken back
-// when it does not come about, since it would try again for as long as it stands.
+// run sends the request, follows it and verifies the result. A request that fails is withdrawn, because the
+// operator would retry it for as long as it stands.
 func (l *operatorStage) run(ctx context.Context) error {
 	if err := l.request(ctx); err != nil {
 		return l.failed(ctx, err)
@@ -593,7 +583,7 @@ func (l *operatorStage) run(ctx context.Context) error {
 		return l.failed(ctx, err)
 	}
 
-	// An operator that forgets to would begin again.
+	// An operator that does not remove the request itself would begin again.
 	kept, end := l.delegation.run.engine.recordContext(ctx)
 	defer end()
 
@@ -604,8 +594,8 @@ func (l *operatorStage) run(ctx context.Context) error {
 	return nil
 }
 
-// follow waits until every node is seen to be there. What the operator says tells
-// when to look, and when there is nothing left to wait for.
+// follow waits until every node has been observed to run what the stage leads to. The reports of the operator
+// decide when to observe, and when there is nothing left to wait for.
 func (l *operatorStage) follow(ctx context.Context) error {
 	what := fmt.Sprintf("the operator of %s to bring the cluster to %s", l.delegation.run.engine.operator, goalOf(l.step))
 
@@ -615,7 +605,7 @@ func (l *operatorStage) follow(ctx context.Context) error {
 			return false, "", err
 		}
 
-		// An API that is away says nothing about the cluster.
+		// If its API does not answer, that says nothing about the cluster.
 		if err == nil {
 			l.noteReport(report)
 
@@ -632,7 +622,7 @@ func (l *operatorStage) follow(ctx context.Context) error {
 	})
 }
 
-// noteReport takes note of what the operator says.
+// noteReport records a report of the operator.
 func (l *operatorStage) noteReport(report cluster.OperatorReport) {
 	said, before := report.Of(l.product), l.report.Of(l.product)
 
@@ -646,8 +636,8 @@ func (l *operatorStage) noteReport(report cluster.OperatorReport) {
 
 	first, gone := l.before.Of(l.product), l.seenRequested && said.Target == ""
 
-	// An operator that says for the first time that it is idle has begun to look at the
-	// object, and has not shown that it knows what it is asked for.
+	// A first status of idle only shows that the operator has begun to watch the object, not that it knows the
+	// request.
 	if first.Status == "" && said.Status == protocol.StatusIdle {
 		first, l.before = said, report
 	}
@@ -668,8 +658,8 @@ func (l *operatorStage) noteReport(report cluster.OperatorReport) {
 	}
 }
 
-// checkNodes looks at the nodes where there is reason to, and tells whether the stage is
-// done. An operator that is at work is not: it may be cleaning up after itself.
+// checkNodes observes the nodes if there is a reason to, and reports whether the stage is done. It is not done
+// while the operator is at work: it may be cleaning up.
 func (l *operatorStage) checkNodes(ctx context.Context) (bool, error) {
 	now := l.delegation.run.engine.clock.Now()
 	if now.Sub(l.observedAt) < lookEvery && l.doneSince.IsZero() && !l.changed.After(l.observedAt) {
@@ -692,7 +682,7 @@ func (l *operatorStage) checkNodes(ctx context.Context) (bool, error) {
 	return l.problem == "" && !l.report.Of(l.product).Status.Busy(), nil
 }
 
-// versionsIn are what the nodes run and since which boot, for comparison.
+// versionsIn returns what the nodes run and their boot IDs, for comparison.
 func versionsIn(observed cluster.Observation) string {
 	var text strings.Builder
 
@@ -711,7 +701,7 @@ func versionsIn(observed cluster.Observation) string {
 	return text.String()
 }
 
-// waitingFor are what is being waited for.
+// waitingFor says what is being waited for.
 func (l *operatorStage) waitingFor() string {
 	said := l.report.Of(l.product)
 
@@ -723,7 +713,7 @@ func (l *operatorStage) waitingFor() string {
 	return strings.TrimSpace(text+quoted(said.Message)) + "; seen: " + l.problem
 }
 
-// hopeless is why there is nothing left to wait for.
+// hopeless returns why there is nothing left to wait for; nil if there is something.
 func (l *operatorStage) hopeless() error {
 	now, said := l.delegation.run.engine.clock.Now(), l.report.Of(l.product)
 
@@ -745,9 +735,8 @@ func (l *operatorStage) hopeless() error {
 	}
 }
 
-// notReached is what shows that the cluster is not where the stage leads to, by our own
-// observation alone; empty where it is. Cordons that stood before are nobody's
-// fault.
+// notReached says what shows that the cluster is not where the stage leads to, by our own observation alone;
+// empty if it is there. Nodes that were cordoned before the stage may stay cordoned.
 func (l *operatorStage) notReached(observed cluster.Observation) string {
 	if observed.KubernetesError != nil {
 		return fmt.Sprintf("the Kubernetes API does not answer: %v", observed.KubernetesError)
@@ -784,8 +773,8 @@ func (l *operatorStage) notReached(observed cluster.Observation) string {
 	return ""
 }
 
-// withdrawRequest takes back what the operator was asked for, as long as it is ours to
-// do so.
+// withdrawRequest withdraws the request of the stage. It needs no lease, so the caller must not call it if
+// another run has taken the lease.
 func (l *operatorStage) withdrawRequest(ctx context.Context) error {
 	bounded, cancel := l.delegation.run.engine.clock.WithTimeout(ctx, askTimeout)
 	defer cancel()
@@ -800,12 +789,11 @@ func (l *operatorStage) withdrawRequest(ctx context.Context) error {
 	})
 }
 
-// failed is the failure of a stage. Before it is told the operator is asked for
-// nothing any more, where that is possible.
+// failed returns the failure of a stage, after withdrawing the request if that is possible.
 func (l *operatorStage) failed(ctx context.Context, err error) error {
 	cause := cluster.Ended(ctx)
 	if lost := errors.Join(err, cause); errors.Is(lost, say.ErrLeaseLost) && !errors.Is(lost, say.ErrLeaseFreed) {
-		// What the operator is asked for is the other run's to say.
+		// The request is up to the other run now.
 		failure := l.delegation.run.stopped(ctx, "while the operator was at work")
 		failure.State = strings.TrimSpace(fmt.Sprintf("%s may still request %s; whoever holds the lease now decides about that. %s", l.delegation.run.engine.operator, goalOf(l.step), l.report.Of(l.product).Undo))
 
@@ -840,7 +828,7 @@ func (l *operatorStage) failed(ctx context.Context, err error) error {
 	return failure
 }
 
-// withdrawAndDescribe takes back what the operator was asked for, and says how it is left.
+// withdrawAndDescribe withdraws the request, and says in which state the operator is left.
 func (l *operatorStage) withdrawAndDescribe(ctx context.Context) string {
 	if !l.asked {
 		return "Nothing was asked of the operator."
@@ -862,7 +850,7 @@ func (l *operatorStage) withdrawAndDescribe(ctx context.Context) string {
 	}
 }
 
-// remedy is what a person can do about a stage that failed.
+// remedy says what a person can do about a stage that failed.
 func (l *operatorStage) remedy(err error) string {
 	switch {
 	case errors.Is(err, say.ErrDeadline):
@@ -876,8 +864,8 @@ func (l *operatorStage) remedy(err error) string {
 	}
 }
 
-// forgotten is what the operator is asked for in a product although every node runs
-// it, and it is not at work: it, or a run that died, forgot to take it back.
+// forgotten returns the version that is requested of the operator for a product although every node runs it and
+// the operator is not at work: the operator, or a run that died, did not remove the request.
 func forgotten(observed cluster.Observation, report cluster.OperatorReport, product version.Product) (version.Version, bool) {
 	said := report.Of(product)
 
@@ -894,8 +882,8 @@ func forgotten(observed cluster.Observation, report cluster.OperatorReport, prod
 	return to, lowest.Equal(to) && highest.Equal(to)
 }
 
-// operatorNeedsCleanup tells whether a run that died left something on the object of a
-// cluster in which nothing is to be done.
+// operatorNeedsCleanup reports whether a run that died left something on the object, although there is nothing to
+// do in the cluster.
 func (e *Engine) operatorNeedsCleanup(ctx context.Context, observed cluster.Observation) bool {
 	report, err := e.operator.Report(ctx)
 	if err != nil {
@@ -911,7 +899,7 @@ func (e *Engine) operatorNeedsCleanup(ctx context.Context, observed cluster.Obse
 	return cluster.IsRun(report.Hold)
 }
 
-// cleanUp takes back what nobody needs any more, once the cluster is at the target.
+// cleanUp removes what is left on the object, once the cluster is at the target.
 func (d *delegation) cleanUp(ctx context.Context) {
 	bounded, cancel := d.run.engine.clock.WithTimeout(ctx, askTimeout)
 	defer cancel()
@@ -933,9 +921,8 @@ func (d *delegation) cleanUp(ctx context.Context) {
 	}
 }
 
-// cleanUpOne takes one thing away that was left on the object, and tells whether there
-// was one: the hold of a run that died (this one has the lease, so that nobody holds
-// it any more), or what was reached and is still asked for.
+// cleanUpOne removes one thing that was left on the object, and reports whether there was one: the hold of a run
+// that died (this run has the lease, so no other run is alive), or a request that has been fulfilled.
 func (d *delegation) cleanUpOne(ctx context.Context, report cluster.OperatorReport) (found bool, err error) {
 	if cluster.IsRun(report.Hold) {
 		return true, d.run.leased.releaseHold(ctx, report.Hold)

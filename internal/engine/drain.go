@@ -14,8 +14,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/say"
 )
 
-// drain moves the workloads off a cordoned node by eviction, so that their
-// budgets are respected, and waits until they are gone.
+// drain evicts the workloads from a cordoned node, which respects their budgets, and waits until they are gone.
 func (u *nodeUpgrade) drain(ctx context.Context) error {
 	policy := u.run.request.Policy.Drain
 	if !policy.Enabled {
@@ -61,8 +60,8 @@ func (u *nodeUpgrade) drain(ctx context.Context) error {
 	return &say.DrainError{Timeout: policy.Timeout.String(), Left: left}
 }
 
-// roomElsewhere tells whether another node could take a pod, now or when this
-// run is done with it: the budgets of the pods hold until then.
+// roomElsewhere reports whether another node could take a pod, now or once this run is done with it: until then,
+// the budgets prevent the eviction.
 func (u *nodeUpgrade) roomElsewhere(ctx context.Context) (bool, error) {
 	var nodes []cluster.KubeNode
 
@@ -82,15 +81,15 @@ func (u *nodeUpgrade) roomElsewhere(ctx context.Context) (bool, error) {
 	return slices.ContainsFunc(nodes, func(n cluster.KubeNode) bool {
 		_, busy := others[n.Name]
 
-		// A cordon that an earlier run left is taken away in an upgrade of this one.
+		// A cordon that an earlier run left is taken away by another upgrade of this run.
 		left := n.Ready && n.CordonedBy != "" && !n.ExcludesWorkloads && !u.run.policy().Holds(n.Name)
 
 		return n.Name != u.step.Node && (left || rule.RoomOn(n, u.run.engine.runID, busy) != rule.NoRoom)
 	}), err
 }
 
-// evictAll asks for evictions until no pod is left or the drain's time is up.
-// It returns what is left and why.
+// evictAll requests evictions until no pod is left or the drain times out. It returns the pods that are left and
+// why.
 func (u *nodeUpgrade) evictAll(ctx context.Context) (left map[string]string, err error) {
 	bounded, cancel := u.run.engine.clock.WithTimeout(ctx, u.run.request.Policy.Drain.Timeout)
 	defer cancel()
@@ -115,7 +114,7 @@ func (u *nodeUpgrade) evictAll(ctx context.Context) (left map[string]string, err
 					return permanentOnly(err)
 				}
 
-				// What is never evicted is deleted in the end, where that is asked for.
+				// A pod that can never be evicted is deleted in the end, if the policy says so.
 				if deletes := u.run.request.Policy.Drain.OnTimeout == cluster.DrainDelete; permanentOnly(err) != nil && !(deletes && errors.Is(err, cluster.ErrOverlap)) {
 					return fmt.Errorf("evicting pod %s: %w", pod, err)
 				}
@@ -128,8 +127,8 @@ func (u *nodeUpgrade) evictAll(ctx context.Context) (left map[string]string, err
 	return left, err
 }
 
-// deleteAll deletes what could not be evicted in time, budgets or not: the
-// configuration asked for it.
+// deleteAll deletes the pods that could not be evicted in time, without regard to budgets, as the configuration
+// requested.
 func (u *nodeUpgrade) deleteAll(ctx context.Context) error {
 	u.run.engine.emit(cluster.Event{Kind: cluster.EventWarning, Node: u.step.Node, Text: "the drain timed out, deleting the pods that are left, as drain.on_timeout says"})
 
@@ -154,7 +153,7 @@ func (u *nodeUpgrade) deleteAll(ctx context.Context) error {
 	})
 }
 
-// removeUntilEmpty removes pods the given way until the node has none left.
+// removeUntilEmpty calls remove for the pods of the node until none is left.
 func (u *nodeUpgrade) removeUntilEmpty(ctx context.Context, remove func(context.Context, []cluster.Pod) error) error {
 	return u.run.engine.wait(ctx, u.step.Node, "the pods to leave "+u.step.Node, func(ctx context.Context) (bool, string, error) {
 		if ok, seen, err := u.keepCordoned(ctx); err != nil || !ok {
@@ -180,14 +179,14 @@ func (u *nodeUpgrade) removeUntilEmpty(ctx context.Context, remove func(context.
 	})
 }
 
-// volumesMost is how long a drain waits for volumes at most. A driver detaches one within
-// seconds of its last pod. If the node reboots before that, its kubelet no longer says that
-// the volume is out of use, and Kubernetes takes it away after 6 minutes at the earliest
-// (maxWaitForUnmountDuration), while pods elsewhere wait for it.
+// volumesMost is the longest time that a drain waits for volumes. A driver detaches a volume within seconds of
+// its last pod. If the node reboots before that, its kubelet no longer reports that the volume is unused, and
+// Kubernetes detaches it after 6 minutes at the earliest (maxWaitForUnmountDuration), while pods elsewhere wait
+// for it.
 const volumesMost = 2 * time.Minute
 
-// awaitVolumes waits until no volume is attached to the node that no pod on it uses. It detaches
-// none, and deletes no object of theirs.
+// awaitVolumes waits until the only volumes attached to the node are those that pods on it use. It detaches no
+// volume, and deletes no object.
 func (u *nodeUpgrade) awaitVolumes(ctx context.Context) error {
 	policy := u.run.request.Policy.Drain
 	if policy.Volumes == cluster.IgnoreVolumes {
@@ -201,7 +200,7 @@ func (u *nodeUpgrade) awaitVolumes(ctx context.Context) error {
 
 	var (
 		left []cluster.Volume
-		// uncordoned is why the cordon could not be kept, without which the node must not go on.
+		// uncordoned is why the cordon could not be kept, without which the drain must not go on.
 		uncordoned error
 	)
 
@@ -242,7 +241,7 @@ func (u *nodeUpgrade) awaitVolumes(ctx context.Context) error {
 
 	if errors.Is(err, cluster.ErrDenied) {
 		warning.Text = "whether volumes are still attached to the node is not known: " + err.Error() + ". Allow it, or set drain.wait_for_volumes = false."
-		// What is denied on one node is denied on all of them.
+		// What is denied on one node is denied on all.
 		u.run.engine.emitOnce(cluster.CheckDrain+" volumes", warning)
 
 		return nil
@@ -253,9 +252,9 @@ func (u *nodeUpgrade) awaitVolumes(ctx context.Context) error {
 	return nil
 }
 
-// keepCordoned looks after the cordon of a node that is being drained: without it
-// the pods come back as quickly as they are evicted. Somebody may take it away by
-// mistake, and it is set once more; who does so again means it.
+// keepCordoned keeps a node cordoned while it is being drained: otherwise pods come back as quickly as they are
+// evicted. If somebody takes the cordon away, it is set once more, because that may have been a mistake; the
+// second time is taken as intended.
 func (u *nodeUpgrade) keepCordoned(ctx context.Context) (ok bool, seen string, err error) {
 	node, err := u.run.engine.kubernetes.Node(ctx, u.step.Node)
 
@@ -283,9 +282,8 @@ func (u *nodeUpgrade) keepCordoned(ctx context.Context) (ok bool, seen string, e
 	return true, "", nil
 }
 
-// abandoned tells whether all pods are on their way out and the node is not
-// Ready: its kubelet then confirms no deletion, and waiting for that could take
-// for ever.
+// abandoned reports whether all pods are terminating and the node is not Ready: its kubelet then confirms no
+// deletion, and waiting for that might never end.
 func (u *nodeUpgrade) abandoned(ctx context.Context, pods []cluster.Pod) (bool, error) {
 	if slices.ContainsFunc(pods, func(p cluster.Pod) bool { return !p.Terminating }) {
 		return false, nil

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
 
-// Package engine upgrades a cluster: it observes, plans, guards, acts and
-// records, one control plane at a time and as many workers as the policy lets
-// be unavailable. It is the only code that changes a cluster, and it knows the
-// cluster only through the ports of package cluster.
+// Package engine upgrades a cluster: it observes, plans, guards, acts and records, one control plane at a time
+// and as many workers as the policy allows to be unavailable. It is the only code that changes a cluster, and it
+// reaches the cluster only through the ports of package cluster.
 package engine
 
 import (
@@ -14,33 +13,32 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/rule"
 )
 
-// Options are what an [Engine] works with.
+// Options are the dependencies and the identity of an [Engine].
 type Options struct {
 	Talos      cluster.Talos
 	Kubernetes cluster.Kubernetes
-	// Removals and Manifests are nil where there is no connection to the
-	// Kubernetes API; what needs them is refused then.
+	// Removals and Manifests are nil if there is no connection to the Kubernetes API; what needs them is refused
+	// then.
 	Removals  cluster.Removals
 	Manifests cluster.BootstrapManifests
-	// Workloads is nil where there is no connection to the Kubernetes API either.
+	// Workloads is nil too if there is no connection to the Kubernetes API.
 	Workloads cluster.WorkloadReader
-	// Registry is nil where images are not to be looked for.
+	// Registry is nil if images are not looked up.
 	Registry cluster.Registry
-	// Operator is a controller that may upgrade the same cluster; nil where none is
-	// known.
+	// Operator is a controller that may upgrade the same cluster; nil if none is known.
 	Operator cluster.Operator
-	// Clock is the one on the wall when nil.
+	// Clock is the real clock if nil.
 	Clock Clock
-	// Observers are told of every event of a run, in order.
+	// Observers receive every event of a run, in order.
 	Observers []cluster.Observer
-	// Permitted is told of everything that a run permits itself to do to a node, a line each with the ages of
-	// the facts behind it; nil for nobody. Several goroutines may call it at once.
+	// Permitted receives one line for each action on a node that a run permits, with the ages of the facts behind
+	// it; nil if nobody is interested. It may be called by several goroutines at once.
 	Permitted func(line string)
 	// Run identifies this run in the lease, the journal and on cordons.
 	Run string
-	// Owner says to people who runs it, such as a resource address.
+	// Owner says who runs it, for people, such as a resource address.
 	Owner string
-	// ClusterName is what people call the cluster.
+	// ClusterName is the name of the cluster for people.
 	ClusterName string
 }
 
@@ -59,21 +57,21 @@ type Engine struct {
 	runID      string
 	owner      string
 	name       string
-	// rules are what has to hold before anything is done to a node.
+	// rules are what must hold before anything is done to a node.
 	rules []rule.Rule
-	// telling is held while observers are told of an event. It guards told, which has the keys of what
+	// telling is held while observers receive an event. It guards told, which holds the keys of the events that
 	// emitOnce has emitted.
 	telling semaphore
 	told    map[string]bool
 	// listing is held while members are listed again.
 	listing semaphore
-	// facts are what is known of the cluster.
+	// facts are what is known about the cluster.
 	facts *fact.Store
-	// shutdown is when the present operation had to stop.
+	// shutdown is when the current operation had to stop.
 	shutdown *shutdown
 }
 
-// New makes an engine; it contacts nobody.
+// New returns an engine; nothing is contacted.
 func New(options Options) *Engine {
 	made := &Engine{
 		talos:      options.Talos,
@@ -104,53 +102,48 @@ func New(options Options) *Engine {
 	return made
 }
 
-// Request is what an upgrade is asked to reach.
+// Request is what an upgrade is to reach, and how.
 type Request struct {
 	Target cluster.Target
 	Policy cluster.Policy
-	// ClusterID refuses any other cluster; empty accepts the connected one.
+	// ClusterID is the only cluster that is accepted; empty accepts any.
 	ClusterID string
-	// Deadline is the time after which no further node is started; 0 is none.
+	// Deadline is the time after which no further node is started; 0 means none.
 	Deadline time.Duration
-	// Gates have to hold before the roll and before each node.
+	// Gates must hold before the roll and before each node.
 	Gates []cluster.Gate
-	// Window is when nodes may be disturbed; nil is always.
+	// Window is when nodes may be disturbed; nil means always.
 	Window cluster.Window
-	// Snapshots is where a snapshot of etcd is saved before anything is touched;
-	// nil takes none.
+	// Snapshots is where a snapshot of etcd is saved before anything is touched; nil takes none.
 	Snapshots cluster.SnapshotStore
-	// Delegated tells that the operator acts, and not this engine.
+	// Delegated is true if the operator acts instead of this engine.
 	Delegated bool
 }
 
 // Durations of the engine. They are measured on its clock.
 const (
-	// minPoll and maxPoll bound the pause between two looks at something
-	// that is being waited for.
+	// minPoll and maxPoll bound the pause between two polls of something that is being waited for.
 	minPoll = 200 * time.Millisecond
 	maxPoll = 5 * time.Second
-	// guardTimeout is how long a guard that does not hold may take to heal
-	// before the run stops.
+	// guardTimeout is how long guards that do not hold are waited for before the run stops.
 	guardTimeout = 5 * time.Minute
-	// cleanupTimeout bounds each thing that is still done after a failure.
+	// cleanupTimeout bounds each action that is still taken after a failure.
 	cleanupTimeout = 30 * time.Second
-	// flushTimeout bounds the wait for the last word: whoever holds the lease
-	// meanwhile keeps others waiting.
+	// flushTimeout bounds the wait for the last events to be passed on: meanwhile the lease is still held and
+	// keeps other runs waiting.
 	flushTimeout = 10 * time.Second
-	// stopGrace does so after a cancel, and stopTimeout all of it together: the
-	// end of a call, a cordon that is taken back, a last look and the last word.
-	// The release of the lease comes after them, with releaseTimeout in all; what the
-	// caller does then must fit into 15 s as well.
+	// stopGrace bounds each of these actions after a cancel, and stopTimeout all of them together: the end of a
+	// call, taking back a cordon, a last observation and the last events. The release of the lease follows, and
+	// ends no later than releaseTimeout after the cancel; what the caller does then must fit into 15 s as well.
 	stopGrace      = 4 * time.Second
 	stopTimeout    = 8 * time.Second
 	releaseTimeout = 12 * time.Second
-	// endPauseTimeout is when the operator of the cluster is set free at the latest, before
-	// that.
+	// endPauseTimeout is when the release of the cluster's operator, which comes before that, ends at the latest.
 	endPauseTimeout = 10 * time.Second
-	// minStopGrace is left to each of them in any case.
+	// minStopGrace is the least time that each of them gets.
 	minStopGrace = 500 * time.Millisecond
 	// observeParallel bounds the nodes that are observed at the same time.
 	observeParallel = 64
-	// pullParallel bounds the nodes whose images are looked for at the same time.
+	// pullParallel bounds the nodes whose images are checked at the same time.
 	pullParallel = 5
 )

@@ -16,17 +16,16 @@ import (
 )
 
 const (
-	// snapshotTimeout bounds one snapshot: etcd's database has at most some GiB,
-	// and a stream in which nothing comes ends long before.
+	// snapshotTimeout bounds one snapshot: etcd's database has a few GiB at most, and a stream that stalls is
+	// ended long before.
 	snapshotTimeout = time.Hour
-	// snapshotAttempts is how often one is tried in all: a stream that breaks may
-	// be begun again, from another member.
+	// snapshotAttempts is the number of attempts in all: a stream that breaks may be started again, from another
+	// member.
 	snapshotAttempts = 3
 	snapshotBackoff  = 5 * time.Second
 )
 
-// snapshotFor is the snapshot that the journal remembers for the target; nil where
-// there is none.
+// snapshotFor returns the snapshot that the journal has for the target; nil if there is none.
 func snapshotFor(journal cluster.Journal, target cluster.Target) *cluster.EtcdSnapshot {
 	if journal.Snapshot == nil || !journal.Snapshot.Covers(target) {
 		return nil
@@ -35,8 +34,7 @@ func snapshotFor(journal cluster.Journal, target cluster.Target) *cluster.EtcdSn
 	return journal.Snapshot
 }
 
-// observedSnapshotFor is the snapshot that the journal, as it was observed, remembers for
-// the target.
+// observedSnapshotFor returns the snapshot that the observed journal has for the target.
 func observedSnapshotFor(observed cluster.Observation, target cluster.Target) *cluster.EtcdSnapshot {
 	if observed.Journal == nil {
 		return nil
@@ -45,14 +43,14 @@ func observedSnapshotFor(observed cluster.Observation, target cluster.Target) *c
 	return snapshotFor(*observed.Journal, target)
 }
 
-// snapshotLeft tells whether the journal offers a snapshot of a roll that has come
-// to its end in another way than by a run of ours.
+// snapshotLeft reports whether the journal still offers a snapshot, as after a roll that was completed by
+// something other than a run of ours.
 func snapshotLeft(observed cluster.Observation) bool {
 	return observed.Journal != nil && observed.Journal.Snapshot != nil && !observed.Journal.Snapshot.Closed
 }
 
-// backUp saves a snapshot of etcd before anything is touched. For each target
-// there is one: a run that goes on where another one stopped takes none.
+// backUp saves a snapshot of etcd before anything is touched. There is one for each target: a run that continues
+// where another one stopped takes none.
 func (r *run) backUp(ctx context.Context, observed cluster.Observation) error {
 	if r.request.Snapshots == nil {
 		return nil
@@ -92,8 +90,7 @@ func (r *run) backUp(ctx context.Context, observed cluster.Observation) error {
 	return nil
 }
 
-// snapshotFailure is the failure of a snapshot that was to be saved in the directory that the
-// attribute names.
+// snapshotFailure returns the failure of a snapshot for the directory that the attribute names.
 func snapshotFailure(err error, attribute, again string) *say.Failure {
 	failed := &say.Failure{
 		Summary: "Unable to take a snapshot of etcd", Seen: say.Sentence(err.Error()), State: "No node was disturbed.",
@@ -108,10 +105,10 @@ func snapshotFailure(err error, attribute, again string) *say.Failure {
 	return failed
 }
 
-// SaveSnapshot saves a snapshot of etcd now. It only reads of the cluster, which disturbs no
-// run, so that it needs no lease and waits for nobody who has it. No journal remembers it:
-// a roll that is to begin with a snapshot takes its own, because what this one holds was
-// saved before whatever has changed since. Errors are a [*say.Failure].
+// SaveSnapshot saves a snapshot of etcd now. It only reads from the cluster and disturbs no run, so it needs no
+// lease and does not wait for a run that holds it. The journal does not record it: a roll that begins with a
+// snapshot takes its own, because the cluster may have changed since this one. Errors are a [*say.Failure], or
+// the cause of the context.
 func (e *Engine) SaveSnapshot(ctx context.Context, store cluster.SnapshotStore) (cluster.EtcdSnapshot, error) {
 	const attribute, again = "directory", "invoke the action again"
 
@@ -143,13 +140,12 @@ func (e *Engine) SaveSnapshot(ctx context.Context, store cluster.SnapshotStore) 
 	}
 }
 
-// exposedText says what is wrong with a directory that others may look into.
+// exposedText says what is wrong with a directory that others can read.
 func exposedText(exposed string) string {
 	return exposed + ", and a snapshot of etcd holds every secret of the cluster"
 }
 
-// snapshotAny takes a snapshot from one control plane after the other until one
-// succeeds.
+// snapshotAny tries to take a snapshot from one control plane after the other, [snapshotAttempts] times in all.
 func (e *Engine) snapshotAny(ctx context.Context, observed cluster.Observation, store cluster.SnapshotStore) (cluster.EtcdSnapshot, error) {
 	sources := members(observed)
 	if len(sources) == 0 {
@@ -171,7 +167,7 @@ func (e *Engine) snapshotAny(ctx context.Context, observed cluster.Observation, 
 		}
 
 		if errors.Is(err, cluster.ErrUnsaved) {
-			// No member of etcd has a part in that.
+			// The member of etcd is not the reason.
 			return cluster.EtcdSnapshot{}, err
 		}
 
@@ -187,14 +183,14 @@ func (e *Engine) snapshotAny(ctx context.Context, observed cluster.Observation, 
 	return cluster.EtcdSnapshot{}, last
 }
 
-// pointless tells whether another try would end in the same way: the directory
-// takes nothing, or the credentials are not enough.
+// pointless reports whether another attempt would end the same way: the directory cannot be written, or the
+// credentials are not sufficient.
 func pointless(err error) bool {
 	return errors.Is(err, cluster.ErrRefused) || errors.Is(err, cluster.ErrDenied) || errors.Is(err, cluster.ErrCredentials)
 }
 
-// closeBackup has the journal remember that the roll is over for which a snapshot
-// was taken: the next one takes another.
+// closeBackup records in the journal that the roll for which a snapshot was taken is over, so that the next one
+// takes another.
 func (r *run) closeBackup(ctx context.Context) {
 	current, _ := r.journal.read()
 	if current.Snapshot == nil || current.Snapshot.Closed {
@@ -229,9 +225,8 @@ func (e *Engine) snapshotFrom(ctx context.Context, source cluster.Node, store cl
 	return saved, nil
 }
 
-// members are the control planes that can be asked for a snapshot, those that do
-// not lead first: a leader has enough to do. Of the rest the most advanced comes
-// first.
+// members returns the control planes that can provide a snapshot: those that do not lead first, because a leader
+// has more to do, and then by how much they have applied.
 func members(observed cluster.Observation) []cluster.Node {
 	found := slices.DeleteFunc(observed.ControlPlanes(), func(n cluster.Node) bool { return n.Etcd == nil || n.Machine == nil || n.Etcd.Status.Learner })
 
@@ -250,7 +245,7 @@ func leads(node cluster.Node) int {
 	return 0
 }
 
-// withSnapshot adds to a failure where the snapshot of etcd is that was taken before.
+// withSnapshot adds the location of the snapshot that was taken for the roll to a failure.
 func withSnapshot(err error, saved *cluster.EtcdSnapshot) error {
 	var failure *say.Failure
 	if saved == nil || !errors.As(err, &failure) {

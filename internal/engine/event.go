@@ -9,7 +9,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 )
 
-// emit tells the observers, one event after the other whoever emits it.
+// emit passes the event to the observers, one event at a time.
 func (e *Engine) emit(event cluster.Event) {
 	e.telling <- struct{}{}
 	defer e.telling.leave()
@@ -28,7 +28,7 @@ func (e *Engine) emitOnce(key string, event cluster.Event) {
 	}
 }
 
-// notify tells the observers. The caller holds telling.
+// notify passes the event to the observers. The caller holds telling.
 func (e *Engine) notify(event cluster.Event) {
 	event.Time = e.clock.Now()
 	for _, observer := range e.observers {
@@ -36,7 +36,7 @@ func (e *Engine) notify(event cluster.Event) {
 	}
 }
 
-// tell says aloud what is skipped, each finding once.
+// tell emits a warning for each skipped finding, once.
 func (e *Engine) tell(findings []cluster.Finding) {
 	for _, finding := range findings {
 		if finding.Skipped {
@@ -46,7 +46,7 @@ func (e *Engine) tell(findings []cluster.Finding) {
 	}
 }
 
-// withoutNumbers is a text without its digits: numbers change while the finding stays.
+// withoutNumbers returns the text without its digits, because numbers change while the finding stays the same.
 func withoutNumbers(text string) string {
 	return strings.Map(func(c rune) rune {
 		if unicode.IsDigit(c) {

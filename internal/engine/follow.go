@@ -11,31 +11,30 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/say"
 )
 
-// FollowEnd is how the following of another run ended.
+// FollowEnd is how following another run ended.
 type FollowEnd string
 
-// The ends.
+// The ways in which following ends.
 const (
-	// NobodyRuns: nobody held the lease, or whoever did was never seen to renew it.
+	// NobodyRuns: nobody held the lease, or its holder was never seen to renew it.
 	NobodyRuns FollowEnd = "nobody-runs"
-	// RunEnded: the lease was given back, after everything else that the run had to say.
+	// RunEnded: the lease was given back, after everything else that the run had to report.
 	RunEnded FollowEnd = "run-ended"
 	// RunDied: the run stopped renewing the lease.
 	RunDied FollowEnd = "run-died"
 )
 
-// followPause is the time between two looks at a run of somebody else.
+// followPause is the pause between two polls of another run.
 const followPause = time.Second
 
-// Follow watches the run that holds the lease until it has ended, and has look read what it
-// says: again and again, and once more when it has ended. Whether the run is alive is
-// judged as in [Engine.LockStatus]. While the API server is away it waits, as the run does.
-// Look fails with an error of a port. Nothing is written. Errors are a [*say.Failure], that of
-// look, or the cause of the context.
+// Follow watches the run that holds the lease until it ends. It calls look to read what the run reports, again
+// and again and once more after the end. Whether the run is alive is judged as in [Engine.LockStatus]. If the API
+// server does not answer, Follow waits, as the run does. Errors of look are those of a port. Nothing is written.
+// The error is a [*say.Failure], that of look, or the cause of the context.
 func (e *Engine) Follow(ctx context.Context, look func(ctx context.Context) error) (FollowEnd, error) {
 	var (
 		first, last cluster.Lease
-		seen        bool // a holder
+		seen        bool // a holder was seen
 		alive       bool
 		moved       = e.clock.Now()
 	)
@@ -59,7 +58,7 @@ func (e *Engine) Follow(ctx context.Context, look func(ctx context.Context) erro
 		case err != nil && !cluster.Heals(err):
 			return "", err
 		case err != nil:
-			// Its holder could not renew it either.
+			// The holder could not renew it either.
 			moved, current = now, last
 		case current.Holder == "" && !seen:
 			return NobodyRuns, nil

@@ -15,27 +15,25 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/say"
 )
 
-// gateAsk bounds one question to one gate.
+// gateAsk bounds one query of one gate.
 const gateAsk = 30 * time.Second
 
-// maxClosures is how often a gate may close between the wait for it and the moment
-// in which it counts.
+// maxClosures is how often a gate may close between the wait for it and the moment at which it has to hold.
 const maxClosures = 20
 
-// errFlickers is a gate that did so.
+// errFlickers is returned for a gate that closed that often.
 var errFlickers = fmt.Errorf("%w: a gate is flapping: it opened and closed again before the upgrade could begin, %d times", say.ErrGate, maxClosures)
 
-// awaitGates waits until all gates of the user hold at the same time. Each may take
-// its own time, in which nothing counts that this run does to other nodes; what
-// no waiting cures, as a kind of objects that the cluster does not serve, fails
-// at once. The node is empty before the roll.
+// awaitGates waits until all gates of the user hold at the same time. Each gate has its own timeout, and time in
+// which this run disturbs other nodes does not count. A gate that waiting cannot open, such as one about a kind
+// that the cluster does not serve, fails at once. The node is empty before the roll.
 func (r *run) awaitGates(ctx context.Context, node string) error {
 	gates := r.request.Gates
 	if len(gates) == 0 || r.skipsGates(ctx, node) {
 		return nil
 	}
 
-	// since is when each gate was last seen open.
+	// since is when each gate was last seen to hold, or its time did not count.
 	since := make([]time.Time, len(gates))
 	for index := range since {
 		since[index] = r.engine.clock.Now()
@@ -76,8 +74,8 @@ func (r *run) awaitGates(ctx context.Context, node string) error {
 	})
 }
 
-// skipsGates tells whether the gates do not matter. Before the roll it is said all
-// the same which of them do not hold.
+// skipsGates reports whether the gates are skipped. Before the roll, it reports those that do not hold all the
+// same.
 func (r *run) skipsGates(ctx context.Context, node string) bool {
 	if !r.request.Policy.Skips(cluster.CheckGates) {
 		return false
@@ -92,13 +90,13 @@ func (r *run) skipsGates(ctx context.Context, node string) bool {
 	return true
 }
 
-// hasGates tells whether anything is to be waited for.
+// hasGates reports whether there are gates to wait for.
 func (r *run) hasGates() bool {
 	return len(r.request.Gates) > 0 && !r.request.Policy.Skips(cluster.CheckGates)
 }
 
-// whileGatesHold waits for the gates and upgrades then. A gate that closes before anything
-// was touched is waited for anew.
+// whileGatesHold waits for the gates and then upgrades. If a gate closes before anything was touched, it is
+// waited for again.
 func (r *run) whileGatesHold(ctx context.Context, await, upgrade func(context.Context) error) error {
 	for range maxClosures {
 		if err := await(ctx); err != nil {
@@ -116,8 +114,8 @@ func (r *run) whileGatesHold(ctx context.Context, await, upgrade func(context.Co
 	return errFlickers
 }
 
-// upgradeGateError is what the upgrade ends with that a gate keeps from its node. To wait
-// was no failure where the time or the window ended meanwhile.
+// upgradeGateError returns the error of an upgrade that a gate prevented. It is no failure if the time or the
+// window ended during the wait.
 func upgradeGateError(err error) error {
 	if errors.Is(err, say.ErrWindow) || errors.Is(err, say.ErrDeadline) {
 		return fmt.Errorf("%w: %w", permit.ErrStopped, err)
@@ -126,7 +124,7 @@ func upgradeGateError(err error) error {
 	return err
 }
 
-// closedGates are the gates that do not hold, unless nobody cares.
+// closedGates returns findings about the gates that do not hold, unless the check is skipped.
 func (r *run) closedGates(ctx context.Context, node string) []cluster.Finding {
 	if r.request.Policy.Skips(cluster.CheckGates) {
 		return nil
@@ -135,12 +133,12 @@ func (r *run) closedGates(ctx context.Context, node string) []cluster.Finding {
 	return findClosed(ctx, r.request.Gates, node)
 }
 
-// findClosed are the gates that do not hold, or of which nobody can tell.
+// findClosed returns findings about the gates that do not hold, or whose state is unknown.
 func findClosed(ctx context.Context, gates []cluster.Gate, node string) []cluster.Finding {
 	return slices.DeleteFunc(askAll(ctx, gates, node), func(f cluster.Finding) bool { return f.Found == "" })
 }
 
-// askAll asks all gates at once. What is found of one that holds is empty.
+// askAll queries all gates at once. The finding of a gate that holds is empty.
 func askAll(ctx context.Context, gates []cluster.Gate, node string) []cluster.Finding {
 	var group sync.WaitGroup
 
@@ -159,7 +157,7 @@ func askAll(ctx context.Context, gates []cluster.Gate, node string) []cluster.Fi
 	return answers
 }
 
-// ask asks one gate once.
+// ask queries one gate once.
 func ask(ctx context.Context, gate cluster.Gate, node string) (cluster.Finding, bool) {
 	bounded, cancel := context.WithTimeout(ctx, gateAsk)
 	defer cancel()

@@ -13,7 +13,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/say"
 )
 
-// permit decides on a look of an upgrade, and writes a debug line about what it permits.
+// permit decides about an observation of an upgrade, and writes a debug line about an action that it permits.
 func (r *run) permit(asked permit.Ask, world permit.World) permit.Verdict {
 	_, fresh, lost := r.lock.state()
 	world.Leased = fresh && lost == nil
@@ -36,28 +36,27 @@ func (r *run) permit(asked permit.Ask, world permit.World) permit.Verdict {
 	return made
 }
 
-// guardedAction is something that is done to a node only while it is safe.
+// guardedAction is an action on a node that is taken only while it is safe.
 type guardedAction struct {
-	// before is what has to be safe, in front of the name of the node, as in "reboot".
+	// before is the action, as it stands in front of the name of the node, such as "reboot".
 	before, node string
-	// timeout is how long it may take to become safe, pause the longest pause between
-	// two looks.
+	// timeout is how long to wait until it is safe, pause the longest pause between two attempts.
 	timeout, pause time.Duration
-	// prepare asks for what may take its time and may be a few seconds old; nil for nothing.
+	// prepare asks for what takes time and may be a few seconds old; may be nil.
 	prepare func(ctx context.Context)
-	// looking is held from the look on until the action is done; nil where looks may be as many
-	// as there are.
+	// looking is held from the observation until the action is done; nil if any number of observations may run at
+	// the same time.
 	looking semaphore
-	// observe looks at the cluster, and permit decides on what it saw.
+	// observe observes the cluster, and permit decides about that observation.
 	observe func(ctx context.Context) error
 	permit  func() permit.Verdict
-	// then acts on the very observation on which the permit was given; what it still waits
-	// for is waited for together with the guards. Nil for nothing.
+	// then acts on the very observation that was permitted; what it waits for is waited for together with the
+	// guards. May be nil.
 	then look
 }
 
-// awaitGuarded waits for a permit on an observation of its own, and acts then. It
-// fails when that does not come about in time, or when waiting cannot help.
+// awaitGuarded waits until an observation is permitted, and then acts. It fails if that does not happen in time,
+// or if waiting cannot help.
 func (r *run) awaitGuarded(ctx context.Context, action guardedAction) error {
 	bounded, cancel := r.engine.clock.WithTimeout(ctx, action.timeout)
 	defer cancel()
@@ -81,20 +80,20 @@ func (r *run) awaitGuarded(ctx context.Context, action guardedAction) error {
 	}
 }
 
-// guarding is an action while it is waited for.
+// guarding is a guarded action that is being waited for.
 type guarding struct {
 	guardedAction
 	run *run
 
-	// last are the findings of the last look, failed is why it need not go on.
+	// last are the findings of the last attempt, failed is why there is no further one.
 	last   []cluster.Finding
 	failed error
-	// looked tells that anything was found out, and slow that nothing was in the way since
-	// but the time that looks take.
+	// looked is true once an attempt had a result; slow is true if only slow observations have prevented a permit
+	// since.
 	looked, slow bool
 }
 
-// try makes one attempt in the time that is left, and acts where it is permitted.
+// try makes one attempt in the time that is left, and acts if that is permitted.
 func (g *guarding) try(ctx, unbounded context.Context) (bool, string, error) {
 	if ok, seen, err := g.run.lock.holds(ctx); err != nil || !ok {
 		g.looked, g.slow = true, false
@@ -121,7 +120,7 @@ func (g *guarding) try(ctx, unbounded context.Context) (bool, string, error) {
 
 		defer g.looking.leave()
 
-		// What was asked before a long wait says nothing about now.
+		// Answers from before a long wait are too old.
 		if g.prepare != nil && g.run.engine.clock.Now().Sub(asked) > permit.MostAge {
 			g.prepare(ctx)
 		}
@@ -137,7 +136,7 @@ func (g *guarding) try(ctx, unbounded context.Context) (bool, string, error) {
 	return g.act(unbounded)
 }
 
-// act asks for the permit, and acts where it is given.
+// act asks for the permit, and acts if it is given.
 func (g *guarding) act(unbounded context.Context) (bool, string, error) {
 	made := g.permit()
 	g.last, g.looked, g.slow = made.Findings, true, made.Slow
@@ -156,14 +155,14 @@ func (g *guarding) act(unbounded context.Context) (bool, string, error) {
 		return true, "", nil
 	}
 
-	// It is begun in time, and not cut off.
+	// It has begun in time, and is not cut off.
 	done, seen, err := g.then(unbounded)
 	g.failed = err
 
 	return done, seen, err
 }
 
-// missed takes note that an attempt did not get as far as to find anything out.
+// missed records that an attempt ended without a result.
 func (g *guarding) missed(ctx, unbounded context.Context) {
 	g.slow = (g.slow || !g.looked) && ctx.Err() != nil && unbounded.Err() == nil
 }

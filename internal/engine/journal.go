@@ -14,28 +14,27 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/say"
 )
 
-// recordTimeout bounds how long the journal may be unwritable before the run
-// gives up: without a record nothing may be installed.
+// recordTimeout bounds how long the journal may be unwritable before the run gives up: without a record nothing
+// may be installed.
 const recordTimeout = 2 * time.Minute
 
-// journal is the journal of a run as last read or written, with its resource
-// version. All upgrades write the same object.
+// journal is the journal of a run as last read or written, with its resource version. All upgrades of the run
+// share it.
 type journal struct {
-	// leased writes it, for as long as the lease is ours.
+	// leased writes it while the lease is ours.
 	leased leased
-	// writing is held while it is being written. Who has waited longest comes next.
+	// writing is held during a write, first come, first served.
 	writing semaphore
 
 	mu sync.Mutex
-	// pending are the changes that are not written yet, in their order.
+	// pending are the changes that are not written yet, in order.
 	pending []*journalChange
 	// over is closed when the next write ends.
 	over    chan struct{}
 	current cluster.Journal
-	// stale tells that what stands may be something else.
+	// stale is true if the stored journal may differ from current.
 	stale bool
-	// nodes are those of the last observation: what is read goes by their machine
-	// IDs.
+	// nodes are those of the last observation, whose machine IDs become the keys of the entries that are read.
 	nodes []cluster.Node
 }
 
@@ -43,7 +42,7 @@ func newJournal(under leased) *journal {
 	return &journal{leased: under, writing: newSemaphore(1), over: make(chan struct{}), stale: true}
 }
 
-// read is the journal as the run knows it.
+// read returns the journal as the run knows it.
 func (j *journal) read() (current cluster.Journal, stale bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -51,15 +50,15 @@ func (j *journal) read() (current cluster.Journal, stale bool) {
 	return j.current, j.stale
 }
 
-// journalChange is a change of the journal that is to be written. Whoever writes writes
-// all of them: a hundred upgrades need not wait for a hundred writes.
+// journalChange is a change of the journal that is to be written. A write contains all pending changes, so that a
+// hundred upgrades do not wait for a hundred writes.
 type journalChange struct {
 	apply func(cluster.Journal) cluster.Journal
-	// under tells that a write with the change is under way, written that it succeeded.
+	// under is true during a write that contains the change, written once such a write succeeded.
 	under, written bool
 }
 
-// add has a change written with the next write.
+// add adds a change to the next write.
 func (j *journal) add(apply func(cluster.Journal) cluster.Journal) *journalChange {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -70,7 +69,7 @@ func (j *journal) add(apply func(cluster.Journal) cluster.Journal) *journalChang
 	return made
 }
 
-// beginWrite are the changes that a write is to make which begins now.
+// beginWrite returns the changes for a write that begins now.
 func (j *journal) beginWrite() []*journalChange {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -82,7 +81,7 @@ func (j *journal) beginWrite() []*journalChange {
 	return slices.Clone(j.pending)
 }
 
-// endWrite takes note of the end of a write with these changes.
+// endWrite records the end of a write with these changes.
 func (j *journal) endWrite(changes []*journalChange, written bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -96,7 +95,7 @@ func (j *journal) endWrite(changes []*journalChange, written bool) {
 	j.over = make(chan struct{})
 }
 
-// isWritten tells whether a change was written.
+// isWritten reports whether a change was written.
 func (j *journal) isWritten(change *journalChange) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -104,8 +103,8 @@ func (j *journal) isWritten(change *journalChange) bool {
 	return change.written
 }
 
-// withdraw takes a change back, and tells whether it was written all the same: where a
-// write with it is under way, that is known once it ends, which is as late as a call may take.
+// withdraw takes a change back, and reports whether it was written all the same. If a write that contains it is
+// in progress, it waits for the end of the write.
 func (j *journal) withdraw(change *journalChange) (written bool) {
 	for {
 		j.mu.Lock()
@@ -126,7 +125,7 @@ func (j *journal) withdraw(change *journalChange) (written bool) {
 	}
 }
 
-// adopt takes over what was read or written.
+// adopt records the journal that was read or written.
 func (j *journal) adopt(current cluster.Journal) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -134,7 +133,7 @@ func (j *journal) adopt(current cluster.Journal) {
 	j.current, j.stale = current, false
 }
 
-// setNodes takes note of the nodes that were observed.
+// setNodes records the observed nodes.
 func (j *journal) setNodes(nodes []cluster.Node) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -142,7 +141,7 @@ func (j *journal) setNodes(nodes []cluster.Node) {
 	j.nodes = nodes
 }
 
-// known are the nodes of the last observation.
+// known returns the nodes of the last observation.
 func (j *journal) known() []cluster.Node {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -150,7 +149,7 @@ func (j *journal) known() []cluster.Node {
 	return j.nodes
 }
 
-// keyed is what was read, by the machine IDs of the nodes.
+// keyed returns the journal with the machine IDs of the nodes as keys.
 func (j *journal) keyed(current cluster.Journal) cluster.Journal {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -165,7 +164,7 @@ func (j *journal) markStale() {
 	j.stale = true
 }
 
-// entry is what the journal holds about a machine.
+// entry returns the journal's entry of a machine.
 func (j *journal) entry(key string) (cluster.Entry, bool) {
 	current, _ := j.read()
 	found, ok := current.Entries[key]
@@ -173,7 +172,7 @@ func (j *journal) entry(key string) (cluster.Entry, bool) {
 	return found, ok
 }
 
-// ours is what this run has written about a node, by its name; the zero entry if it has written none.
+// ours returns the entry that this run has written about a node, found by its name; zero if it has written none.
 func (j *journal) ours(node string) (entry cluster.Entry) {
 	current, _ := j.read()
 	for _, one := range current.Entries {
@@ -185,8 +184,8 @@ func (j *journal) ours(node string) (entry cluster.Entry) {
 	return entry
 }
 
-// adoptObserved takes over the journal of an observation, unless another run has put its
-// name there: the next write looks into that.
+// adoptObserved records the journal of an observation. If another run has put its name there, the journal is
+// marked stale instead, and the next write examines that.
 func (j *journal) adoptObserved(seen cluster.Journal) {
 	if seen.Holder != j.leased.engine.holder() {
 		j.markStale()
@@ -197,10 +196,9 @@ func (j *journal) adoptObserved(seen cluster.Journal) {
 	j.adopt(seen)
 }
 
-// claimedByUs tells whether the run may write over what it has just read of the journal.
-// Where its own name does not stand there, the lease tells, as long as it is read
-// after the journal: who takes it later than that changes the journal first, and
-// who put a name there after this run has it.
+// claimedByUs reports whether the run may overwrite the journal that it has just read. If the journal has another
+// holder, the lease decides, which must be read after the journal: a run that takes the lease later changes the
+// journal first, and a run that put its name there before can no longer have the lease if it is ours.
 func (j *journal) claimedByUs(ctx context.Context, read cluster.Journal) (ok bool, seen string, err error) {
 	if read.Holder == j.leased.engine.holder() {
 		return true, "", nil
@@ -209,9 +207,9 @@ func (j *journal) claimedByUs(ctx context.Context, read cluster.Journal) (ok boo
 	return j.leased.lock.stillOurs(ctx)
 }
 
-// change changes the journal and has it written before it returns. What it does
-// is applied to what is there now, so that a lost reply or a foreign write
-// costs nothing. What another run of ours has written since is none of these.
+// change applies a change to the journal and returns once it is written. The change is applied to the stored
+// journal, so a lost reply or a foreign write loses nothing. The journal is not written if another run has
+// claimed it.
 func (j *journal) change(ctx context.Context, node string, apply func(cluster.Journal) cluster.Journal) error {
 	e := j.leased.engine
 

@@ -14,21 +14,20 @@ import (
 )
 
 const (
-	// leaseDuration is how long a lease must stand still before it counts as
-	// abandoned. Only our own clock measures it: those of two runners differ.
+	// leaseDuration is how long a lease must stay unrenewed before it counts as abandoned. Only our own clock
+	// measures it, because the clocks of two runners differ.
 	leaseDuration = 30 * time.Second
 	leaseRenewal  = 10 * time.Second
 	leaseWatch    = 2 * time.Second
-	// acquireTimeout bounds how long the lease is fought for.
+	// acquireTimeout bounds the attempts to take the lease.
 	acquireTimeout = 2 * time.Minute
 	// leaseFresh is how recent the last renewal must be for a mutating call.
 	leaseFresh = 20 * time.Second
 )
 
-// acquire takes the lease, after watching an abandoned one for long enough. A
-// lease that somebody renews is refused at once. One that is gone, or was made anew
-// without a holder, while the journal names who had it may have been taken from a run
-// that does not know it yet: that is watched for as long.
+// acquire takes the lease, after watching an abandoned one for long enough. A lease that its holder renews is
+// refused at once. A lease that is gone, or was recreated without a holder, while the journal has a holder, may
+// have been deleted under a run that has not noticed yet: it is watched for as long.
 func (e *Engine) acquire(ctx context.Context) (*lock, error) {
 	begun := e.clock.Now()
 
@@ -75,8 +74,8 @@ func (e *Engine) acquire(ctx context.Context) (*lock, error) {
 		case err == nil:
 			return e.keep(ctx, written, now), nil
 		case cluster.Heals(err) && e.clock.Now().Sub(begun) < acquireTimeout:
-			// Read it again: either somebody else has it now, or we do, or the
-			// API server was just away.
+			// Read it again: either somebody else has it now, or we do, or the API server was only briefly
+			// unavailable.
 			if e.clock.Sleep(ctx, minPoll) != nil {
 				return nil, cluster.Ended(ctx)
 			}
@@ -89,13 +88,11 @@ func (e *Engine) acquire(ctx context.Context) (*lock, error) {
 	}
 }
 
-// neverHeld tells whether nobody has held this very lease so far: because there is none, or
-// because somebody made one to suspend the upgrades. A run that gives its lease back leaves
-// in it when it took it.
+// neverHeld reports whether nobody has held this very lease: because there is none, or because somebody created
+// it to suspend the upgrades. A run that gives its lease back leaves the time at which it took it.
 func neverHeld(lease cluster.Lease) bool { return lease.Holder == "" && lease.Acquired.IsZero() }
 
-// readLease waits a little for an API server that is just away, and tells
-// whether it had to.
+// readLease reads the lease. It waits a little if the API server is unavailable, and reports whether it had to.
 func (e *Engine) readLease(ctx context.Context) (lease cluster.Lease, away bool, err error) {
 	bounded, cancel := e.clock.WithTimeout(ctx, acquireTimeout)
 	defer cancel()
@@ -122,14 +119,14 @@ func (e *Engine) readLease(ctx context.Context) (lease cluster.Lease, away bool,
 	return lease, away, nil
 }
 
-// freeRemedy is how a lease that is renewed becomes free. To delete it does not end
-// the process that renews it.
+// freeRemedy says how a lease that is being renewed becomes free. Deleting it does not end the process that
+// renews it.
 const freeRemedy = "To end it sooner, interrupt its terraform apply where that runs (a shell, a pipeline). " +
 	"A lease whose process terraform-provider-talosupgrade is gone is taken over by the next apply. " +
 	"Delete it (kubectl -n kube-system delete lease talosupgrade) only once that process is gone, " +
 	"which shows in spec.renewTime of kubectl -n kube-system get lease talosupgrade -o yaml standing still for more than 30s."
 
-// lastHolder is who took the lease last, as far as the journal knows.
+// lastHolder returns who took the lease last, as far as the journal knows.
 func (e *Engine) lastHolder(ctx context.Context) (holder string, err error) {
 	bounded, cancel := e.clock.WithTimeout(ctx, acquireTimeout)
 	defer cancel()
@@ -151,7 +148,7 @@ func (e *Engine) lastHolder(ctx context.Context) (holder string, err error) {
 	return holder, nil
 }
 
-// leaseRemedy is what to do where the lease cannot be read or written.
+// leaseRemedy says what to do if the lease cannot be read or written.
 func leaseRemedy(err error) string {
 	if errors.Is(err, cluster.ErrDenied) {
 		return "Allow the credentials to get, create and patch leases in kube-system, then run terraform apply again."
@@ -162,22 +159,21 @@ func leaseRemedy(err error) string {
 
 // LockStatus is who may act on a cluster, and what a run would find.
 type LockStatus struct {
-	// Lease is the lease as it was read last; without a holder where nobody has it.
+	// Lease is the lease as it was read last; it has no holder if nobody has it.
 	Lease cluster.Lease
-	// Alive tells that the holder was seen to renew it. Whoever was not is gone, and the
-	// next run takes the lease over.
+	// Alive is true if the holder was seen to renew it. Otherwise the holder is gone, and the next run takes the
+	// lease over.
 	Alive bool
-	// LastHolder held a lease that somebody deleted, and may not know it; empty where the
-	// lease was given back, or nobody has ever held one. The next run watches for a while
-	// before it takes it.
+	// LastHolder held a lease that somebody deleted, and may not know it; empty if the lease was given back, or
+	// was never held. The next run watches the lease for a while before it takes it.
 	LastHolder string
 	// Journal is what runs have left unfinished.
 	Journal cluster.Journal
 }
 
-// LockStatus finds out who holds the lease, as a run does: by watching it stand still. That
-// takes [leaseDuration] at most while the API server answers. Nothing is written. Errors
-// are a [*say.Failure] or of a port.
+// LockStatus finds out who holds the lease, as a run does: by watching whether it is renewed. That takes
+// [leaseDuration] at most while the API server answers. Nothing is written. Errors are a [*say.Failure] or of a
+// port.
 func (e *Engine) LockStatus(ctx context.Context) (LockStatus, error) {
 	var status LockStatus
 
@@ -207,16 +203,16 @@ func (e *Engine) LockStatus(ctx context.Context) (LockStatus, error) {
 	return status, nil
 }
 
-// leaseLeft tells whether somebody still holds the lease of a cluster that has
-// nothing to do: a run that died after its last node could not say so any more.
+// leaseLeft reports whether the lease of a cluster with nothing to do still has a holder, as after a run that
+// died after its last node.
 func (e *Engine) leaseLeft(ctx context.Context) bool {
 	lease, err := e.kubernetes.Lease(ctx)
 
 	return err == nil && lease.Holder != ""
 }
 
-// watchStandStill watches another holder's lease, or that there is none, until that has
-// stood still for a whole duration. It fails as soon as somebody renews or takes it.
+// watchStandStill watches another holder's lease, or a missing lease, for a whole duration. It fails as soon as
+// somebody renews or takes it.
 func (e *Engine) watchStandStill(ctx context.Context, first cluster.Lease, seen string) error {
 	current, alive, err := e.watchLease(ctx, first, seen)
 	if err != nil || !alive {
@@ -232,10 +228,9 @@ func (e *Engine) watchStandStill(ctx context.Context, first cluster.Lease, seen 
 	}
 }
 
-// watchLease watches a lease until somebody renews or takes it, which is alive, until its
-// holder gives it back, or until it has stood still for a whole duration. Current is the
-// lease as it was read last. Time in which it could not be read does not count: its holder
-// could not renew it either.
+// watchLease watches a lease until somebody renews or takes it, in which case alive is true, until its holder
+// gives it back, or until it was not renewed for a whole duration. Current is the lease as it was read last. Time
+// in which it could not be read does not count, because its holder could not renew it either.
 func (e *Engine) watchLease(ctx context.Context, first cluster.Lease, seen string) (current cluster.Lease, alive bool, err error) {
 	begun := e.clock.Now()
 	current = first
@@ -270,29 +265,28 @@ func (e *Engine) watchLease(ctx context.Context, first cluster.Lease, seen strin
 	return current, false, nil
 }
 
-// lock is the lease of a run: it is renewed in the background until released.
+// lock is the lease of a run: it is renewed in the background until it is released.
 type lock struct {
 	engine *Engine
 
-	// renewing is held while the lease is being written. Nobody has to wait
-	// for it longer than the own context lasts.
+	// renewing is held while the lease is being written. Waiting for it ends with the context of whoever waits.
 	renewing semaphore
 
 	mu    sync.Mutex
 	lease cluster.Lease
-	// renewed is when the last renewal that succeeded was asked for.
+	// renewed is when the last successful renewal was sent.
 	renewed time.Time
 	lost    error
-	// tell is told once when the lease is lost.
+	// tell is called once the lease is lost.
 	tell context.CancelCauseFunc
 
 	stop context.CancelFunc
 	done chan struct{}
 }
 
-// keep renews a lease, asked for at the given time, until the lock is released.
+// keep renews a lease, whose write was sent at the given time, until the lock is released.
 func (e *Engine) keep(ctx context.Context, lease cluster.Lease, asked time.Time) *lock {
-	// Renewal outlives a cancelled run: what is in flight is still ours.
+	// The renewal outlives a cancelled run: calls in progress still need the lease.
 	background, stop := context.WithCancel(context.WithoutCancel(ctx))
 	held := &lock{engine: e, renewing: newSemaphore(1), lease: lease, renewed: asked, stop: stop, done: make(chan struct{})}
 
@@ -307,8 +301,8 @@ func (e *Engine) keep(ctx context.Context, lease cluster.Lease, asked time.Time)
 	return held
 }
 
-// bind makes a context that ends, with [say.ErrLeaseLost] as its cause, as soon as
-// the lease is known to be somebody else's.
+// bind returns a context that ends, with [say.ErrLeaseLost] as its cause, as soon as the lease is known to be
+// somebody else's.
 func (l *lock) bind(ctx context.Context) (context.Context, context.CancelFunc) {
 	bound, end := context.WithCancelCause(ctx)
 
@@ -323,8 +317,8 @@ func (l *lock) bind(ctx context.Context) (context.Context, context.CancelFunc) {
 	return bound, func() { end(nil) }
 }
 
-// renew writes the lease once. An API server that is away is no loss, however
-// long: the next renewal finds out whose the lease is.
+// renew writes the lease once. An API server that does not answer is no loss, however long: the next renewal
+// finds out whose the lease is.
 func (l *lock) renew(ctx context.Context) {
 	if l.renewing.enter(ctx) != nil {
 		return
@@ -351,8 +345,8 @@ func (l *lock) renew(ctx context.Context) {
 		return
 	}
 
-	// Conflict: somebody wrote it, or our own last write was applied although
-	// its reply was lost. Only a look tells.
+	// Conflict: somebody wrote it, or our own last write was applied although its reply was lost. Only reading it
+	// again shows which.
 	current, err := l.engine.kubernetes.Lease(ctx)
 	if err != nil {
 		return
@@ -370,7 +364,7 @@ func (l *lock) renew(ctx context.Context) {
 	l.lease = current
 }
 
-// takenBy is the loss of a lease to whoever has it now.
+// takenBy returns the error for a lease that was lost to its present holder.
 func takenBy(current cluster.Lease) error {
 	if current.Holder == "" {
 		return say.ErrLeaseFreed
@@ -379,7 +373,7 @@ func takenBy(current cluster.Lease) error {
 	return fmt.Errorf("%w: it is now held by %s since %s", say.ErrLeaseLost, current.Holder, current.Acquired.UTC().Format(time.RFC3339))
 }
 
-// lose ends what rests on the lease. It returns how the lease was lost first.
+// lose ends what depends on the lease. It returns the first reason why it was lost.
 func (l *lock) lose(lost error) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -395,7 +389,7 @@ func (l *lock) lose(lost error) error {
 	return l.lost
 }
 
-// stillOurs reads whose the lease is, however recently it was renewed. It renews nothing.
+// stillOurs reads who holds the lease, however recently it was renewed. It renews nothing.
 func (l *lock) stillOurs(ctx context.Context) (ok bool, seen string, err error) {
 	if _, _, lost := l.state(); lost != nil {
 		return false, "", lost
@@ -413,8 +407,8 @@ func (l *lock) stillOurs(ctx context.Context) (ok bool, seen string, err error) 
 	}
 }
 
-// takenMeanwhile is the loss of the lease, where that is why something could not be written in time.
-// A run whose process was stopped learns that its time is up before it learns of the loss.
+// takenMeanwhile returns the loss of the lease, if that is why something could not be written in time. A run
+// whose process was stopped notices its timeout before it notices the loss.
 func (l *lock) takenMeanwhile(ctx context.Context) error {
 	bounded, cancel := l.engine.clock.WithTimeout(ctx, leaseRenewal)
 	defer cancel()
@@ -433,8 +427,8 @@ func (l *lock) written(lease cluster.Lease, asked time.Time) {
 	l.lease, l.renewed = lease, asked
 }
 
-// state is the lease as last written, whether it was renewed so recently that
-// nobody can have taken it, and the error when it was lost.
+// state returns the lease as last written, whether it was renewed so recently that nobody can have taken it, and
+// the error if it was lost.
 func (l *lock) state() (lease cluster.Lease, fresh bool, lost error) {
 	now := l.engine.clock.Now()
 
@@ -444,7 +438,7 @@ func (l *lock) state() (lease cluster.Lease, fresh bool, lost error) {
 	return l.lease, now.Sub(l.renewed) < leaseFresh, l.lost
 }
 
-// lastRenewed is when the lease was renewed last, as far as its freshness goes by that.
+// lastRenewed returns when the lease was last renewed, as [lock.state] counts it.
 func (l *lock) lastRenewed() time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -452,9 +446,8 @@ func (l *lock) lastRenewed() time.Time {
 	return l.renewed
 }
 
-// holds is true when the lease is ours and was renewed so recently that nobody
-// can have taken it. It renews when it was not; while the API server is away
-// it reports the state without an error: seen says what is missing.
+// holds reports whether the lease is ours and was renewed so recently that nobody can have taken it. If it is not
+// fresh, it is renewed first. If the API server does not answer, that is no error: seen says what is missing.
 func (l *lock) holds(ctx context.Context) (ok bool, seen string, err error) {
 	_, fresh, lost := l.state()
 
@@ -474,8 +467,7 @@ func (l *lock) holds(ctx context.Context) (ok bool, seen string, err error) {
 	}
 }
 
-// release gives the lease back, if it is still ours, within the time that is
-// left to a run that ends.
+// release gives the lease back, if it is still ours, within the time that is left to a run that ends.
 func (l *lock) release(ctx context.Context) error {
 	l.stop()
 	<-l.done
@@ -490,8 +482,8 @@ func (l *lock) release(ctx context.Context) error {
 	})
 }
 
-// giveBack tries to write the lease without a holder. It also reports success
-// when the lease turns out not to be ours any more.
+// giveBack tries to write the lease without a holder. It also reports success if the lease turns out not to be
+// ours any more.
 func (l *lock) giveBack(ctx context.Context) (released bool, seen string) {
 	wanted, _, lost := l.state()
 	if lost != nil {
@@ -504,7 +496,7 @@ func (l *lock) giveBack(ctx context.Context) (released bool, seen string) {
 		return true, ""
 	}
 
-	// Conflict or lost reply: only a look tells whose it is now.
+	// Conflict or lost reply: only reading it again shows whose it is now.
 	current, err := l.engine.kubernetes.Lease(ctx)
 	if err != nil {
 		return false, err.Error()
@@ -518,7 +510,7 @@ func (l *lock) giveBack(ctx context.Context) (released bool, seen string) {
 	return current.Holder != l.engine.holder(), "it could not be written"
 }
 
-// holder is the name under which the engine holds the lease.
+// holder returns the name under which the engine holds the lease.
 func (e *Engine) holder() string {
 	if e.owner == "" {
 		return e.runID

@@ -10,20 +10,20 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
-// leased changes the cluster under the lease of a run, and is the only way to do so: a call is
-// refused, before it has any effect, unless the lease is ours and was renewed recently. A call that
-// takes a moment is not cut off once it has begun. Three things are done without the lease: nodes pull
-// images, which disturbs nobody, an operator is set free, and a request to it is taken back.
+// leased changes the cluster under the lease of a run, and is the only way to do so: a call is refused, before it
+// has any effect, unless the lease is ours and was renewed recently. A short call is not cut off once it has
+// begun. Three things are done without the lease: nodes pull images, which disturbs nobody, an operator is
+// released, and a request to it is withdrawn.
 type leased struct {
 	engine *Engine
 	lock   *lock
 }
 
-// errRefusedByLease is a call that certainly was not made, because the lease is not ours or could
+// errRefusedByLease is the error of a call that was certainly not made, because the lease is not ours or could
 // not be renewed. It is wrapped beside [say.ErrLeaseLost] or [cluster.ErrUnreachable].
 var errRefusedByLease = errors.New("no lease")
 
-// leaseError is [errRefusedByLease] in the words of its reason.
+// leaseError is [errRefusedByLease] with the text of its reason.
 type leaseError struct {
 	text   string
 	reason error
@@ -33,8 +33,8 @@ func (l *leaseError) Error() string { return l.text }
 
 func (l *leaseError) Unwrap() []error { return []error{errRefusedByLease, l.reason} }
 
-// allow refuses a call unless the lease is ours and was renewed less than [leaseFresh] ago. It is
-// renewed while the call goes on.
+// allow refuses a call unless the lease is ours and was renewed less than [leaseFresh] ago. The lease is renewed
+// in the background during the call.
 func (l leased) allow(ctx context.Context) error {
 	ok, seen, err := l.lock.holds(ctx)
 
@@ -48,7 +48,7 @@ func (l leased) allow(ctx context.Context) error {
 	}
 }
 
-// whole makes a call that takes a moment.
+// whole makes a short call, which is not cut off once it has begun.
 func (l leased) whole(ctx context.Context, call func(context.Context) error) error {
 	if err := l.allow(ctx); err != nil {
 		return err
@@ -83,8 +83,8 @@ func (l leased) deletePod(ctx context.Context, pod cluster.Pod) error {
 	return l.whole(ctx, func(ctx context.Context) error { return l.engine.kubernetes.DeletePod(ctx, pod) })
 }
 
-// nodesNow is [cluster.Kubernetes.NodesNow]. The claim is a write: without the lease the nodes are
-// listed.
+// nodesNow is [cluster.Kubernetes.NodesNow]. The claim is a write: without the lease it is left out, and the
+// nodes are listed.
 func (l leased) nodesNow(ctx context.Context, claim string) ([]cluster.KubeNode, error) {
 	if _, fresh, lost := l.lock.state(); !fresh || lost != nil {
 		claim = ""
@@ -137,7 +137,8 @@ func (l leased) forfeitLeadership(ctx context.Context, address string) error {
 	return l.whole(ctx, func(ctx context.Context) error { return l.engine.talos.ForfeitLeadership(ctx, address) })
 }
 
-// configure is [cluster.Talos.Configure]. If it fails, nobody knows what the configuration names.
+// configure is [cluster.Talos.Configure]. If it fails, it is unknown what the configuration names, and the
+// machine is forgotten.
 func (l leased) configure(ctx context.Context, address string, change cluster.ImageChange) error {
 	return l.whole(ctx, func(ctx context.Context) error {
 		err := l.engine.talos.Configure(ctx, address, change)

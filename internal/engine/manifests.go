@@ -15,17 +15,15 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
 )
 
-// applyTimeout bounds how long the manifests may take to be applied, API
-// servers that come and go included.
+// applyTimeout bounds how long applying the manifests may take, including API servers that come and go.
 const applyTimeout = 10 * time.Minute
 
-// incompleteTimeout is how long to wait for manifests that a control plane has
-// to download, which it does anew after each boot.
+// incompleteTimeout is how long to wait for manifests that a control plane has to download, which it does again
+// after each boot.
 const incompleteTimeout = 2 * time.Minute
 
-// manifestsDue has the journal remember that the manifests have to be synced, before a
-// step is begun that they have to follow: a run that dies after the last node
-// leaves nothing else that would tell.
+// manifestsDue records in the journal that the manifests have to be synced, before a step begins that requires
+// it: a run that dies after the last node leaves no other trace of that.
 func (r *run) manifestsDue(ctx context.Context, made plan.Plan, next plan.Step) error {
 	current, _ := r.journal.read()
 	if current.Manifests != nil || next.Component == cluster.Manifests || !synced(made.Steps) {
@@ -42,13 +40,12 @@ func (r *run) manifestsDue(ctx context.Context, made plan.Plan, next plan.Step) 
 	return nil
 }
 
-// synced tells whether the steps end with a sync of the manifests.
+// synced reports whether the steps end with a sync of the manifests.
 func synced(steps []plan.Step) bool {
 	return len(steps) > 0 && steps[len(steps)-1].Component == cluster.Manifests
 }
 
-// sync brings the bootstrap manifests into the cluster and waits for what they
-// change to be rolled out.
+// sync applies the bootstrap manifests and waits for the rollout of what they change.
 func (r *run) sync(ctx context.Context, step plan.Step) error {
 	if err := r.applyManifests(ctx); err != nil {
 		return r.manifestFailure(ctx, step, err, false)
@@ -73,8 +70,8 @@ func (r *run) sync(ctx context.Context, step plan.Step) error {
 	return nil
 }
 
-// applyManifests applies what a control plane renders. It is repeated for as
-// long as it fails in a way that may heal: each part of it may be.
+// applyManifests applies what a control plane renders. It is repeated while it fails in a way that may heal,
+// because each part of it is safe to repeat.
 func (r *run) applyManifests(ctx context.Context) error {
 	if r.engine.manifests == nil {
 		return errNoConnection
@@ -136,7 +133,7 @@ func (r *run) applyManifests(ctx context.Context) error {
 	return err
 }
 
-// incompleteError is a wait that ended because a manifest was never rendered.
+// incompleteError is the error of a wait that ended because a manifest was never rendered.
 type incompleteError struct {
 	error
 
@@ -145,12 +142,12 @@ type incompleteError struct {
 
 func (i *incompleteError) Unwrap() []error { return []error{i.error, i.missing} }
 
-// renders is the control plane whose manifests are applied, and how. Held ones
-// may render what is old.
+// renders returns the control plane whose manifests are applied, and how. Held ones are skipped, because they may
+// render old manifests.
 func (r *run) renders(observed cluster.Observation) (cluster.Node, cluster.ManifestOptions, string) {
 	policy := r.request.Policy.Kubernetes.Manifests
 
-	// What the oldest Talos of the cluster does decides, as it does for talosctl.
+	// The oldest Talos in the cluster decides, as it does for talosctl.
 	lowest, _ := observed.TalosVersions()
 	options := cluster.ManifestOptions{ServerSide: lowest.AtLeast(1, 13), Prune: policy.Prune, Force: policy.Force, Exclude: policy.Exclude}
 
@@ -171,7 +168,7 @@ func (r *run) renders(observed cluster.Observation) (cluster.Node, cluster.Manif
 			continue
 		}
 
-		// One that renders kube-proxy knows more than one that does not.
+		// One that renders kube-proxy is preferred.
 		if chosen == nil || rendersProxy(node) && !rendersProxy(*chosen) {
 			chosen = &node
 		}
@@ -186,8 +183,7 @@ func (r *run) renders(observed cluster.Observation) (cluster.Node, cluster.Manif
 	return *chosen, options, ""
 }
 
-// unasked says which control plane does not answer: what it alone renders must
-// not be pruned.
+// unasked says which control plane does not answer: what only that one renders must not be pruned.
 func unasked(observed cluster.Observation) string {
 	for _, node := range observed.ControlPlanes() {
 		if node.Machine == nil {
@@ -202,11 +198,11 @@ func rendersProxy(node cluster.Node) bool {
 	return node.Machine.Config != nil && !node.Machine.Config.Disabled[cluster.Proxy]
 }
 
-// manifestRights is what to do where the kubeconfig may not sync manifests.
+// manifestRights says what to do if the kubeconfig may not sync manifests.
 const manifestRights = "Use a kubeconfig that may get, create and patch the manifests that Talos renders, cluster roles included, such as an administrator's; " +
 	"or set kubernetes.manifests.sync = false, which leaves the manifests to you."
 
-// errNoConnection is a cluster of which only the Talos API can be reached.
+// errNoConnection is returned if only the Talos API of the cluster can be reached.
 var errNoConnection = errors.New("there is no connection to the Kubernetes API")
 
 func (r *run) manifestFailure(ctx context.Context, step plan.Step, err error, applied bool) *say.Failure {
@@ -245,7 +241,7 @@ func (r *run) manifestFailure(ctx context.Context, step plan.Step, err error, ap
 	return failed
 }
 
-// manifestActivity is what was being done with the manifests: it completes "while".
+// manifestActivity returns what was being done with the manifests: it completes "while".
 func manifestActivity(applied bool) string {
 	if applied {
 		return "waiting for the bootstrap manifests to be rolled out"
@@ -254,14 +250,12 @@ func manifestActivity(applied bool) string {
 	return "the bootstrap manifests were being applied"
 }
 
-// maxRolloutLooks is how often something may be seen to have moved before that no
-// longer gives a rollout new time: a thousand nodes with two pods each, and not
-// pods that flap for ever.
+// maxRolloutLooks is how often visible progress extends the time for a rollout: enough for a thousand nodes with
+// two pods each, but not for pods that flap for ever.
 const maxRolloutLooks = 2000
 
-// awaitDaemonSets waits until what was applied runs everywhere, if that is asked for.
-// Pods of a DaemonSet are replaced one after the other, so the time begins anew
-// whenever something is seen to have moved.
+// awaitDaemonSets waits until what was applied runs everywhere, if the policy has a timeout for that. Pods of a
+// DaemonSet are replaced one after the other, so the timeout starts again with each progress.
 func (r *run) awaitDaemonSets(ctx context.Context, step plan.Step) error {
 	timeout := r.request.Policy.Kubernetes.Manifests.Timeout
 	if timeout <= 0 {
@@ -282,8 +276,8 @@ func (r *run) awaitDaemonSets(ctx context.Context, step plan.Step) error {
 				return false, lacking, err
 			}
 
-			// What was seen before is no progress, or a flapping pod would have all
-			// the time in the world.
+			// A state that was seen before is no progress: otherwise a flapping pod would extend the wait without
+			// end.
 			moved = standing && !seen[lacking]
 			seen[lacking], standing, last = true, true, lacking
 
@@ -302,7 +296,7 @@ func (r *run) awaitDaemonSets(ctx context.Context, step plan.Step) error {
 	}
 }
 
-// notRolledOut is what is not rolled out yet, empty when everything is.
+// notRolledOut says what is not rolled out yet; empty if everything is.
 func (r *run) notRolledOut(ctx context.Context, step plan.Step) (text string, answered bool, err error) {
 	observed, err := r.observe(ctx, inquiry{proxies: true, machines: runsControlPlane})
 	if err != nil {
@@ -319,7 +313,7 @@ func (r *run) notRolledOut(ctx context.Context, step plan.Step) (text string, an
 		return err.Error(), false, permanentOnly(err)
 	}
 
-	// What is left as it is is not waited for either.
+	// What the sync excludes is not waited for either.
 	unready = slices.DeleteFunc(unready, func(text string) bool {
 		object, _, _ := strings.Cut(text, ": ")
 
@@ -346,9 +340,8 @@ func notReady(observed cluster.Observation) []string {
 	return away
 }
 
-// oldProxies are the nodes on which kube-proxy does not run what the hop leads
-// to. Where Talos alone was moved that is none. Of nodes that are not there, or
-// to be left alone, nothing is expected.
+// oldProxies returns the nodes on which kube-proxy is older than the target of the hop; none if only Talos was
+// moved. Nodes that are not Ready, or held, are not expected to follow.
 func (r *run) oldProxies(observed cluster.Observation, step plan.Step) []string {
 	var old []string
 

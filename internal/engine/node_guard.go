@@ -16,14 +16,14 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/say"
 )
 
-// awaitGuards waits until it is safe to go on with the node.
+// awaitGuards waits until it is safe to continue with the node.
 func (u *nodeUpgrade) awaitGuards(ctx context.Context, before string) error {
 	return u.awaitGuardsThen(ctx, before, nil)
 }
 
-// awaitGuardsThen waits until it is safe to go on with the node, and acts on the
-// observation that said so. One that an installer may have run on has all the time
-// that its upgrade has: to stop with it is worse than to wait.
+// awaitGuardsThen waits until it is safe to continue with the node, and acts on the observation that was
+// permitted. If an installer may have run on the node, it waits for as long as the upgrade may take, because
+// stopping there is worse than waiting.
 func (u *nodeUpgrade) awaitGuardsThen(ctx context.Context, before string, then look) error {
 	u.waits = "it was safe to " + before + " " + u.step.Node
 
@@ -49,7 +49,7 @@ func (u *nodeUpgrade) awaitGuardsThen(ctx context.Context, before string, then l
 	beside := len(u.run.shared.beside(u.step.Node)) > 0
 	touched := permit.Ask{Cordons: then != nil, Installed: u.mayHaveInstalled(), Cordoned: u.cordoned, Retried: u.entry.Attempt > 1}.Touched()
 
-	// Nothing is wrong with the cluster, and fewer nodes at a time may be what helps.
+	// Nothing is wrong with the cluster, and fewer upgrades at a time may help.
 	if guarded := (*say.GuardError)(nil); beside && !touched && errors.As(err, &guarded) && guarded.Slow {
 		return &permit.WaitsError{Why: fmt.Sprintf("looking at the cluster takes longer than %s while so many nodes are being upgraded", permit.MostAge)}
 	}
@@ -57,17 +57,17 @@ func (u *nodeUpgrade) awaitGuardsThen(ctx context.Context, before string, then l
 	return err
 }
 
-// looked is what rules are asked about, and what that was made of.
+// looked is the view that rules are applied to, with the answers that parts of it are made from.
 type looked struct {
 	rule.View
 
-	// told is what the node says of its disk and its clock, or why it does not.
+	// told is what the node reports about its disk and its clock, toldErr why it does not.
 	told    cluster.Vitals
 	toldErr error
 }
 
-// prepareForGuards asks what may take its time, the gates and the node, before the
-// observation: what is done next has to rest on a fresh one.
+// prepareForGuards asks the gates and the node, which may take time, before the observation, because the next
+// action has to be based on a fresh one.
 func (u *nodeUpgrade) prepareForGuards(ctx context.Context, cordoning bool) looked {
 	seen := looked{View: rule.View{
 		Step: u.step, Run: u.run.engine.runID, Starting: cordoning && !u.mayHaveInstalled() && !u.cordoned,
@@ -89,7 +89,7 @@ func (u *nodeUpgrade) prepareForGuards(ctx context.Context, cordoning bool) look
 	return seen
 }
 
-// observeForGuards observes what the guards are about.
+// observeForGuards makes the observation that the guards need.
 func (u *nodeUpgrade) observeForGuards(ctx context.Context) error {
 	steps := u.run.engine.facts.Steps()
 
@@ -136,7 +136,7 @@ func (u *nodeUpgrade) observeForGuards(ctx context.Context) error {
 	return nil
 }
 
-// permit asks for a permit on what was seen last.
+// permit asks for a permit on the last observation.
 func (u *nodeUpgrade) permit(asked permit.Ask) permit.Verdict {
 	asked.Installed, asked.Cordoned, asked.Retried = u.mayHaveInstalled(), u.cordoned, u.entry.Attempt > 1
 
@@ -147,7 +147,7 @@ func (u *nodeUpgrade) permit(asked permit.Ask) permit.Verdict {
 
 	made := u.run.permit(asked, world)
 
-	// What an earlier run has only cordoned is put back.
+	// If an earlier run has only cordoned the node, the cordon is taken back.
 	if left := (*permit.LeftError)(nil); errors.As(made.Err, &left) {
 		u.cordoned = u.cordoned || u.step.Finish
 	}
@@ -155,12 +155,12 @@ func (u *nodeUpgrade) permit(asked permit.Ask) permit.Verdict {
 	return made
 }
 
-// mayAct asks to do now what was permitted before, and recorded since.
+// mayAct reports whether an action that was permitted before, and recorded since, may be taken now.
 func (u *nodeUpgrade) mayAct() bool {
 	return u.permit(permit.Ask{Stage: u.stage(false), Acts: true, Judged: true}).Kind == permit.Go
 }
 
-// stage is what the upgrade is about to do.
+// stage returns what the upgrade is about to do.
 func (u *nodeUpgrade) stage(cordoning bool) rule.Stage {
 	switch {
 	case u.mayHaveInstalled() && u.phase == returning:
@@ -174,11 +174,11 @@ func (u *nodeUpgrade) stage(cordoning bool) rule.Stage {
 	}
 }
 
-// judgesVitals tells whether the disk and the clock of the node matter: they do to an
-// install, and not to a node that is sent back.
+// judgesVitals reports whether the disk and the clock of the node matter: they do for an install, but not for a
+// rollback.
 func (u *nodeUpgrade) judgesVitals() bool { return !u.mayHaveInstalled() && u.phase != returning }
 
-// becomesCanary tells whether the node is a canary, or has the labels of one.
+// becomesCanary reports whether the node is a canary, or has the labels of one.
 func becomesCanary(policy cluster.Policy, node cluster.Node) bool {
 	if slices.Contains(policy.Canaries(), node.Name) {
 		return true
@@ -187,8 +187,8 @@ func becomesCanary(policy cluster.Policy, node cluster.Node) bool {
 	return policy.CanarySelector != nil && node.Role == cluster.Worker && node.Kube != nil && policy.CanarySelector.Matches(node.Kube.Labels)
 }
 
-// selectIn is the policy with what its selectors choose in the observation. Once the node is cordoned by
-// this provider, canaries that came later do not stop its upgrade any more.
+// selectIn returns the policy with what its selectors choose in the observation. Once this provider has cordoned
+// the node, nodes that become canaries later do not stop its upgrade.
 func (u *nodeUpgrade) selectIn(observed cluster.Observation) cluster.Policy {
 	policy := u.run.selectIn(observed)
 
@@ -201,19 +201,18 @@ func (u *nodeUpgrade) selectIn(observed cluster.Observation) cluster.Policy {
 	return policy
 }
 
-// sighting is a node as the guards last saw it.
+// sighting is a node as the guards last observed it.
 type sighting struct {
 	machine cluster.Machine
-	// at is when the look ended, and steps are what upgrades had done when it began. Dates are those of what
-	// it rested on.
+	// at is when the observation ended, and steps are those taken when it began. dates are those of the facts
+	// that it is based on.
 	at    time.Time
 	steps fact.Steps
 	dates []fact.Date
-	// cordoned tells that it was, by whomever.
+	// cordoned is true if the node was cordoned, by anybody.
 	cordoned bool
-	// etcdVersion is the version that its member of etcd spoke; empty where there is
-	// none.
+	// etcdVersion is the version that its member of etcd reported; empty if it has none.
 	etcdVersion string
-	// well tells that nothing was wrong with the node itself.
+	// well is true if nothing was wrong with the node itself.
 	well bool
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 )
 
-// record writes the entry of an upgrade.
+// record writes the entry of the upgrade to the journal.
 func (u *nodeUpgrade) record(ctx context.Context, phase cluster.Phase) error {
 	entry := u.entry
 	entry.Phase, entry.Run, entry.Cordoned, entry.Written = phase, u.run.engine.runID, u.cordoned, u.run.engine.clock.Now()
@@ -32,13 +32,13 @@ func (u *nodeUpgrade) record(ctx context.Context, phase cluster.Phase) error {
 	return nil
 }
 
-// forget removes the entry of an upgrade.
+// forget removes the entry of the upgrade from the journal.
 func (u *nodeUpgrade) forget(ctx context.Context) error {
 	return u.remove(ctx, func(j cluster.Journal) cluster.Journal { return j.Without(u.step.Key) })
 }
 
-// restore removes the entry of an upgrade that nothing was done about, so that what was
-// confirmed before, if anything was, is as true as it was then.
+// restore removes the entry of an upgrade that was not acted on. The upgrade that was confirmed before, if there
+// was one, is valid again.
 func (u *nodeUpgrade) restore(ctx context.Context, former cluster.Entry) error {
 	if former.ConfirmedBootID == "" {
 		return u.forget(ctx)
@@ -49,9 +49,8 @@ func (u *nodeUpgrade) restore(ctx context.Context, former cluster.Entry) error {
 	})
 }
 
-// confirm removes the entry of an upgrade that is done. The journal remembers what the
-// other boot slot holds, where that is certain: the installer was seen to succeed, and
-// the boot that followed brought up what it had installed.
+// confirm removes the entry of a finished upgrade. The journal records what the other boot slot holds if that is
+// certain: the installer was seen to succeed, and the following boot started what it had installed.
 func (u *nodeUpgrade) confirm(ctx context.Context) error {
 	installed := u.recorded() && (u.entry.Phase == cluster.PhaseInstalled || u.entry.Phase == cluster.PhaseRebooting)
 	if !installed || !u.rebooted() || !u.result.runs.Equal(u.entry.Target) {
@@ -66,7 +65,7 @@ func (u *nodeUpgrade) confirm(ctx context.Context) error {
 	})
 }
 
-// remove takes the entry of an upgrade out of the journal with the change.
+// remove applies the change, which removes the entry of the upgrade from the journal.
 func (u *nodeUpgrade) remove(ctx context.Context, change func(cluster.Journal) cluster.Journal) error {
 	_, found := u.run.journal.entry(u.step.Key)
 	if _, stale := u.run.journal.read(); !found && !stale {
@@ -84,7 +83,7 @@ func (u *nodeUpgrade) remove(ctx context.Context, change func(cluster.Journal) c
 	return nil
 }
 
-// forgotten notes that the journal has nothing open about the node.
+// forgotten records that the journal has no entry of the upgrade.
 func (u *nodeUpgrade) forgotten() {
 	u.entry.Phase = ""
 

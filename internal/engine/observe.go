@@ -14,9 +14,8 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/fact"
 )
 
-// Observe looks at the whole cluster and changes nothing. What did not answer
-// is said in the observation; the error is for a cluster of which nothing can be
-// said at all.
+// Observe observes the whole cluster and changes nothing. What did not answer is part of the observation; an
+// error is returned only if nothing can be said about the cluster.
 func (e *Engine) Observe(ctx context.Context) (cluster.Observation, error) {
 	facts := e.gather(ctx)
 
@@ -31,8 +30,8 @@ func (e *Engine) Observe(ctx context.Context) (cluster.Observation, error) {
 	})
 }
 
-// assemble makes an observation of what concerns the cluster as a whole, and of what ask
-// fills in about the nodes.
+// assemble makes an observation from the facts about the cluster as a whole and from what ask fills in about the
+// nodes.
 func (e *Engine) assemble(ctx context.Context, facts clusterFacts, ask func([]cluster.Node)) (cluster.Observation, error) {
 	if err := ctx.Err(); err != nil {
 		return cluster.Observation{}, cluster.Ended(ctx)
@@ -88,8 +87,7 @@ type clusterFacts struct {
 	journalErr error
 }
 
-// gather asks for everything at once. Its parts write different fields, so no
-// lock is needed.
+// gather asks for everything at once. The goroutines write different fields, so no lock is needed.
 func (e *Engine) gather(ctx context.Context) clusterFacts {
 	var (
 		facts            clusterFacts
@@ -119,14 +117,14 @@ func (e *Engine) gather(ctx context.Context) clusterFacts {
 
 	_ = group.Wait()
 
-	// The UID stands in where discovery is off, not where it did not answer: an
-	// identity that changes with the weather would look like another cluster.
+	// The UID stands in if discovery is off, but not if it did not answer: an identity that changes with outages
+	// would look like another cluster.
 	facts.id = discovered
 	if facts.id == "" && idErr == nil {
 		facts.id = uid
 	}
 
-	// One API away is one reason, however many calls it cost.
+	// If the API does not answer, one reason is enough, however many calls failed.
 	facts.kubeErr = nodeErr
 	if facts.kubeErr == nil {
 		facts.kubeErr = podsErr
@@ -145,7 +143,7 @@ func (e *Engine) gather(ctx context.Context) clusterFacts {
 	return facts
 }
 
-// askEach asks the nodes that are wanted, a bounded number of them at a time.
+// askEach calls ask for the wanted nodes, for a bounded number of them at a time.
 func askEach(nodes []cluster.Node, wanted func(cluster.Node) bool, ask func(*cluster.Node)) {
 	var group errgroup.Group
 
@@ -167,14 +165,14 @@ func askEach(nodes []cluster.Node, wanted func(cluster.Node) bool, ask func(*clu
 	_ = group.Wait()
 }
 
-// freshness is what a look at a machine that is in the boot in which it is known asks again
-// beside its stage and its readiness.
+// freshness is what is asked again, besides the stage and the readiness, about a machine that is known to be in
+// the same boot.
 type freshness struct{ config, staticPods bool }
 
-// entirely asks for all of it.
+// entirely asks for everything again.
 func entirely() freshness { return freshness{config: true, staticPods: true} }
 
-// without is what is known of a machine, but for what has to be asked again.
+// without returns what is known about a machine, without what has to be asked again.
 func (f freshness) without(known *cluster.Machine) *cluster.Machine {
 	if known == nil {
 		return nil
@@ -193,8 +191,8 @@ func (f freshness) without(known *cluster.Machine) *cluster.Machine {
 	return &rest
 }
 
-// askMachine fills in what the machine of a node says. What static pods of a control plane
-// are made from is asked in any case where its pods do not fit what is known.
+// askMachine fills in what the machine of a node reports. What static pods of a control plane are made from is
+// always asked if its pods do not match what is known.
 func (e *Engine) askMachine(ctx context.Context, node *cluster.Node, again freshness) {
 	asked, known := e.moment(), e.facts.Known(node.Address)
 
@@ -219,12 +217,12 @@ func (e *Engine) askMachine(ctx context.Context, node *cluster.Node, again fresh
 	fact.Fill(node, machine)
 }
 
-// machine is what the machine at the address says, its static pods included.
+// machine returns what the machine at the address reports, including what its static pods are made from.
 func (e *Engine) machine(ctx context.Context, address string) (cluster.Machine, error) {
 	return e.machineOf(ctx, address, nil)
 }
 
-// machineOf is [Engine.machine] of the machine of a node whose object was just read.
+// machineOf is [Engine.machine] for a node whose Node object was just read.
 func (e *Engine) machineOf(ctx context.Context, address string, kube *cluster.KubeNode) (cluster.Machine, error) {
 	asked := e.moment()
 
@@ -236,15 +234,15 @@ func (e *Engine) machineOf(ctx context.Context, address string, kube *cluster.Ku
 	return machine, err
 }
 
-// moment is the present.
+// moment returns the present time with the number of steps taken.
 func (e *Engine) moment() fact.Moment { return e.facts.Moment(e.clock.Now()) }
 
-// told is the answer, now, to a question of then.
+// told returns the dated answer, received now, to a question that was asked before.
 func told[T any](e *Engine, asked fact.Moment, value T, err error) fact.Dated[T] {
 	return fact.Dated[T]{Value: value, Err: err, Asked: asked, Got: e.clock.Now()}
 }
 
-// askEtcd fills in what the member of etcd on a control plane says.
+// askEtcd fills in what the member of etcd on a control plane reports.
 func (e *Engine) askEtcd(ctx context.Context, node *cluster.Node, members bool) {
 	asked := e.moment()
 

@@ -18,11 +18,11 @@ import (
 // attributePublishTo is the attribute that names the object of the operator.
 const attributePublishTo = "publish_to"
 
-// products are both, in the order in which people read them.
+// products are both products, in the order in which people read them.
 var products = [...]version.Product{version.Talos, version.Kubernetes}
 
-// judgeOperator is what speaks against an upgrade beside the operator or, where
-// the request delegates, against asking it.
+// judgeOperator returns what speaks against an upgrade beside the operator or, if the request delegates, against
+// asking it.
 func (e *Engine) judgeOperator(report cluster.OperatorReport, err error, request Request) []cluster.Finding {
 	if err != nil {
 		return []cluster.Finding{e.unreported(err, request)}
@@ -50,8 +50,8 @@ func (e *Engine) judgeOperator(report cluster.OperatorReport, err error, request
 	return findings
 }
 
-// unreported is the finding of an object that cannot be read. An upgrade of ours
-// does without it, an operator does not.
+// unreported returns the finding about an object that cannot be read. An upgrade by this engine does not need the
+// object, a delegated one does.
 func (e *Engine) unreported(err error, request Request) cluster.Finding {
 	found := cluster.Finding{
 		Check: cluster.CheckOperator, Severity: cluster.Advice, Attribute: attributePublishTo, Err: err, Unknown: true,
@@ -79,7 +79,7 @@ func unreadRemedy(err error) string {
 	}
 }
 
-// judgeHold is what keeps the operator from doing what it is asked for.
+// judgeHold returns what prevents the operator from acting on a request.
 func (e *Engine) judgeHold(report cluster.OperatorReport) []cluster.Finding {
 	if report.Hold == "" || cluster.IsRun(report.Hold) {
 		return nil
@@ -89,9 +89,8 @@ func (e *Engine) judgeHold(report cluster.OperatorReport) []cluster.Finding {
 		fmt.Sprintf("the operator of %s was told to leave it alone (%q), so that it would do nothing", e.operator, report.Hold), report.Unhold)}
 }
 
-// judgeProduct is what shows that the operator, or somebody who relies on it, is
-// upgrading the product. An operator that is held is not: a status that says so was
-// left by a run of ours, or from before.
+// judgeProduct returns what shows that the operator, or somebody who uses it, is upgrading the product. A busy
+// status alone does not count while the operator is held: it was left by a run of ours, or from before.
 func (e *Engine) judgeProduct(report cluster.OperatorReport, product version.Product) []cluster.Finding {
 	said := report.Of(product)
 
@@ -124,7 +123,7 @@ func (e *Engine) operatorFinding(found, remedy string) cluster.Finding {
 	}
 }
 
-// quoted is what somebody says, as part of a sentence; empty where that is nothing.
+// quoted returns a quotation of the text as part of a sentence; empty if the text is empty.
 func quoted(text string) string {
 	if text == "" {
 		return ""
@@ -133,8 +132,7 @@ func quoted(text string) string {
 	return fmt.Sprintf(": %q", text)
 }
 
-// pauseLeft tells whether a run that died keeps the operator from acting although
-// nothing is to be done.
+// pauseLeft reports whether a run that died still holds the operator, although there is nothing to do.
 func (e *Engine) pauseLeft(ctx context.Context) bool {
 	if e.operator == nil {
 		return false
@@ -145,8 +143,7 @@ func (e *Engine) pauseLeft(ctx context.Context) bool {
 	return err == nil && cluster.IsRun(report.Hold)
 }
 
-// announces tells whether an observer has something to say of a cluster in which
-// nothing is to be done.
+// announces reports whether an observer has something to publish about a cluster in which there is nothing to do.
 func (e *Engine) announces(ctx context.Context, event cluster.Event) bool {
 	for _, observer := range e.observers {
 		if announcer, ok := observer.(cluster.Announcer); ok && announcer.Announces(ctx, event) {
@@ -157,16 +154,15 @@ func (e *Engine) announces(ctx context.Context, event cluster.Event) bool {
 	return false
 }
 
-// holdAttempts is how often the hold is tried when others write it meanwhile.
+// holdAttempts is how often the hold is tried if others write the object meanwhile.
 const holdAttempts = 5
 
-// settleHurried bounds what the operator is told after a cancel: to set it free is
-// worth more.
+// settleHurried bounds the update of what the operator knows after a cancel, because releasing it is more
+// important.
 const settleHurried = 2 * time.Second
 
-// pauseOperator keeps the operator from acting for as long as the run lasts. It fails only
-// where somebody else upgrades the cluster: an operator that cannot be reached or
-// held is said aloud, and stops no upgrade.
+// pauseOperator keeps the operator from acting while the run lasts. It fails only if somebody else is upgrading
+// the cluster: an operator that cannot be reached or held is a warning, and stops no upgrade.
 func (r *run) pauseOperator(ctx context.Context) error {
 	blocking := r.operatorConflicts(ctx, false)
 	if len(blocking) == 0 {
@@ -179,9 +175,9 @@ func (r *run) pauseOperator(ctx context.Context) error {
 	return failure
 }
 
-// operatorConflicts is what shows that the operator, or somebody through it, upgrades the
-// cluster. Where nobody does it is held: at the beginning, and again when somebody
-// has taken the hold away. Once the run has begun, a status that says so is its own.
+// operatorConflicts returns what shows that the operator, or somebody through it, is upgrading the cluster. If
+// nobody is, it holds the operator: at the beginning, and again if somebody has removed the hold. Once the run
+// has begun, a busy status without a target is ignored, because the run has published it itself.
 func (r *run) operatorConflicts(ctx context.Context, begun bool) []cluster.Finding {
 	switch {
 	case r.engine.operator == nil:
@@ -195,8 +191,8 @@ func (r *run) operatorConflicts(ctx context.Context, begun bool) []cluster.Findi
 	for range holdAttempts {
 		report, err := r.engine.operator.Report(ctx)
 		if err != nil {
-			// What was seen last counts: publishing stops no upgrade, and an operator
-			// at work does not stop because nobody can look.
+			// The last result counts: publishing stops no upgrade, and an operator at work does not stop because
+			// the object cannot be read.
 			r.shared.noteOperatorSilent(r.engine.clock.Now())
 
 			return r.shared.operatorFindings()
@@ -238,8 +234,8 @@ func (r *run) operatorConflicts(ctx context.Context, begun bool) []cluster.Findi
 	return nil
 }
 
-// resumeOperator lets the operator act again, once what it knows of the versions is
-// true. Both are of use to nobody but the operator, so that what fails is said.
+// resumeOperator lets the operator act again, after updating what it knows about the versions. Failures are only
+// warnings, because both matter to nobody but the operator.
 func (r *run) resumeOperator(ctx context.Context, talos, kubernetes version.Version) {
 	if !r.shared.operatorPaused() {
 		return
@@ -250,7 +246,7 @@ func (r *run) resumeOperator(ctx context.Context, talos, kubernetes version.Vers
 	r.endPause(ctx)
 }
 
-// endPause ends the hold of the run, for as long as a run that had to stop may take.
+// endPause ends the hold of the run, within the time that a run that had to stop may take.
 func (r *run) endPause(ctx context.Context) {
 	var err error
 
@@ -269,8 +265,8 @@ func (r *run) endPause(ctx context.Context) {
 	}
 }
 
-// updateOperator tells the operator what the cluster runs, as long as it is held: what it
-// remembers while it is at work is its own.
+// updateOperator tells the operator what the cluster runs, if it is still held: what it stores while it is at
+// work must not be changed.
 func (r *run) updateOperator(ctx context.Context, talos, kubernetes version.Version) {
 	kept, end := r.engine.cleanupContext(ctx)
 	defer end()
@@ -298,7 +294,7 @@ func (r *run) updateOperator(ctx context.Context, talos, kubernetes version.Vers
 	}
 }
 
-// endPauseNamed ends a hold, which is tried for as long as the context lasts.
+// endPauseNamed ends a hold, and retries for as long as the context lasts.
 func (e *Engine) endPauseNamed(ctx context.Context, hold string) error {
 	return e.waitClosely(ctx, "", fmt.Sprintf("the operator of %s to be set free", e.operator), minPoll, func(ctx context.Context) (bool, string, error) {
 		err := e.operator.Release(ctx, hold) //nolint:forbidigo // also where somebody has freed the lease
@@ -310,12 +306,12 @@ func (e *Engine) endPauseNamed(ctx context.Context, hold string) error {
 	})
 }
 
-// warnOnce says something that is found again and again.
+// warnOnce warns about something that is found repeatedly.
 func (e *Engine) warnOnce(text string) {
 	e.emitOnce(withoutNumbers(text), cluster.Event{Kind: cluster.EventWarning, Text: text})
 }
 
-// warn says something worth a person's attention.
+// warn emits a warning for people.
 func (e *Engine) warn(text string) {
 	e.emit(cluster.Event{Kind: cluster.EventWarning, Text: text})
 }

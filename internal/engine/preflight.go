@@ -21,34 +21,33 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
-// preflightTimeout bounds all checks of a preflight together; the caller's
-// context may end them earlier.
+// preflightTimeout bounds all checks of a preflight together; the caller's context may end them earlier.
 const preflightTimeout = 90 * time.Second
 
-// Depth is how closely a preflight looks.
+// Depth is how thorough a preflight is.
 type Depth int
 
 const (
-	// Planning looks at all that may be looked at with every plan.
+	// Planning makes the checks that are cheap enough for every plan.
 	Planning Depth = iota
-	// Applying looks at the workloads as well.
+	// Applying checks the workloads as well.
 	Applying
 )
 
-// Examination is what a preflight found.
+// Examination is the result of a preflight.
 type Examination struct {
-	// Findings are those of the plan and of all checks, in the order of
-	// [cluster.Checks]; what the policy skips is advice.
+	// Findings are those of the plan and of all checks, in the order of [cluster.Checks]; those that the policy
+	// skips are advice.
 	Findings []cluster.Finding
-	// Made names the checks that were made, in the same order.
+	// Made are the names of the checks that were made, in the same order.
 	Made []string
-	// Manifests are what a sync of the bootstrap manifests would change as they
-	// are rendered now; a plan that moves kube-proxy or Talos changes more.
+	// Manifests are what a sync of the bootstrap manifests as rendered now would change; a plan that moves
+	// kube-proxy or Talos changes more.
 	Manifests []cluster.ManifestChange
 }
 
-// Preflight makes all checks of a plan at once, within a bounded time, and
-// changes nothing. What the plan itself found is a part of the result.
+// Preflight makes all checks of a plan at once, within a bounded time, and changes nothing. The findings of the
+// plan itself are part of the result.
 func (e *Engine) Preflight(ctx context.Context, observed cluster.Observation, made plan.Plan, request Request, depth Depth) Examination {
 	p := &preflight{engine: e, snapshot: observed, made: made, request: request}
 
@@ -65,19 +64,20 @@ type preflight struct {
 	made     plan.Plan
 	request  Request
 
-	// manifests are what a sync would change. syncable sets them, and they are read when all probes have returned.
+	// manifests are what a sync would change. syncable sets them, and they are read when all probes have
+	// returned.
 	manifests []cluster.ManifestChange
 }
 
-// probe is a check that takes more than the observation.
+// probe is a check that needs more than the observation.
 type probe struct {
 	// checks are the names of the checks that it makes.
 	checks []string
 	ask    func(ctx context.Context) []cluster.Finding
 }
 
-// examine makes the checks beside each other. Of a plan that has nothing to do,
-// or that no waiting makes possible, only its own findings are worth anything.
+// examine makes the checks concurrently. If a plan has nothing to do, or a finding that no waiting cures, only
+// its own findings are returned.
 func (p *preflight) examine(ctx context.Context, probes []probe) Examination {
 	found := slices.Clone(p.made.Findings)
 	names := observedChecks(p.made)
@@ -100,7 +100,7 @@ func (p *preflight) examine(ctx context.Context, probes []probe) Examination {
 	return Examination{Findings: found, Made: slices.Compact(names), Manifests: p.manifests}
 }
 
-// ask asks all probes at once.
+// ask runs all probes at once.
 func (p *preflight) ask(ctx context.Context, probes []probe) []cluster.Finding {
 	bounded, cancel := p.engine.clock.WithTimeout(ctx, preflightTimeout)
 	defer cancel()
@@ -118,8 +118,8 @@ func (p *preflight) ask(ctx context.Context, probes []probe) []cluster.Finding {
 	return slices.Concat(answers...)
 }
 
-// observedChecks are the checks that the planner makes on an observation: most
-// of them only where there is something to do.
+// observedChecks returns the checks that the planner makes on an observation, most of them only if there is
+// something to do.
 func observedChecks(made plan.Plan) []string {
 	always := []string{cluster.CheckTalosAPI, cluster.CheckKubernetesAPI, cluster.CheckVersions, cluster.CheckCompatibility}
 	if len(made.Steps) == 0 {
@@ -137,8 +137,7 @@ func observedChecks(made plan.Plan) []string {
 		cluster.CheckExternalChanges)
 }
 
-// checkRank is the place of a check in the order in which people read them; what
-// is not listed comes last.
+// checkRank returns the place of a check in the order in which people read them; unknown checks come last.
 func checkRank(name string) int {
 	all := cluster.Checks()
 
@@ -150,7 +149,7 @@ func checkRank(name string) int {
 	return index
 }
 
-// probes are the checks that hold for as long as the cluster stays what it is.
+// probes returns the checks whose results hold for as long as the cluster does not change.
 func (p *preflight) probes(depth Depth) []probe {
 	probes := []probe{
 		{checks: []string{cluster.CheckDiskSpace, cluster.CheckTimeSync}, ask: p.vitals},
@@ -192,8 +191,8 @@ func (p *preflight) probes(depth Depth) []probe {
 	return probes
 }
 
-// unasked is a check for which nobody can be asked. That the Kubernetes API is
-// away stops an apply already.
+// unasked returns a check that cannot be made. It is advice, because the finding about the Kubernetes API already
+// prevents an apply.
 func (p *preflight) unasked(check string) probe {
 	return probe{checks: []string{check}, ask: func(context.Context) []cluster.Finding {
 		return []cluster.Finding{{
@@ -204,8 +203,8 @@ func (p *preflight) unasked(check string) probe {
 	}}
 }
 
-// moments are the checks of what may be another moment's affair: an apply waits
-// for it instead, once it has begun.
+// moments returns the checks whose results may change at any moment: once it has begun, an apply waits for them
+// instead.
 func (p *preflight) moments() []probe {
 	if p.snapshot.KubernetesError != nil {
 		unasked := []probe{p.unasked(cluster.CheckLock)}
@@ -227,15 +226,14 @@ func (p *preflight) moments() []probe {
 	return probes
 }
 
-// operated is the check of the operator, before anything is begun.
+// operated checks the operator before anything is begun.
 func (p *preflight) operated(ctx context.Context) []cluster.Finding {
 	report, err := p.engine.operator.Report(ctx)
 
 	return p.engine.judgeOperator(report, err, p.request)
 }
 
-// syncable finds out whether the bootstrap manifests could be synced, and what a
-// sync would change.
+// syncable checks whether the bootstrap manifests can be synced, and finds out what a sync would change.
 func (p *preflight) syncable(ctx context.Context) []cluster.Finding {
 	changes, err := p.engine.outdated(ctx, p.snapshot, p.made.Policy)
 
@@ -255,8 +253,8 @@ func (p *preflight) syncable(ctx context.Context) []cluster.Finding {
 	}
 }
 
-// lease tells whether somebody holds the lease, and whether somebody has suspended the
-// upgrades. Whether a holder is alive only watching it tells, which an apply does.
+// lease reports who holds the lease, and whether the upgrades are suspended. Only watching the lease shows
+// whether its holder is alive, which an apply does.
 func (p *preflight) lease(ctx context.Context) []cluster.Finding {
 	lease, err := p.engine.kubernetes.Lease(ctx)
 	if err != nil {
@@ -267,7 +265,7 @@ func (p *preflight) lease(ctx context.Context) []cluster.Finding {
 	return append(p.holder(lease), p.suspension(lease)...)
 }
 
-// suspension tells what an apply would do about upgrades that are suspended.
+// suspension reports that the upgrades are suspended, and what an apply would do about it.
 func (p *preflight) suspension(lease cluster.Lease) []cluster.Finding {
 	if lease.Suspended == nil {
 		return nil
@@ -284,13 +282,13 @@ func (p *preflight) suspension(lease cluster.Lease) []cluster.Finding {
 	}}
 }
 
-// holder tells who holds the lease.
+// holder reports who holds the lease.
 func (p *preflight) holder(lease cluster.Lease) []cluster.Finding {
 	if lease.Holder == "" || lease.Holder == p.engine.holder() {
 		return nil
 	}
 
-	// The clock of whoever holds it may be ahead of ours.
+	// The clock of the holder may be ahead of ours.
 	age := max(p.engine.clock.Now().Sub(lease.Renewed).Round(time.Second), 0)
 	found := fmt.Sprintf("the lease kube-system/talosupgrade is held by %s since %s and was renewed %s ago",
 		lease.Holder, lease.Acquired.UTC().Format(time.RFC3339), age)
@@ -305,7 +303,7 @@ func (p *preflight) holder(lease cluster.Lease) []cluster.Finding {
 	}}
 }
 
-// window tells whether the maintenance window is closed.
+// window reports that the maintenance window is closed.
 func (p *preflight) window(context.Context) []cluster.Finding {
 	now := p.engine.clock.Now()
 	if open, until := p.request.Window.Open(now); !open {
@@ -319,7 +317,7 @@ func (p *preflight) window(context.Context) []cluster.Finding {
 	return nil
 }
 
-// unknown is the finding of a check that could not be made.
+// unknown returns the finding of a check that could not be made.
 func unknown(check, node, found, remedy string, err error) cluster.Finding {
 	return cluster.Finding{Check: check, Severity: cluster.Observed, Node: node, Found: found, Remedy: remedy, Err: err, Unknown: true}
 }
@@ -329,8 +327,7 @@ const (
 	checkManifests = cluster.CheckManifests
 )
 
-// refusesSync tells whether the error of a comparison says that a sync will be
-// refused as well.
+// refusesSync reports whether the error of a comparison means that a sync will be refused as well.
 func refusesSync(err error) bool {
 	return errors.Is(err, cluster.ErrDenied) || errors.Is(err, cluster.ErrCredentials) || errors.Is(err, errNoConnection)
 }
@@ -342,7 +339,7 @@ func unsyncable(err error) cluster.Finding {
 	}
 }
 
-// outdated lists what a sync of the manifests would change now.
+// outdated returns what a sync of the manifests would change now.
 func (e *Engine) outdated(ctx context.Context, observed cluster.Observation, policy cluster.Policy) ([]cluster.ManifestChange, error) {
 	if e.manifests == nil {
 		return nil, errNoConnection
@@ -358,8 +355,8 @@ func (e *Engine) outdated(ctx context.Context, observed cluster.Observation, pol
 	return e.manifests.Diff(ctx, renderer.Address, options)
 }
 
-// removed lists what is in use and gone in a release line on the way, for all
-// hops of Kubernetes.
+// removed returns findings about what is in use and removed by a release line on the path, for all hops of
+// Kubernetes.
 func (e *Engine) removed(ctx context.Context, observed cluster.Observation, made plan.Plan) []cluster.Finding {
 	var findings []cluster.Finding
 
@@ -392,11 +389,10 @@ func (e *Engine) removed(ctx context.Context, observed cluster.Observation, made
 	return findings
 }
 
-// askAttempts is how often something is asked for whose answer got lost.
+// askAttempts is how often a question is asked if the answer is lost.
 const askAttempts = 3
 
-// askRemovals asks for what a hop removes, more than once where the answer got
-// lost.
+// askRemovals asks for what a hop removes, and again if the answer is lost.
 func (e *Engine) askRemovals(ctx context.Context, hop plan.Hop, controlPlanes, workers []string) ([]cluster.Removal, error) {
 	for attempt := 1; ; attempt++ {
 		found, err := e.removals.Removals(ctx, hop.From.Kubernetes, hop.To.Kubernetes, controlPlanes, workers)
@@ -410,8 +406,7 @@ func (e *Engine) askRemovals(ctx context.Context, hop plan.Hop, controlPlanes, w
 	}
 }
 
-// asked are the addresses of the nodes that the plan moves and that answer, and
-// the names behind them.
+// asked returns the addresses of the nodes that are not held and that answer, and their names by address.
 func asked(observed cluster.Observation, made plan.Plan) (controlPlanes, workers []string, names map[string]string) {
 	names = map[string]string{}
 
@@ -476,21 +471,19 @@ func removalFinding(removal cluster.Removal, names map[string]string) cluster.Fi
 }
 
 const (
-	// diskLeast is what a node must have free for an installer image, packed and
-	// unpacked. Images that are there already are not counted; so much less is
-	// enough once they were pulled.
+	// diskLeast is what a node must have free for an installer image, packed and unpacked. Images that are
+	// already there are not considered. diskFloor is enough once they were pulled.
 	diskLeast = 600 << 20
 	diskFloor = 150 << 20
-	// diskShare is the part of its disk, in percent, below which a kubelet begins
-	// to evict pods and to delete images (imagefs.available, kubelet's default).
+	// diskShare is the part of its disk, in percent, below which a kubelet begins to evict pods and to delete
+	// images (imagefs.available, kubelet's default).
 	diskShare = 15
-	// pollWorkloads is the longest pause between two looks at all pods.
+	// pollWorkloads is the longest pause between two lists of all pods.
 	pollWorkloads = 20 * time.Second
 )
 
-// vitals asks the nodes that are to move about their disks and clocks, but for
-// those that an earlier run left in the middle of their upgrades: they are finished
-// as they are.
+// vitals asks the nodes with a step about their disks and clocks, except for those that an earlier run left in
+// the middle of their upgrades: they are finished in any case.
 func (p *preflight) vitals(ctx context.Context) []cluster.Finding {
 	var group errgroup.Group
 
@@ -515,8 +508,8 @@ func (p *preflight) vitals(ctx context.Context) []cluster.Finding {
 	return slices.Concat(findings...)
 }
 
-// vitalFindings judges what a node says of its disk, of which so many bytes have
-// to be free, and of its clock.
+// vitalFindings judges what a node reports about its disk, of which least bytes must be free, and about its
+// clock.
 func vitalFindings(node cluster.Node, seen cluster.Vitals, err error, least int64) []cluster.Finding {
 	return append(diskFindings(node, seen.Disk, cmp.Or(err, seen.DiskError), least), clockFindings(node, seen.Time, cmp.Or(err, seen.TimeError))...)
 }
@@ -544,8 +537,8 @@ func diskFindings(node cluster.Node, disk *cluster.DiskSpace, err error, least i
 	}
 }
 
-// unknownDisk is advice where the kubelet, which watches the same disk, does not
-// complain: a node cannot tell about any of its mounts where one of them hangs.
+// unknownDisk returns advice unless the kubelet, which watches the same disk, reports pressure: a node cannot
+// report on any of its mounts if one of them hangs.
 func unknownDisk(node cluster.Node, found string, err error) []cluster.Finding {
 	finding := unknown(cluster.CheckDiskSpace, node.Name, found,
 		"Its kubelet reports no DiskPressure, so that does not stop the upgrade. Look at its mounts (talosctl mounts): one that hangs, such as that of an NFS server that is gone, hides all others.", err)
@@ -570,7 +563,7 @@ func clockFindings(node cluster.Node, sync *cluster.TimeSync, err error) []clust
 	case sync == nil:
 		finding.Found, finding.Unknown = "it does not say whether its clock is synchronised", true
 		if node.Machine != nil && node.Machine.Settled() {
-			// Machines are not ready while their clocks are not synchronised.
+			// A machine is not ready while its clock is not synchronised.
 			finding.Found, finding.Severity = finding.Found+", but it is ready, which requires a synchronised clock", cluster.Advice
 		}
 	case sync.Disabled:
@@ -584,7 +577,7 @@ func clockFindings(node cluster.Node, sync *cluster.TimeSync, err error) []clust
 	return []cluster.Finding{finding}
 }
 
-// bytesText is a number of bytes as people read it.
+// bytesText returns a number of bytes as people read it.
 func bytesText(n int64) string {
 	const mebi = 1 << 20
 
@@ -595,8 +588,8 @@ func bytesText(n int64) string {
 	return fmt.Sprintf("%d MiB", n/mebi)
 }
 
-// images asks the registries for the installer images of all hops. A registry
-// that the runner cannot reach may be one that the nodes do.
+// images asks the registries for the installer images of all hops. A registry that cannot be reached from here
+// may still be reachable from the nodes.
 func (p *preflight) images(ctx context.Context) []cluster.Finding {
 	var (
 		references []string
@@ -605,7 +598,7 @@ func (p *preflight) images(ctx context.Context) []cluster.Finding {
 
 	for _, step := range p.made.Steps {
 		if step.Component != "" || step.Image == "" || step.Done || step.Finish {
-			// What an earlier run began with is there, or is looked at first.
+			// The image of a step that an earlier run began is already there, or the node is examined first.
 			continue
 		}
 
@@ -671,8 +664,7 @@ func needs(nodes []string) string {
 	}
 }
 
-// storage finds out whether a snapshot of etcd could be saved, unless there is
-// one for the target.
+// storage checks whether a snapshot of etcd can be saved, unless there is one for the target.
 func (p *preflight) storage(ctx context.Context) []cluster.Finding {
 	if observedSnapshotFor(p.snapshot, p.request.Target) != nil {
 		return nil
@@ -698,9 +690,8 @@ func (p *preflight) storage(ctx context.Context) []cluster.Finding {
 	return []cluster.Finding{finding}
 }
 
-// outlast waits for findings about drains that may pass by themselves, for as
-// long as a drain itself would wait. Where anything else stands in the way that
-// is of no use.
+// outlast waits for findings about drains that may pass by themselves, for as long as a drain itself would wait.
+// It does not wait if anything else is in the way.
 func (p *preflight) outlast(ctx context.Context, found []cluster.Finding) []cluster.Finding {
 	passing := func(findings []cluster.Finding) bool {
 		blocking := cluster.Blocking(findings)
@@ -719,7 +710,7 @@ func (p *preflight) outlast(ctx context.Context, found []cluster.Finding) []clus
 
 	last := slices.DeleteFunc(slices.Clone(found), func(f cluster.Finding) bool { return f.Check != cluster.CheckDrain })
 
-	// The last look that came to its end is what counts.
+	// The last attempt that was not cut off counts.
 	_ = p.engine.waitClosely(bounded, "", "pods that were moved to be Ready again", pollWorkloads, func(ctx context.Context) (bool, string, error) {
 		if seen := p.request.Policy.Skip(p.drains(ctx)); ctx.Err() == nil {
 			last = seen
@@ -735,7 +726,7 @@ func (p *preflight) outlast(ctx context.Context, found []cluster.Finding) []clus
 	return append(rest, last...)
 }
 
-// drains foretells what the drains of the nodes that are to reboot run into.
+// drains forecasts what the drains of the nodes that will be rebooted run into.
 func (p *preflight) drains(ctx context.Context) []cluster.Finding {
 	var names []string
 
@@ -770,8 +761,7 @@ func (p *preflight) drains(ctx context.Context) []cluster.Finding {
 	return health.ForecastDrains(workloads, names, nodes, p.request.Policy.Drain)
 }
 
-// outline tells what is about to be done, or what forbids it; nothing where there
-// is neither.
+// outline emits what is about to be done, or what forbids it; nothing if there is neither.
 func (e *Engine) outline(observed cluster.Observation, made plan.Plan, findings []cluster.Finding, request Request) {
 	if len(made.Steps) == 0 && len(cluster.Blocking(findings)) == 0 {
 		return
@@ -789,8 +779,7 @@ func (e *Engine) outline(observed cluster.Observation, made plan.Plan, findings 
 		})
 	}
 
-	// It claims nothing of how far the products are: there is no lease yet under which
-	// anybody could say so.
+	// The event has no progress, because this run does not hold the lease yet and must not publish one.
 	e.emit(cluster.Event{Kind: cluster.EventPlanned, Target: request.Target, Outline: &outline})
 }
 

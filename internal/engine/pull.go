@@ -20,9 +20,9 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/readable"
 )
 
-// downloads are the images by node, in the order in which the nodes move. A
-// node in the middle of its upgrade may be away, and is looked at first. What
-// pulls is the version that a node runs now, for later hops too.
+// downloads returns the images by node, in the order in which the nodes move. Nodes in the middle of their
+// upgrade pull no installer, because they may be down and are examined first. All images are pulled through the
+// API of the version that the node runs now, including those for later hops.
 func downloads(observed cluster.Observation, made plan.Plan) []download {
 	var (
 		found []*download
@@ -69,11 +69,10 @@ func downloads(observed cluster.Observation, made plan.Plan) []download {
 	return ordered
 }
 
-// prepareImages brings the images of all hops onto the nodes that prove that everybody can
-// get them, before any node is disturbed: an image that one of them cannot get stops the
-// run here. The rest pull ahead of their turn. Installers are brought onto the disks, which have
-// room for those of all hops, and pulled once more, into memory, when they are to be installed.
-// The nodes that go first pull into memory at once.
+// prepareImages has the nodes of provingDownloads pull the images of all hops before any node is disturbed, which
+// proves that all nodes can get them: an image that one of them cannot get stops the run here. The other nodes
+// pull ahead of their turn. Installers are pulled onto the disks, which have room for those of all hops, and once
+// more, into memory, before they are installed. The nodes that go first pull into memory at once.
 func (r *run) prepareImages(ctx context.Context, observed cluster.Observation, made plan.Plan) error {
 	proofs := provingDownloads(observed, made, downloads(observed, made), r.parallelPulls(made))
 	first := nextInstalls(made, nil, max(made.Budget, 1))
@@ -97,7 +96,7 @@ func (r *run) prepareImages(ctx context.Context, observed cluster.Observation, m
 				findings[index] = r.fetch(ctx, one)
 			}
 
-			// What was cut off says nothing of the node.
+			// A pull that was cut off says nothing about the node.
 			if ctx.Err() == nil {
 				r.ahead.prove(one)
 				r.engine.emit(pulled(one, findings[index]))
@@ -116,11 +115,10 @@ func (r *run) prepareImages(ctx context.Context, observed cluster.Observation, m
 	return pullFailure(r.request.Target, findings)
 }
 
-// provingDownloads are those of every control plane and every canary, and of one node of
-// each kind: of those that pull the same images with the same version of Talos by the same
-// configuration of registries, one stands for all. A node whose configuration nobody may
-// read stands for itself. Where fewer than the given number prove it, others pull beside
-// them: that takes no longer, and a small cluster has all of its images before it begins.
+// provingDownloads returns the downloads of every control plane and every canary, and of one node of each kind:
+// one stands for all nodes that pull the same images with the same version of Talos and the same configuration of
+// registries. A node whose configuration cannot be read stands only for itself. If these are fewer than together,
+// other nodes are added, which takes no longer and gives a small cluster all of its images before it begins.
 func provingDownloads(observed cluster.Observation, made plan.Plan, all []download, together int) []download {
 	var proofs, rest []download
 
@@ -144,7 +142,7 @@ func provingDownloads(observed cluster.Observation, made plan.Plan, all []downlo
 	return append(proofs, rest[:min(len(rest), max(together-len(proofs), 0))]...)
 }
 
-// kindOf is what decides whether a node gets its images; empty where that is not known.
+// kindOf returns what decides whether a node gets its images; empty if that is unknown.
 func kindOf(node cluster.Node, one download) string {
 	if node.Machine == nil || node.Machine.Config == nil {
 		return ""
@@ -156,19 +154,18 @@ func kindOf(node cluster.Node, one download) string {
 	return strings.Join(append(images, string(node.Role), node.Machine.Talos.String(), node.Machine.Config.Registries), "\n")
 }
 
-// The numbers of nodes that pull at a time where nobody has said one: as many as may be
-// unavailable, so that the next ones are ready when these are back. A pull takes less time
-// than an upgrade, and more than the restart of a kubelet; and a registry has to serve all
-// of them.
+// How many nodes pull at a time if the policy does not say: as many as may be unavailable, so that the next nodes
+// are ready when these are back. A pull takes less time than an upgrade, and more than the restart of a kubelet;
+// and a registry has to serve all of them.
 const (
 	leastParallelPulls = 5
 	mostParallelPulls  = 50
 	pullsPerKubelet    = 3
-	// mostKubeletPulls bounds what many kubelets that may restart at a time would pull by themselves.
+	// mostKubeletPulls bounds the pulls if many kubelets may restart at a time.
 	mostKubeletPulls = 200
 )
 
-// parallelPulls is how many nodes pull at a time.
+// parallelPulls returns how many nodes pull at a time.
 func (r *run) parallelPulls(made plan.Plan) int {
 	if asked := r.request.Policy.ParallelPulls; asked > 0 {
 		return asked
@@ -182,8 +179,8 @@ func (r *run) parallelPulls(made plan.Plan) int {
 	return max(wanted, min(pullsPerKubelet*made.KubeletBudget, mostParallelPulls), min(made.KubeletBudget, mostKubeletPulls))
 }
 
-// pullAtTurn has a node pull whose turn has come, for as long as anything may be begun. It
-// ends with permit.ErrStopped where that is over.
+// pullAtTurn has a node pull when its turn has come, within the deadline of the run. It returns permit.ErrStopped
+// if the deadline passes first.
 func (r *run) pullAtTurn(ctx context.Context, node, reference string, pull func(context.Context) error) error {
 	if r.request.Deadline == 0 {
 		return r.ahead.atTurn(ctx, node, reference, pull)
@@ -200,8 +197,8 @@ func (r *run) pullAtTurn(ctx context.Context, node, reference string, pull func(
 	return err
 }
 
-// pullProxies brings the image of kube-proxy onto the nodes that do not run it yet, before
-// the manifests have all of them do so.
+// pullProxies pulls the image of kube-proxy onto the nodes that do not run it yet, before the manifests require
+// it on all of them.
 func (r *run) pullProxies(ctx context.Context, observed cluster.Observation, made plan.Plan) error {
 	var group errgroup.Group
 
@@ -245,15 +242,14 @@ func (r *run) pullProxies(ctx context.Context, observed cluster.Observation, mad
 
 	var failure *say.Failure
 	if errors.As(err, &failure) {
-		// How the cluster is left is known when the run has ended.
+		// The state of the cluster is known when the run has ended.
 		failure.Component, failure.State = cluster.Manifests, ""
 	}
 
 	return err
 }
 
-// fetch has one node pull all of its images, up to the first that it cannot
-// get.
+// fetch has one node pull all of its images, and stops at the first that it cannot get.
 func (r *run) fetch(ctx context.Context, one download) *cluster.Finding {
 	refused := func(check, reference string, err error) *cluster.Finding {
 		return &cluster.Finding{
@@ -285,7 +281,7 @@ func (r *run) fetch(ctx context.Context, one download) *cluster.Finding {
 // checkImages is the check of findings about the images of components.
 const checkImages = cluster.CheckComponentImages
 
-// pullFailure is the failure of those among the findings that are one; nil where none is.
+// pullFailure returns the failure about the findings that are not nil; nil if there are none.
 func pullFailure(target cluster.Target, findings []*cluster.Finding) error {
 	var failed []cluster.Finding
 
@@ -316,7 +312,7 @@ func pullFailure(target cluster.Target, findings []*cluster.Finding) error {
 	return failure
 }
 
-// together are the findings with one for all nodes of which the same was found.
+// together merges findings that differ only in their nodes.
 func together(findings []cluster.Finding) []cluster.Finding {
 	var (
 		merged []cluster.Finding
@@ -345,7 +341,7 @@ func together(findings []cluster.Finding) []cluster.Finding {
 	return merged
 }
 
-// pullOntoDisk has one node show that it gets an image; where it is there already this is cheap.
+// pullOntoDisk has one node prove that it can get an image; this is cheap if the image is already there.
 func (r *run) pullOntoDisk(ctx context.Context, step plan.Step, reference string) error {
 	r.engine.emit(cluster.Event{Kind: cluster.EventNodeStep, Node: step.Node, Step: cluster.StepPull, Text: reference})
 
@@ -354,8 +350,8 @@ func (r *run) pullOntoDisk(ctx context.Context, step plan.Step, reference string
 	})
 }
 
-// pullToInstall brings one node the image that it installs next; where it is there already this
-// is cheap. The upgrade of a node with the legacy API does so itself.
+// pullToInstall has one node pull the image that it installs next; this is cheap if the image is already there.
+// With the legacy API, the upgrade itself pulls into memory.
 func (r *run) pullToInstall(ctx context.Context, step plan.Step, reference string) error {
 	if step.API == cluster.LegacyAPI {
 		return r.pullOntoDisk(ctx, step, reference)
@@ -368,9 +364,8 @@ func (r *run) pullToInstall(ctx context.Context, step plan.Step, reference strin
 	})
 }
 
-// parts are the images of components that nodes pull before anything is
-// restarted, by the name of the node. Those of kube-proxy belong on all nodes,
-// although only control planes have a step for it.
+// parts returns the images of components that nodes pull before anything is restarted, by the name of the node.
+// The image of kube-proxy is needed on all nodes, although only control planes have a step for it.
 func parts(observed cluster.Observation, made plan.Plan) map[string][]part {
 	found := map[string][]part{}
 
@@ -401,8 +396,7 @@ func parts(observed cluster.Observation, made plan.Plan) map[string][]part {
 	return found
 }
 
-// pullComponent brings one image onto one node; where it is there already this
-// is cheap.
+// pullComponent has one node pull one image; this is cheap if the image is already there.
 func (r *run) pullComponent(ctx context.Context, node, address string, component cluster.Component, image string) error {
 	r.engine.emit(cluster.Event{Kind: cluster.EventNodeStep, Node: node, Component: component, Step: cluster.StepPull, Text: image})
 
@@ -414,8 +408,7 @@ func (r *run) pullComponent(ctx context.Context, node, address string, component
 // maxBackoff bounds the pause between two attempts, however many there were.
 const maxBackoff = 5 * time.Minute
 
-// backoff is the pause before an attempt, which is counted from 1: there is none
-// before the first.
+// backoff returns the pause before an attempt, counted from 1; there is none before the first.
 func backoff(repeat cluster.Repeat, attempt int) time.Duration {
 	if attempt < 2 {
 		return 0
@@ -433,17 +426,15 @@ func backoff(repeat cluster.Repeat, attempt int) time.Duration {
 	return max(repeat.Backoff, min(pause, maxBackoff))
 }
 
-// pullTimeout is how long a pull that may heal is tried again whatever the policy
-// says: from Talos 1.14 on a node tries once, and a registry that has had enough
-// for a moment must not end a run.
+// pullTimeout is how long a pull that may heal is retried whatever the policy says: from Talos 1.14 on a node
+// tries only once, and a registry that briefly limits its clients must not end a run.
 const pullTimeout = 5 * time.Minute
 
-// pullPause is the least pause before an attempt that the policy did not ask for.
+// pullPause is the shortest pause before an attempt beyond those of the policy.
 const pullPause = 10 * time.Second
 
-// repeated tries a pull again that failed in a way which may heal: for as long as
-// [pullTimeout], then as often as the policy allows, and within the time that one
-// image may take.
+// repeated retries a pull that failed in a way that may heal: as often as the policy allows, and beyond that
+// until [pullTimeout] has passed, within the time that one image may take.
 func (r *run) repeated(ctx context.Context, node, image string, do func(context.Context) error) error {
 	bounded, cancel := r.engine.clock.WithTimeout(ctx, cluster.PullTimeout)
 	defer cancel()
@@ -477,20 +468,19 @@ func (r *run) repeated(ctx context.Context, node, image string, do func(context.
 	}
 }
 
-// download is what one node pulls before anything is disturbed: one installer
-// image for each hop of Talos that concerns it, and the images of its
-// components for each hop of Kubernetes.
+// download is what one node pulls before anything is disturbed: one installer image for each hop of Talos that
+// concerns it, and the images of its components for each hop of Kubernetes.
 type download struct {
 	node, address string
-	// step is the first upgrade of the node in Talos, if it has one.
+	// step is the first step of the node in Talos, if it has one.
 	step   plan.Step
 	images []string
 	parts  []part
-	// toInstall is the one among the images that is installed soon; empty for none.
+	// toInstall is the one of images that is installed soon; empty if none is.
 	toInstall string
 }
 
-// references are the images that the node pulls.
+// references returns all images that the node pulls.
 func (d download) references() []string {
 	references := slices.Clone(d.images)
 	for _, part := range d.parts {
@@ -500,7 +490,7 @@ func (d download) references() []string {
 	return references
 }
 
-// key names the node and what it pulls.
+// key identifies the node and what it pulls.
 func (d download) key() string {
 	return strings.Join(append([]string{d.node}, d.references()...), "\n")
 }
@@ -511,8 +501,8 @@ type part struct {
 	image     string
 }
 
-// proxyFor is the image of kube-proxy that the manifests are to have a node run, where that is
-// another one than it runs; none where nobody names one.
+// proxyFor returns the image of kube-proxy that the manifests will have a node run, if it runs another one; none
+// if no configuration names one.
 func proxyFor(observed cluster.Observation, node cluster.Node) []part {
 	for _, renderer := range observed.ControlPlanes() {
 		if renderer.Machine == nil || renderer.Machine.Config == nil {
@@ -530,7 +520,7 @@ func proxyFor(observed cluster.Observation, node cluster.Node) []part {
 	return nil
 }
 
-// pulled tells of a node that has its images, or of the finding why not.
+// pulled returns the event about a node that has pulled its images, or about the finding why it could not.
 func pulled(one download, failed *cluster.Finding) cluster.Event {
 	event := cluster.Event{Kind: cluster.EventPulled, Node: one.node}
 

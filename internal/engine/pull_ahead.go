@@ -14,27 +14,27 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
 )
 
-// ahead pulls the images of the nodes whose turn comes next while others reboot.
+// ahead has the nodes whose turn comes next pull their images while others reboot.
 type ahead struct {
 	engine *Engine
-	// fetch has a node pull; nil where it got all of its images.
+	// fetch has a node pull; it returns nil if the node got all of its images.
 	fetch func(context.Context, download) *cluster.Finding
-	// noMoreStarts is why no pull may begin any more.
+	// noMoreStarts returns why no further pull may begin.
 	noMoreStarts func() error
-	// slots bound the nodes that pull at a time.
+	// slots bounds the nodes that pull at a time.
 	slots chan struct{}
-	// group are the pulls that go on, and what serves the queue.
+	// group waits for the pulls in progress, and for the goroutine that serves the queue.
 	group sync.WaitGroup
 
 	mu sync.Mutex
-	// queue are those that are to pull next; one goroutine serves it while there are any, so
-	// that a node whose turn has come waits behind one of them at most.
+	// queue are the downloads that come next. One goroutine serves it while it is not empty, so that a node whose
+	// turn has come waits for at most one of them.
 	queue   []download
 	serving bool
-	// begun are the pulls, by node and images; each is closed when it has ended.
+	// begun are the pulls, by node and images; each channel is closed when its pull has ended.
 	begun map[string]chan struct{}
-	// have is when a node has pulled an image ahead, by both, and proven are those that were
-	// pulled before the first cordon and need not be pulled again.
+	// have is when a node pulled an image ahead, by node and image; proven are the images that were pulled before
+	// the first cordon and need not be pulled again.
 	have   map[string]time.Time
 	proven map[string]bool
 }
@@ -50,20 +50,21 @@ func (a *ahead) prepare(parallel int) {
 	}
 }
 
-// aheadFactor is how far ahead nodes pull what they install, in multiples of those that may be
-// unavailable: they have it in their memory.
+// aheadFactor is how far ahead nodes pull what they install, in multiples of the nodes that may be unavailable,
+// because the images are kept in memory.
 const aheadFactor = 2
 
-// begin has the next nodes of the plan pull that are not on their way or about to be, and none
-// besides. The context ends the pulls.
+// begin replaces the queue with the next nodes of the plan that are not among the running steps. The pulls end
+// with the context.
 func (a *ahead) begin(ctx context.Context, observed cluster.Observation, made plan.Plan, running []plan.Step) {
 	next := nextInstalls(made, running, aheadFactor*max(made.Budget, 1))
 
 	a.serve(ctx, append(next, nextKubelets(observed, made, running)...))
 }
 
-// nextKubelets are the downloads of all nodes whose kubelets are still to be replaced beside others in this hop, in
-// their order: images of components are on disks, and control planes take longer than all of these pulls.
+// nextKubelets returns the downloads of all nodes whose kubelets are to be replaced in parallel in this hop, in
+// order. All of them may pull, because images of components are kept on disk, and the control planes take longer
+// than all these pulls.
 func nextKubelets(observed cluster.Observation, made plan.Plan, running []plan.Step) []download {
 	var next []download
 
@@ -82,7 +83,7 @@ func nextKubelets(observed cluster.Observation, made plan.Plan, running []plan.S
 		node, _ := observed.Node(step.Node)
 		wanted := []part{{component: step.Component, image: step.Image}}
 
-		// Until the control planes name it, the plan does.
+		// Until the control planes name the image, the plan does.
 		if proxy >= 0 {
 			wanted = append(wanted, part{component: cluster.Proxy, image: made.Steps[proxy].Image})
 		} else {
@@ -95,8 +96,8 @@ func nextKubelets(observed cluster.Observation, made plan.Plan, running []plan.S
 	return next
 }
 
-// nextInstalls are the downloads of the next nodes of the plan to install Talos that are not on
-// their way, at most that many, and one at most of those that go alone.
+// nextInstalls returns the downloads of the next nodes of the plan that install Talos and are not running, at
+// most the given number, and at most one of those that are upgraded alone.
 func nextInstalls(made plan.Plan, running []plan.Step, most int) []download {
 	var next []download
 
@@ -116,10 +117,10 @@ func nextInstalls(made plan.Plan, running []plan.Step, most int) []download {
 	return next
 }
 
-// stop has no more nodes pull ahead.
+// stop empties the queue.
 func (a *ahead) stop() { a.serve(context.Background(), nil) }
 
-// serve replaces the queue, and has it served.
+// serve replaces the queue, and starts the goroutine that serves it.
 func (a *ahead) serve(ctx context.Context, next []download) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -153,8 +154,8 @@ func (a *ahead) serve(ctx context.Context, next []download) {
 	})
 }
 
-// take is the next one that is to pull and has not been told to; none where nothing more is
-// to begin. Without one the slot that was taken for it is free again.
+// take returns the next download that has not begun or been proven; none if no further pull may begin. In that
+// case the slot is free again.
 func (a *ahead) take(ctx context.Context) (one download, done chan struct{}, found bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -179,8 +180,8 @@ func (a *ahead) take(ctx context.Context) (one download, done chan struct{}, fou
 	return download{}, nil, false
 }
 
-// pull has one node pull. What it cannot get is tried again when its turn comes, and fails
-// its upgrade then.
+// pull has one node pull. An image that it cannot get is tried again when its turn comes, and fails its upgrade
+// only then.
 func (a *ahead) pull(ctx context.Context, one download) {
 	failed := a.fetch(ctx, one)
 	if ctx.Err() != nil {
@@ -199,8 +200,9 @@ func (a *ahead) pull(ctx context.Context, one download) {
 	a.note(one)
 }
 
-// prove takes note of a node that has pulled before the first cordon. What it has to install it
-// pulls once more, unless its upgrade does that itself. The images of its components it has for a while.
+// prove records a node that has pulled before the first cordon. An installer that was only pulled onto the disk
+// does not count, because it is pulled into memory later, unless the legacy upgrade does that itself. The images
+// of components count as pulled ahead, too.
 func (a *ahead) prove(one download) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -218,13 +220,12 @@ func (a *ahead) prove(one download) {
 	}
 }
 
-// provenLocked tells whether a node has pulled all of it before the first cordon. The lock is
-// held.
+// provenLocked reports whether a node has pulled all of it before the first cordon. The caller holds the lock.
 func (a *ahead) provenLocked(one download) bool {
 	return !slices.ContainsFunc(one.references(), func(reference string) bool { return !a.proven[one.node+"\n"+reference] })
 }
 
-// note takes note of a node that has pulled.
+// note records a node that has pulled ahead.
 func (a *ahead) note(one download) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -234,12 +235,12 @@ func (a *ahead) note(one download) {
 	}
 }
 
-// keptFor is how long a node certainly has what it has pulled: Talos takes images away that
-// nothing has used for an hour.
+// keptFor is how long a node certainly keeps what it has pulled: Talos removes images that were not used for an
+// hour.
 const keptFor = 20 * time.Minute
 
-// atTurn has a node whose turn has come pull, beside no more others than may, unless it has
-// just done so ahead.
+// atTurn has a node whose turn has come pull, within the limit of parallel pulls, unless it has recently pulled
+// ahead.
 func (a *ahead) atTurn(ctx context.Context, node, reference string, pull func(context.Context) error) error {
 	a.leave(node)
 
@@ -251,7 +252,7 @@ func (a *ahead) atTurn(ctx context.Context, node, reference string, pull func(co
 	there := a.proven[node+"\n"+reference]
 	a.mu.Unlock()
 
-	// To look for what it has pulled before takes a moment, and no place.
+	// Checking an image that was pulled before takes only a moment, and no slot.
 	if there {
 		return pull(ctx)
 	}
@@ -266,7 +267,7 @@ func (a *ahead) atTurn(ctx context.Context, node, reference string, pull func(co
 	}
 }
 
-// leave takes a node whose turn has come from the queue.
+// leave removes a node whose turn has come from the queue.
 func (a *ahead) leave(node string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -274,16 +275,15 @@ func (a *ahead) leave(node string) {
 	a.queue = slices.DeleteFunc(a.queue, func(one download) bool { return one.node == node })
 }
 
-// has waits until nothing is being pulled ahead on the node any more, and tells whether it certainly has the image.
+// has waits until the node pulls nothing ahead, and reports whether it certainly has the image.
 func (a *ahead) has(ctx context.Context, node, reference string) bool {
 	ended := a.await(ctx, node, reference)
 
 	return !ended.IsZero() && a.engine.clock.Now().Sub(ended) < keptFor
 }
 
-// await waits until nothing is being pulled ahead on the node any more, so that the node is
-// not asked twice at the same time. It returns when the node has pulled the image ahead, zero
-// where it has not.
+// await waits until the node pulls nothing ahead, so that it does not pull twice at the same time. It returns
+// when the node pulled the image ahead; zero if it has not.
 func (a *ahead) await(ctx context.Context, node, reference string) (ended time.Time) {
 	a.mu.Lock()
 

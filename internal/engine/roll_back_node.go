@@ -15,27 +15,26 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
 )
 
-// NodeRequest is what a person asks for one node.
+// NodeRequest is a person's request about one node.
 type NodeRequest struct {
 	// Node is the name of the Kubernetes node.
 	Node string
-	// Reason is what the person wrote, for those who read the journal; it may be empty.
+	// Reason is what the person wrote, for readers of the journal; it may be empty.
 	Reason string
-	// Policy says how the node is drained, how long all of it may take (NodeTimeout), and
-	// how many workers may be unavailable.
+	// Policy says how the node is drained, how long the whole operation may take (NodeTimeout), and how many
+	// workers may be unavailable.
 	Policy cluster.Policy
-	// ClusterID refuses any other cluster; empty accepts the connected one.
+	// ClusterID is the only cluster that is accepted; empty accepts any.
 	ClusterID string
 }
 
-// RollBackNode sends a node back to the system that it ran before its last upgrade, and
-// blocks until it is in service with that. It is drained, guarded, leased and
-// journalled as one whose new system does not become healthy. What an earlier call, or
-// an upgrade, left in the middle of its rollback is finished, and nothing is done to a
-// node that runs its old system again already.
+// RollBackNode sends a node back to the system that it ran before its last upgrade, and blocks until it is in
+// service with it. The node is drained, guarded, leased and journalled like one whose new system did not become
+// healthy. A rollback that an earlier call, or an upgrade, left unfinished is finished. Nothing is done to a node
+// that already runs its old system again.
 //
-// The entry says what the node was sent back from and to; the image is not installed
-// there again until somebody says so. The error is a [*say.Failure].
+// The returned entry says what the node was sent back from and to; the image is not installed there again until
+// somebody allows it. The error is a [*say.Failure].
 func (e *Engine) RollBackNode(ctx context.Context, request NodeRequest) (cluster.Entry, error) {
 	e.shutdown.begin(ctx)
 
@@ -66,8 +65,8 @@ func (e *Engine) RollBackNode(ctx context.Context, request NodeRequest) (cluster
 	return back.entry, err
 }
 
-// decideRollback is the plan's word on a rollback that a person asks for: the step, with
-// what the journal holds about the node, or a refusal before anything is touched.
+// decideRollback returns the plan's decision about a requested rollback: the step, with what the journal holds
+// about the node, whether it is done already, or a refusal before anything is touched.
 func decideRollback(observed cluster.Observation, name string) (step plan.Step, entry cluster.Entry, done bool, err error) {
 	node, there := observed.Node(name)
 	if !there || node.Gone {
@@ -89,7 +88,7 @@ func decideRollback(observed cluster.Observation, name string) (step plan.Step, 
 	return step, entry, found.Done, nil
 }
 
-// unknownNode is the refusal of a name that no node has.
+// unknownNode returns the refusal of a name that no node has.
 func unknownNode(summary string, observed cluster.Observation, name string) *say.Failure {
 	var names []string
 	for _, node := range observed.Managed() {
@@ -110,8 +109,7 @@ func unknownNode(summary string, observed cluster.Observation, name string) *say
 	return failure
 }
 
-// rollBackLeased sends the node back under the lease. There is no upgrade where none was
-// begun.
+// rollBackLeased sends the node back under the lease. The returned upgrade is nil if none was begun.
 func (r *run) rollBackLeased(ctx context.Context, observed cluster.Observation, request NodeRequest) (back *nodeUpgrade, last cluster.Observation, err error) {
 	leased, end := r.lock.bind(ctx)
 	defer end()
@@ -121,7 +119,7 @@ func (r *run) rollBackLeased(ctx context.Context, observed cluster.Observation, 
 		return nil, observed, err
 	}
 
-	// Under the lease nobody else changes what is decided now.
+	// Nobody else can change the decision under the lease.
 	observed, err = r.engine.Observe(leased)
 	if err != nil {
 		return nil, observed, say.Undisturbed(&say.Failure{
@@ -150,8 +148,8 @@ func (r *run) rollBackLeased(ctx context.Context, observed cluster.Observation, 
 	return back, observed, err
 }
 
-// refusesRollback is why nothing may be begun now: somebody has suspended the upgrades, or
-// the operator of the cluster is at work. What was begun is finished.
+// refusesRollback returns why no rollback may begin now: the upgrades are suspended, or the operator of the
+// cluster is at work. A suspension does not prevent finishing one.
 func (r *run) refusesRollback(ctx context.Context, step plan.Step) error {
 	summary := "Unable to roll back node " + step.Node
 
@@ -178,8 +176,8 @@ func (r *run) refusesRollback(ctx context.Context, step plan.Step) error {
 	}
 }
 
-// sendBack takes the node to its old system, or finishes what an earlier run began with
-// it, within the time that a node may take.
+// sendBack takes the node to its old system, or finishes what an earlier run began, within the time that a node
+// may take.
 func (u *nodeUpgrade) sendBack(ctx context.Context, request NodeRequest) error {
 	stepCtx, end := u.run.startContext(ctx, u.step)
 	defer end()
@@ -205,8 +203,8 @@ func (u *nodeUpgrade) sendBack(ctx context.Context, request NodeRequest) error {
 	return u.rollbackFailure(stepCtx, err)
 }
 
-// rollBackAsked sends the node back and tells what it booted. Where an earlier run may
-// have told it, only a boot shows whether it was.
+// rollBackAsked sends the node back and returns what it booted. If an earlier run may have sent the request, only
+// a boot shows whether the node received it.
 func (u *nodeUpgrade) rollBackAsked(ctx context.Context, request NodeRequest) (outcome, error) {
 	if u.step.Finish {
 		u.phase = installCalled
@@ -225,7 +223,7 @@ func (u *nodeUpgrade) rollBackAsked(ctx context.Context, request NodeRequest) (o
 	return u.rollBackOnce(ctx, request)
 }
 
-// rollBackOnce sends the node back, from the boot that it is in.
+// rollBackOnce sends the node back, from its present boot.
 func (u *nodeUpgrade) rollBackOnce(ctx context.Context, request NodeRequest) (outcome, error) {
 	u.phase = returning
 	u.entry.Asked, u.entry.Reason = u.run.engine.holder(), request.Reason
@@ -233,9 +231,9 @@ func (u *nodeUpgrade) rollBackOnce(ctx context.Context, request NodeRequest) (ou
 	return u.rollBack(ctx, nil)
 }
 
-// unheard tells whether a node that started the new system again may not have been told
-// otherwise: it has not answered that it obeys. What is in its other slot is as certain
-// as it was, and it is told in the boot that it is in now.
+// unheard reports whether a node that started the new system again may not have received the request, because it
+// did not confirm it. The content of its other slot is as certain as before, so the request is sent again in its
+// present boot.
 func (u *nodeUpgrade) unheard(result outcome) bool {
 	if result != arrived || u.entry.Told || !u.result.runs.Equal(u.entry.Target) {
 		return false
@@ -246,7 +244,7 @@ func (u *nodeUpgrade) unheard(result outcome) bool {
 	return true
 }
 
-// serveAgain puts the node into service with what it booted.
+// serveAgain puts the node back into service with the system that it booted.
 func (u *nodeUpgrade) serveAgain(ctx context.Context, result outcome) error {
 	machine, err := u.awaitBootID(ctx)
 	if err != nil {
@@ -267,7 +265,7 @@ func (u *nodeUpgrade) serveAgain(ctx context.Context, result outcome) error {
 	return errors.Join(failed, u.forget(ctx))
 }
 
-// tellRolledBack tells the observers how a rollback ended that they were told of.
+// tellRolledBack emits the end of a rollback whose beginning was emitted.
 func (r *run) tellRolledBack(back *nodeUpgrade, last cluster.Observation, err error) {
 	switch {
 	case errors.Is(err, say.ErrLeaseLost):
@@ -288,7 +286,7 @@ func (r *run) tellRolledBack(back *nodeUpgrade, last cluster.Observation, err er
 	}
 }
 
-// failureText is what kept the node from its old system, in one line.
+// failureText says in one line what kept the node from its old system.
 func (u *nodeUpgrade) failureText(err error) string {
 	var failure *say.Failure
 	if errors.As(err, &failure) {

@@ -14,20 +14,18 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
 )
 
-// unhealthy tells whether an upgrade ended because its node runs the new system and
-// had not become healthy with it when its time was up. Whatever else ends an upgrade,
-// the old system would not be the cure.
+// unhealthy reports whether an upgrade ended because its node runs the new system and did not become healthy in
+// time. For any other end of an upgrade, the old system would be no cure.
 func (u *nodeUpgrade) unhealthy(bounded context.Context, err error) bool {
 	return err != nil && u.untimed.Err() == nil && errors.Is(cluster.Ended(bounded), context.DeadlineExceeded) &&
 		u.recorded() && u.rebooted() && u.phase != inService && !u.result.runs.IsZero() && u.result.runs.Equal(u.entry.Target)
 }
 
-// rebooted tells whether the node went through a boot since what the journal says
-// was written: another attempt begins anew.
+// rebooted reports whether the node has booted since the entry in the journal was written. Each attempt begins
+// with a new entry.
 func (u *nodeUpgrade) rebooted() bool { return u.booted != "" && u.booted != u.entry.BootID }
 
-// rollBackIfUnhealthy is what becomes of a node whose new system did not become healthy. The
-// error is that of the upgrade.
+// rollBackIfUnhealthy handles a node whose new system did not become healthy. Err is the error of the upgrade.
 func (u *nodeUpgrade) rollBackIfUnhealthy(err error) error {
 	failed := error(&say.UnhealthyError{Version: u.result.runs.String(), Err: err})
 	if u.run.request.Policy.OnFailure != cluster.RollBackOnFailure {
@@ -52,8 +50,7 @@ func (u *nodeUpgrade) rollBackIfUnhealthy(err error) error {
 		return u.finishRolledBack(bounded, failed)
 	}
 
-	// The reboot has cured it, or the node is as it was: it is the new system that
-	// started again.
+	// The reboot has cured the node, or it is as it was: the new system has started again.
 	u.phase = installCalled
 
 	if err := u.finish(bounded); err != nil {
@@ -63,11 +60,10 @@ func (u *nodeUpgrade) rollBackIfUnhealthy(err error) error {
 	return nil
 }
 
-// errWell is a node with which nothing is wrong when it is looked at again.
+// errWell is returned if nothing is wrong with the node when it is observed again.
 var errWell = errors.New("nothing is wrong with the node itself")
 
-// recovered brings a node back into service that is well after all: something else
-// had kept it from that.
+// recovered brings a node back into service that is healthy after all: the cause was elsewhere.
 func (u *nodeUpgrade) recovered(ctx context.Context, failed error) error {
 	u.phase = installCalled
 
@@ -80,8 +76,8 @@ func (u *nodeUpgrade) recovered(ctx context.Context, failed error) error {
 	return nil
 }
 
-// rollBack sends the node back to its old system, drained and guarded as an
-// upgrade is, and tells what it booted.
+// rollBack sends the node back to its old system, drained and guarded like an upgrade, and returns what it
+// booted.
 func (u *nodeUpgrade) rollBack(ctx context.Context, failed error) (outcome, error) {
 	if err := u.guardRollback(ctx); err != nil {
 		return arrived, err
@@ -102,7 +98,7 @@ func (u *nodeUpgrade) rollBack(ctx context.Context, failed error) (outcome, erro
 	return u.awaitReboot(ctx)
 }
 
-// guardRollback looks at the cluster and tells what speaks against a rollback.
+// guardRollback observes the cluster and returns what speaks against a rollback.
 func (u *nodeUpgrade) guardRollback(ctx context.Context) error {
 	var against []string
 
@@ -140,15 +136,14 @@ func (u *nodeUpgrade) guardRollback(ctx context.Context) error {
 	return nil
 }
 
-// errOtherBoot is a node that went through a boot since it was found that it may be sent
-// back.
+// errOtherBoot is returned if the node has booted since it was decided that it may be sent back.
 var errOtherBoot = errors.New("it was rebooted or upgraded meanwhile, so that it is not certain any more what is in its other boot slot")
 
-// errMustNotReturn is a node that a rollback would not be safe for.
+// errMustNotReturn is returned if a rollback of the node would not be safe.
 var errMustNotReturn = errors.New("that is not safe")
 
-// finishRolledBack puts a node into service that runs its old system again because it was
-// sent back, records that, and fails the upgrade.
+// finishRolledBack puts a node that was sent back into service with its old system, records that, and fails the
+// upgrade.
 func (u *nodeUpgrade) finishRolledBack(ctx context.Context, failed error) error {
 	machine, err := u.awaitBootID(ctx)
 	if err != nil {
@@ -159,7 +154,7 @@ func (u *nodeUpgrade) finishRolledBack(ctx context.Context, failed error) error 
 
 	back := &say.RolledBackError{Failed: failed, Image: u.entry.Image, Previous: machine.Talos.String(), BootID: machine.BootID}
 	if u.entry.Asked != "" {
-		// An earlier run began with it.
+		// An earlier run began it.
 		back.Failed, back.Asked = nil, plan.AskedFor(u.entry)
 	}
 
@@ -168,7 +163,7 @@ func (u *nodeUpgrade) finishRolledBack(ctx context.Context, failed error) error 
 	return back
 }
 
-// rollbackSkipped is the error of a node that should have been sent back, and was not.
+// rollbackSkipped returns the error of a node that should have been sent back, and was not.
 func (u *nodeUpgrade) rollbackSkipped(failed, err error) error {
 	switch {
 	case u.entry.Phase == cluster.PhaseRollingBack && !errors.Is(err, errMustNotReturn):
@@ -179,19 +174,19 @@ func (u *nodeUpgrade) rollbackSkipped(failed, err error) error {
 
 	u.result.rollbackSkipReason = err.Error()
 
-	// What is to be done is about the failure itself.
+	// The remedy is about the failure itself.
 	return failed
 }
 
-// requestRollback records what is about to be done and has the node start its old
-// system. Whether a call without a reply took effect, the next boot shows: done
-// twice in one boot a rollback undoes itself.
+// requestRollback records what is about to be done and has the node start its old system. If the call gets no
+// reply, only the next boot shows whether it took effect, because a second rollback in the same boot would undo
+// the first.
 func (u *nodeUpgrade) requestRollback(ctx context.Context, failed error) error {
 	before := u.entry
 
 	if err := u.recordRollbackIntent(ctx, failed); err != nil {
 		if u.entry.Phase == cluster.PhaseRollingBack && before.Phase != cluster.PhaseRollingBack {
-			// It was recorded, and nothing came of it.
+			// It was recorded, but not acted on.
 			err = errors.Join(err, u.withdrawRollback(ctx, before))
 		}
 
@@ -205,7 +200,7 @@ func (u *nodeUpgrade) requestRollback(ctx context.Context, failed error) error {
 
 	switch {
 	case err == nil:
-		// It has answered that it obeys.
+		// The node has accepted the request.
 		u.entry.Told = true
 
 		return u.recordBestEffort(ctx, cluster.PhaseRollingBack)
@@ -226,7 +221,7 @@ func (u *nodeUpgrade) requestRollback(ctx context.Context, failed error) error {
 	}
 }
 
-// withdrawRollback takes the record of a rollback back that certainly did not reach the node.
+// withdrawRollback takes back the record of a rollback that certainly did not reach the node.
 func (u *nodeUpgrade) withdrawRollback(ctx context.Context, before cluster.Entry) error {
 	kept, cancel := u.run.engine.recordContext(ctx)
 	defer cancel()
@@ -252,11 +247,11 @@ func (u *nodeUpgrade) withdrawRollback(ctx context.Context, before cluster.Entry
 	return err
 }
 
-// recordRollbackIntent guards the node and records that it is about to be sent back. It
-// returns only while the observation is fresh, and the step is then claimed.
+// recordRollbackIntent guards the node and records that it is about to be sent back. It returns nil only while
+// the observation is fresh, and the step is then counted.
 func (u *nodeUpgrade) recordRollbackIntent(ctx context.Context, failed error) error {
-	// Where a person asks for it, it is the boot in which the upgrade was confirmed: in
-	// any other one somebody may have installed something else.
+	// A rollback that a person asks for requires the boot in which the upgrade was confirmed: before any other
+	// boot, something else may have been installed.
 	boot := ""
 	if u.asked {
 		boot = u.entry.ConfirmedBootID
@@ -306,7 +301,7 @@ func (u *nodeUpgrade) recordRollbackIntent(ctx context.Context, failed error) er
 	}
 }
 
-// tellRollingBack tells that the node is about to be sent back, and why.
+// tellRollingBack emits that the node is about to be sent back, and why.
 func (u *nodeUpgrade) tellRollingBack(failed error) {
 	event := cluster.Event{Kind: cluster.EventRollingBack, Node: u.step.Node, Target: u.run.request.Target, To: u.entry.Previous, Err: failed}
 

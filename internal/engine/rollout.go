@@ -19,8 +19,8 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
 )
 
-// rollout starts the upgrades of a run and waits for them. One goroutine has it
-// to itself; the upgrades know nothing of it.
+// rollout starts the upgrades of a run and waits for them. It is used by one goroutine only; the upgrades do not
+// access it.
 type rollout struct {
 	run *run
 
@@ -29,13 +29,13 @@ type rollout struct {
 	// running are the steps whose upgrades have begun and not ended.
 	running []plan.Step
 	ended   chan result
-	// begun tells that the cluster was found fit to begin, prepared that what
-	// comes before anything is moved was done, moved that an upgrade ever began.
+	// begun is true once the first plan was accepted, imagesReady once the preparations (gates, snapshot, images)
+	// were started, and moved once an upgrade has begun.
 	begun, imagesReady, moved bool
-	// completed counts those that ended well, so that a node which claims success
-	// and still is not at its version cannot make the run go round.
+	// completed counts the upgrades that ended well, so that a node that reports success and still does not run
+	// its version cannot make the run loop.
 	completed map[stepKey]int
-	// failure is why nothing starts any more.
+	// failure is why nothing is started any more.
 	failure error
 
 	// pulling is the context in which nodes pull ahead of their turn.
@@ -43,17 +43,18 @@ type rollout struct {
 	stopPulling context.CancelFunc
 
 	blockage blockage
-	// everywhere tells that the last look was at the whole cluster, lookedEverywhere is
-	// when there was one, and finishing that the next one has to be.
+	// everywhere is true if the last observation was of the whole cluster, lookedEverywhere is when the whole
+	// cluster was last observed, and finishing is true if the next observation has to be of the whole cluster.
 	everywhere, finishing bool
 	lookedEverywhere      time.Time
-	// claim is the node that was started last: what is known of the nodes is proven on it.
+	// claim is the node that was started last. A write to its Node object proves that the observed nodes are up
+	// to date.
 	claim string
-	// departed are the nodes, of those that the policy names, that have left.
+	// departed are the nodes named by the policy that have left.
 	departed map[string]bool
 }
 
-// stepKey is one node, or one of its components, on its way to one version.
+// stepKey identifies an upgrade of one node, or of one of its components, to one version.
 type stepKey struct{ node, component, to string }
 
 func keyOf(step plan.Step) stepKey {
@@ -66,12 +67,11 @@ func newRollout(r *run, observed cluster.Observation) *rollout {
 	}
 }
 
-// forEver waits for an upgrade to end however long that takes.
+// forEver waits for an upgrade to end, however long that takes.
 const forEver time.Duration = -1
 
-// upgradeAll begins the run and moves every node that has to move. The plan is made
-// anew before each start, from a new observation: nodes join, vanish and change
-// by themselves. No upgrade is left when it returns.
+// upgradeAll begins the run and moves every node that has to move. A new plan is made before each start, from a
+// new observation, because nodes join, vanish and change by themselves. No upgrade is left when it returns.
 func (s *rollout) upgradeAll(ctx context.Context) error {
 	pulling, stopPulling := context.WithCancel(ctx)
 	s.pulling, s.stopPulling = pulling, stopPulling
@@ -98,15 +98,14 @@ func (s *rollout) upgradeAll(ctx context.Context) error {
 		s.run.closeBackup(ctx)
 		s.run.engine.emit(s.run.progress(cluster.Event{Kind: cluster.EventRunDone}, s.made))
 	default:
-		// Of upgrades that this ended, one would have said more about it.
+		// If an upgrade was interrupted, its failure would say more.
 		s.failure = s.run.stopped(ctx, "between two nodes")
 	}
 
 	return s.failure
 }
 
-// advance starts what may start now and waits until something has changed. It
-// is done when nothing is left to do.
+// advance starts what may start now and waits until something has changed. It is done if nothing is left to do.
 func (s *rollout) advance(ctx context.Context) (done bool, err error) {
 	if ready, err := s.observeAndPlan(ctx); err != nil || !ready {
 		return false, err
@@ -115,7 +114,7 @@ func (s *rollout) advance(ctx context.Context) (done bool, err error) {
 	s.run.ahead.prepare(s.run.parallelPulls(s.made))
 
 	if len(s.running) == 0 && len(s.made.Steps) == 0 {
-		// The last word rests on a look at everything.
+		// The end of the run requires an observation of the whole cluster.
 		s.finishing = true
 
 		return s.everywhere, nil
@@ -163,8 +162,8 @@ func (s *rollout) advance(ctx context.Context) (done bool, err error) {
 	return false, s.start(ctx, next)
 }
 
-// start begins the upgrades of the steps, unless the run has to wait or stop
-// before that. It waits for something to change.
+// start begins the upgrades of the steps, unless the run has to wait or stop first, and waits for something to
+// change.
 func (s *rollout) start(ctx context.Context, next []plan.Step) error {
 	for _, step := range next {
 		if err := s.checkStart(step); err != nil {
@@ -172,7 +171,7 @@ func (s *rollout) start(ctx context.Context, next []plan.Step) error {
 		}
 	}
 
-	// Manifests take nobody out of service, and nobody waits before them.
+	// Manifests take no node out of service, so nothing has to settle before them.
 	if next[0].Component != cluster.Manifests {
 		waits := false
 
@@ -216,8 +215,8 @@ func (s *rollout) start(ctx context.Context, next []plan.Step) error {
 	return s.await(ctx, s.patience())
 }
 
-// awaitSoak waits until the nodes that were moved have stayed healthy for long
-// enough, an upgrade ends or the run has to stop. It looks at these nodes only.
+// awaitSoak waits until the nodes that were moved have stayed healthy for long enough, an upgrade ends or the run
+// has to stop. Of the workers, only these nodes are asked.
 func (s *rollout) awaitSoak(ctx context.Context, next plan.Step) error {
 	announced := time.Time{}
 	others := len(s.running)
@@ -265,7 +264,7 @@ func (s *rollout) awaitSoak(ctx context.Context, next plan.Step) error {
 	return nil
 }
 
-// soakFailure is the failure of a run whose node did not stay healthy.
+// soakFailure returns the failure of a run in which a node did not stay healthy.
 func (s *rollout) soakFailure(name string, node *soakingNode) *say.Failure {
 	failure := &say.Failure{
 		Summary: fmt.Sprintf("Unable to go on: node %s did not stay healthy", name), Node: name,
@@ -288,8 +287,8 @@ func (s *rollout) soakFailure(name string, node *soakingNode) *say.Failure {
 	return failure
 }
 
-// startContext makes the context of an upgrade, which ends when the upgrade has to stand
-// down. An upgrade that finishes what was begun never has to.
+// startContext returns the context of an upgrade, which ends if the upgrade has to stand down. An upgrade that
+// finishes what was begun never has to.
 func (r *run) startContext(ctx context.Context, step plan.Step) (stepCtx context.Context, end context.CancelFunc) {
 	stepCtx, cancel := context.WithCancelCause(ctx)
 	entry, found := r.journal.entry(step.Key)
@@ -307,8 +306,7 @@ func (r *run) startContext(ctx context.Context, step plan.Step) (stepCtx context
 	}
 }
 
-// runStep is the upgrade of a step: of a node, of one of its components, or of the
-// manifests.
+// runStep carries out a step: the upgrade of a node or of one of its components, or the sync of the manifests.
 func (s *rollout) runStep(ctx context.Context, step plan.Step) (ready time.Time, err error) {
 	switch step.Component {
 	case "":
@@ -320,8 +318,7 @@ func (s *rollout) runStep(ctx context.Context, step plan.Step) (ready time.Time,
 	}
 }
 
-// patience is how long to wait for an upgrade to end before looking whether
-// something else can be started.
+// patience returns how long to wait for an upgrade to end before looking for something else to start.
 func (s *rollout) patience() time.Duration {
 	waiting := slices.ContainsFunc(s.made.Steps, func(step plan.Step) bool { return !s.inProgress(step.Node) })
 	alone := slices.ContainsFunc(s.running, func(step plan.Step) bool { return !step.Parallel() })
@@ -377,7 +374,7 @@ func (s *rollout) await(ctx context.Context, most time.Duration) error {
 	return s.failure
 }
 
-// endOthers takes note of the upgrades that ended at the same time: one look serves them all.
+// endOthers handles the upgrades that ended at the same time, so that one observation serves them all.
 func (s *rollout) endOthers() {
 	for {
 		select {
@@ -389,12 +386,12 @@ func (s *rollout) endOthers() {
 	}
 }
 
-// maxUpgrades is one upgrade to finish what an earlier run began, one for the
-// version, and one more in case the node was away when its step was planned.
+// maxUpgrades allows one upgrade to finish what an earlier run began, one for the version, and one more in case
+// the node did not answer when its step was planned.
 const maxUpgrades = 3
 
-// checkStart refuses another node when the time for the run is used up, or when
-// this node had its upgrade already.
+// checkStart refuses to start another upgrade if the time for the run is used up or the window has closed, or if
+// this node was upgraded too often already.
 func (s *rollout) checkStart(step plan.Step) error {
 	if s.completed[keyOf(step)] >= maxUpgrades {
 		return neverArrives(step)
@@ -411,7 +408,7 @@ func (s *rollout) checkStart(step plan.Step) error {
 	return s.run.overtime(fmt.Sprintf("After %s the next would have been %s.", s.run.engine.clock.Now().Sub(s.run.since).Round(time.Second), nameOf(step)))
 }
 
-// nameOf is what a step moves, for people.
+// nameOf returns what a step moves, for people.
 func nameOf(step plan.Step) string {
 	switch step.Component {
 	case "":
@@ -440,7 +437,7 @@ func neverArrives(step plan.Step) *say.Failure {
 	return failure
 }
 
-// idleReasons says why nothing may start although nothing is on its way.
+// idleReasons says why nothing may start although no upgrade is in progress.
 func (s *rollout) idleReasons() []cluster.Finding {
 	var away []string
 
@@ -458,8 +455,8 @@ func (s *rollout) idleReasons() []cluster.Finding {
 	return rule.NewFinding(rule.CheckBudget, "", found, rule.BudgetRemedy(s.snapshot, "max_unavailable"), nil)
 }
 
-// firstObservation looks at the cluster for the first time under the lease, where whatever
-// blocks is an error at once, and brings the images onto the nodes.
+// firstObservation makes the first observation under the lease, for which anything that blocks is an error at
+// once, and makes the preparations.
 func (s *rollout) firstObservation(ctx context.Context) error {
 	for !s.begun {
 		ready, err := s.observeAndPlan(ctx)
@@ -479,8 +476,8 @@ func (s *rollout) firstObservation(ctx context.Context) error {
 	return s.prepare(ctx)
 }
 
-// untouched adds to a failure that nothing was moved, where that is so. Once the run has
-// prepared, there may be a snapshot, and images on the nodes.
+// untouched adds to a failure that nothing was moved, if that is so. After the preparations there may be a
+// snapshot, and images on the nodes.
 func (s *rollout) untouched(err error) error {
 	var failure *say.Failure
 	if s.moved || !errors.As(err, &failure) {
@@ -495,8 +492,8 @@ func (s *rollout) untouched(err error) error {
 	return say.Undisturbed(failure)
 }
 
-// prepare does once what comes before anything is moved: the gates, the snapshot
-// and the images. Nodes that only return to service need none of it.
+// prepare does, once, what comes before anything is moved: the gates, the snapshot and the images. Nodes that
+// only return to service need none of it.
 func (s *rollout) prepare(ctx context.Context) error {
 	if s.imagesReady || !slices.ContainsFunc(s.made.Steps, func(step plan.Step) bool { return !step.Done }) {
 		return nil
@@ -504,8 +501,8 @@ func (s *rollout) prepare(ctx context.Context) error {
 
 	s.imagesReady = true
 
-	// A node that is out of service may be what keeps a gate from holding, and
-	// only its own upgrade brings it back.
+	// A node that is out of service may be the reason why a gate does not hold, and only its own upgrade brings
+	// it back.
 	if !slices.ContainsFunc(s.made.Steps, func(step plan.Step) bool { return step.Finish }) {
 		if err := s.run.awaitGates(ctx, ""); err != nil {
 			return s.gateFailure(ctx, err)
@@ -519,19 +516,18 @@ func (s *rollout) prepare(ctx context.Context) error {
 	return s.run.prepareImages(ctx, s.snapshot, s.made)
 }
 
-// blockage is what keeps a run from starting anything. The zero value is none.
+// blockage is what keeps a run from starting anything. The zero value means that nothing does.
 type blockage struct {
-	// since is when it was first seen without a break.
+	// since is when it began, without a break.
 	since, announced time.Time
 	pause            time.Duration
-	// hesitate tells that an upgrade has to wait or was left as it is: the next plan is made a moment later.
+	// hesitate is true after an upgrade yielded or stood down: the next plan is made a moment later.
 	hesitate bool
 }
 
-// observeAndPlan observes and plans, and tells whether something may be started as far as
-// that goes. Otherwise it has waited a little. At the beginning whatever blocks
-// is an error at once; later it gets the time to heal that it may need after a
-// reboot, and upgrades that are going on are left alone meanwhile.
+// observeAndPlan observes and plans, and reports whether something may be started. Otherwise it has waited a
+// little. Before the run has begun, anything that blocks is an error at once; later it gets the time to heal that
+// it may need after a reboot, and upgrades in progress are not affected.
 func (s *rollout) observeAndPlan(ctx context.Context) (ready bool, err error) {
 	if s.blockage.hesitate {
 		s.blockage.hesitate = false
@@ -539,7 +535,7 @@ func (s *rollout) observeAndPlan(ctx context.Context) (ready bool, err error) {
 		return false, s.await(ctx, maxPoll)
 	}
 
-	// Whoever asks for this knows when the context has ended.
+	// The caller checks whether the context has ended.
 	observed, err := s.look(ctx)
 	if ctx.Err() != nil {
 		return false, nil
@@ -558,12 +554,12 @@ func (s *rollout) observeAndPlan(ctx context.Context) (ready bool, err error) {
 	s.run.journal.setNodes(observed.Nodes)
 	s.run.engine.tell(s.made.Findings)
 
-	// Upgrades that are going on write it, and know better than an observation.
+	// Upgrades in progress write it, and know more than an observation.
 	if observed.Journal != nil && len(s.running) == 0 {
 		s.run.journal.adoptObserved(*observed.Journal)
 	}
 
-	// A node that this run moves right now may be away.
+	// A node that this run is moving may be down.
 	blocking := slices.DeleteFunc(cluster.Blocking(s.made.Findings), func(f cluster.Finding) bool {
 		return f.Severity == cluster.Observed && f.Node != "" && s.inProgress(f.Node)
 	})
@@ -575,11 +571,11 @@ func (s *rollout) observeAndPlan(ctx context.Context) (ready bool, err error) {
 	return true, nil
 }
 
-// lookEverywhereEvery is how often a run looks at the whole cluster.
+// lookEverywhereEvery is how often a run observes the whole cluster.
 const lookEverywhereEvery = 30 * time.Minute
 
-// look is at the whole cluster when the run begins, before it ends and every once in a
-// while, and otherwise at what may have changed.
+// look observes the whole cluster when the run begins, before it ends and every [lookEverywhereEvery], and
+// otherwise only what may have changed.
 func (s *rollout) look(ctx context.Context) (cluster.Observation, error) {
 	now := s.run.engine.clock.Now()
 
@@ -601,13 +597,12 @@ func (s *rollout) look(ctx context.Context) (cluster.Observation, error) {
 	return observed, err
 }
 
-// blocked waits a little for findings to pass that block, or fails when that
-// is of no use or has taken too long.
+// blocked waits a little for blocking findings to pass, or fails if waiting does not help or has taken too long.
 func (s *rollout) blocked(ctx context.Context, blocking []cluster.Finding) error {
 	refuse := func() error {
 		failure := say.Blocked(s.run.request.Target, blocking)
 		if s.moved {
-			// How the cluster is left is known when all upgrades have ended.
+			// The state of the cluster is known when all upgrades have ended.
 			failure.State = ""
 			failure.Remedy = say.ResumeRemedy
 			failure.Err = errors.Join(append([]error{say.ErrGuard}, say.Causes(blocking)...)...)
@@ -623,8 +618,7 @@ func (s *rollout) blocked(ctx context.Context, blocking []cluster.Finding) error
 	return s.waitOut(ctx, blocking[0].String(), refuse)
 }
 
-// waitOut waits a little for an obstacle to pass, or gives up when it has been
-// there for too long.
+// waitOut waits a little for an obstacle to pass, or gives up if it has been there for too long.
 func (s *rollout) waitOut(ctx context.Context, seen string, giveUp func() error) error {
 	now := s.run.engine.clock.Now()
 	if s.blockage.since.IsZero() {
@@ -652,21 +646,21 @@ func (s *rollout) unobserved(err error) error {
 	}
 }
 
-// result is an upgrade that ended.
+// result is the result of an upgrade that ended.
 type result struct {
 	step plan.Step
 	// ready is the last transition of the node's Ready condition.
 	ready time.Time
 	err   error
-	// release ends what the upgrade was begun with.
+	// release releases what the upgrade was started with.
 	release context.CancelFunc
 }
 
-// end takes note of an upgrade that is over.
+// end handles an upgrade that has ended.
 func (s *rollout) end(over result) {
 	s.running = slices.DeleteFunc(s.running, func(step plan.Step) bool { return step.Node == over.step.Node && step.Component == over.step.Component })
 
-	// Only after it is known whether anything may be begun any more.
+	// Only after it is known whether anything else may be started.
 	defer over.release()
 
 	if over.err != nil {
@@ -681,8 +675,8 @@ func (s *rollout) end(over result) {
 	switch {
 	case over.err == nil:
 		s.completed[keyOf(over.step)]++
-		// A node that was moved is watched from the end of its upgrade on, before any
-		// other upgrade can take it for one that nobody waits for.
+		// A node whose kubelet was replaced is watched from here on, before another upgrade can overlook it.
+		// Nodes whose Talos was moved are watched by their upgrades.
 		if over.step.Component == cluster.Kubelet {
 			s.run.shared.settling(func(w *soak) { w.watch(over.step, over.ready, s.run.engine.clock.Now()) })
 		}
@@ -697,7 +691,7 @@ func (s *rollout) end(over result) {
 	}
 }
 
-// stoppedEvent tells of an upgrade that ended with an error.
+// stoppedEvent returns the event about an upgrade that ended with an error.
 func stoppedEvent(over result) cluster.Event {
 	event := cluster.Event{Kind: cluster.EventNodeStopped, Node: over.step.Node, Component: over.step.Component, Text: over.err.Error()}
 
@@ -709,8 +703,8 @@ func stoppedEvent(over result) cluster.Event {
 	return event
 }
 
-// fail keeps the first failure. What fails after it, on nodes that were on
-// their way, is named in it.
+// fail keeps the first failure. Later failures, of upgrades that were still in progress, are added to it as
+// findings.
 func (s *rollout) fail(err error) {
 	var first, other *say.Failure
 
@@ -739,7 +733,7 @@ func (s *rollout) fail(err error) {
 	})
 }
 
-// foundBeside is what became of an upgrade beside the one that a failure is about.
+// foundBeside says what became of an upgrade other than the one that a failure is about.
 func foundBeside(other *say.Failure) string {
 	seen := strings.TrimSuffix(other.Seen, ".")
 	if what, cut := strings.CutPrefix(seen, say.InterruptedPrefix); cut {
@@ -749,10 +743,9 @@ func foundBeside(other *say.Failure) string {
 	return "its upgrade was running at the same time and failed too: " + seen
 }
 
-// presentPolicy is the one that was asked for, without the nodes that have left since
-// the run began: a name that was right then is no mistake of the configuration,
-// and the rest of the cluster does not have to stop for it. All names are right
-// when a run begins, or it would not have.
+// presentPolicy returns the policy without the nodes that have left since the run began: a name that was correct
+// then is no mistake in the configuration, and the rest of the cluster does not have to stop for it. All names
+// were correct when the run began, or it would not have begun.
 func (s *rollout) presentPolicy(observed cluster.Observation) cluster.Policy {
 	asked := s.run.policy()
 	if !s.begun || observed.KubernetesError != nil || observed.DiscoveryError != nil {
@@ -780,7 +773,7 @@ func (s *rollout) presentPolicy(observed cluster.Observation) cluster.Policy {
 	return asked
 }
 
-// present are the entries of the nodes that are there.
+// present returns the entries of the nodes that have not left.
 func present[V any](s *rollout, there map[string]bool, entries map[string]V) map[string]V {
 	kept := maps.Clone(entries)
 
@@ -793,8 +786,7 @@ func present[V any](s *rollout, there map[string]bool, entries map[string]V) map
 	return kept
 }
 
-// hasLeft tells whether a node that the policy names is no longer there, and
-// says so the first time.
+// hasLeft reports whether a node that the policy names no longer exists, and warns about it the first time.
 func (s *rollout) hasLeft(there map[string]bool, name string) bool {
 	if there[name] {
 		return false
@@ -826,14 +818,14 @@ func (s *rollout) gateFailure(ctx context.Context, err error) error {
 	})
 }
 
-// unrepeated drops a sync that this run has done already, where the policy does
-// not wait for what it changes: the pods of kube-proxy follow in their own time.
+// unrepeated drops a sync that this run has already done if the policy does not wait for its rollout: the pods of
+// kube-proxy follow in their own time.
 func (s *rollout) unrepeated(made plan.Plan) plan.Plan {
 	if s.run.request.Policy.Kubernetes.Manifests.Timeout > 0 || len(made.Steps) == 0 {
 		return made
 	}
 
-	// Where it is due once more, something has moved since.
+	// If a sync is due again, something has moved since.
 	due := s.snapshot.Journal != nil && s.snapshot.Journal.Manifests != nil
 
 	if first := made.Steps[0]; first.Component == cluster.Manifests && s.completed[keyOf(first)] > 0 && !due {

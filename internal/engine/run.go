@@ -22,24 +22,23 @@ type run struct {
 	lock    *lock
 	leased  leased
 	journal *journal
-	// shared is what its upgrades know of each other.
+	// shared is what its upgrades know about each other.
 	shared *shared
-	// looking bounds how many upgrades look at the cluster in order to cordon at a time. A
-	// look counts for a few seconds only: with a hundred at once none would be done with
-	// it in time.
+	// looking bounds how many upgrades observe the cluster at a time in order to cordon. An observation counts
+	// for a few seconds only: with a hundred at once, none would be finished in time.
 	looking semaphore
 	ahead   *ahead
 
-	// suspension is that somebody has suspended the upgrades, as last seen by whoever
-	// starts them; nil where nobody has.
+	// suspension is the suspension of the upgrades as last seen by the goroutine that starts them; nil if there
+	// was none.
 	suspension *cluster.Suspension
 }
 
-// looksAtATime is how many upgrades look at the cluster in order to cordon at a time.
+// looksAtATime is how many upgrades observe the cluster at a time in order to cordon.
 const looksAtATime = 4
 
-// newRun is a run under the lease. Policy is the one that is asked for, with what its
-// selectors chose at the first look.
+// newRun returns a run under the lease. Policy is the requested policy with what its selectors chose in the first
+// observation.
 func (e *Engine) newRun(held *lock, request Request, policy cluster.Policy) *run {
 	under := leased{engine: e, lock: held}
 	made := &run{
@@ -51,19 +50,17 @@ func (e *Engine) newRun(held *lock, request Request, policy cluster.Policy) *run
 	return made
 }
 
-// policy is the one that the run was asked for, with all that its selectors have chosen
-// so far.
+// policy returns the requested policy with everything that its selectors have chosen so far.
 func (r *run) policy() cluster.Policy { return r.shared.policy() }
 
-// selectIn is the policy with what its selectors choose in the observation as well.
+// selectIn returns the policy with what its selectors choose in the observation as well.
 func (r *run) selectIn(observed cluster.Observation) cluster.Policy {
 	policy, _ := plan.Select(observed, r.policy())
 
 	return r.shared.choose(policy.Selected)
 }
 
-// planAgain plans the rest of the run, and says of which nodes the labels have changed
-// whether they are held.
+// planAgain plans the rest of the run, and warns about nodes that labels have begun or ceased to hold.
 func (r *run) planAgain(observed cluster.Observation, policy cluster.Policy) plan.Plan {
 	made := plan.Make(observed, r.request.Target, policy)
 	r.shared.choose(made.Policy.Selected)
@@ -77,7 +74,7 @@ func (r *run) planAgain(observed cluster.Observation, policy cluster.Policy) pla
 	return made
 }
 
-// progress adds to an event how far the two products are.
+// progress adds the progress of the two products to an event.
 func (r *run) progress(event cluster.Event, made plan.Plan) cluster.Event {
 	event.Talos, event.Kubernetes = made.Talos, made.Kubernetes
 	event.Target = r.request.Target
@@ -85,7 +82,7 @@ func (r *run) progress(event cluster.Event, made plan.Plan) cluster.Event {
 	return event
 }
 
-// stopped is the failure of a run that was asked to stop, or has to.
+// stopped returns the failure of a run that was asked to stop, or has to.
 func (r *run) stopped(ctx context.Context, where string) *say.Failure {
 	if cause := cluster.Ended(ctx); errors.Is(cause, say.ErrLeaseLost) {
 		return &say.Failure{
@@ -102,8 +99,8 @@ func (r *run) stopped(ctx context.Context, where string) *say.Failure {
 	}
 }
 
-// claimJournal writes the name of the run into the journal. A run that held the lease
-// before has read what stood there until now, and gets a conflict from here on.
+// claimJournal writes the name of the run into the journal. A run that held the lease before has read an earlier
+// version, and gets a conflict from here on.
 func (r *run) claimJournal(ctx context.Context) error {
 	err := r.journal.change(ctx, "", func(j cluster.Journal) cluster.Journal { return j })
 
@@ -123,13 +120,13 @@ func (r *run) claimJournal(ctx context.Context) error {
 	}
 }
 
-// deadlinePassed tells whether the time for the whole run is used up.
+// deadlinePassed reports whether the time for the whole run is used up.
 func (r *run) deadlinePassed() bool {
 	return r.request.Deadline > 0 && r.engine.clock.Now().Sub(r.since) >= r.request.Deadline
 }
 
-// noMoreStarts is why nothing may be started any more: the time for the run is used up,
-// or the window has closed.
+// noMoreStarts returns why nothing may be started any more: the time for the run is used up, or the window has
+// closed; nil if something may be.
 func (r *run) noMoreStarts() error {
 	if r.deadlinePassed() {
 		return say.ErrDeadline
@@ -138,7 +135,7 @@ func (r *run) noMoreStarts() error {
 	return r.windowClosed()
 }
 
-// windowClosed is why nothing may be started now: the maintenance window has closed.
+// windowClosed returns an error if the maintenance window is closed.
 func (r *run) windowClosed() error {
 	if r.request.Window == nil {
 		return nil
@@ -161,8 +158,7 @@ func opening(until time.Time) string {
 	return "it opens at " + until.UTC().Format(time.RFC3339)
 }
 
-// outside is the failure of a run that the end of the window stops, in words that
-// begin with what it stopped at.
+// outside returns the failure of a run that the end of the window stops. The text begins with at.
 func (r *run) outside(err error, at string) *say.Failure {
 	return &say.Failure{
 		Summary: "Unable to finish the upgrade in the maintenance window", Seen: at + " " + say.Sentence(err.Error()),
@@ -170,7 +166,7 @@ func (r *run) outside(err error, at string) *say.Failure {
 	}
 }
 
-// overtime is the failure of a run whose time is used up.
+// overtime returns the failure of a run whose time is used up.
 func (r *run) overtime(seen string) *say.Failure {
 	return &say.Failure{
 		Summary: "Unable to finish the upgrade in the time that timeouts allow", Seen: seen,
@@ -178,7 +174,7 @@ func (r *run) overtime(seen string) *say.Failure {
 	}
 }
 
-// standing are the findings that stop a run; what the policy skips is said.
+// standing returns the findings that stop a run, and warns about those that the policy skips.
 func (r *run) standing(findings []cluster.Finding) []cluster.Finding {
 	judged := r.request.Policy.Skip(findings)
 	r.engine.tell(judged)

@@ -11,25 +11,24 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
 )
 
-// Labels change while a run goes on. Each look chooses anew which nodes the selectors of
-// the policy hold and which are canaries, and neither is taken back before the run has ended: a held
-// node is not started, and the others wait for each canary. Of images, reboot modes and pools the last look counts.
+// Labels change during a run. In each observation, the selectors of the policy choose again which nodes are held
+// and which are canaries, and neither is revoked before the run has ended: a held node is not started, and the
+// others wait for each canary. For images, reboot modes and pools, the last observation counts.
 
-// selected remembers what the selectors of the policy have chosen in a run. The lock of shared guards it.
+// selected is what the selectors of the policy have chosen in a run. The lock of shared guards it.
 type selected struct {
 	policy cluster.Policy
-	// began are the nodes that were held when the run began, said those of which
-	// somebody was told since.
+	// began are the nodes that were held when the run began, said those whose hold was reported since.
 	began map[string]cluster.Hold
 	said  map[string]bool
 }
 
-// newSelected begins with what the first look of the run chose.
+// newSelected begins with what the first observation of the run chose.
 func newSelected(policy cluster.Policy) selected {
 	return selected{policy: policy, began: policy.Selected.Held, said: map[string]bool{}}
 }
 
-// add takes over what another look chose, and returns the policy with all that was chosen so far.
+// add adds what another observation chose, and returns the policy with everything that was chosen so far.
 func (s *selected) add(fresh cluster.Selection) cluster.Policy {
 	held := maps.Clone(s.policy.Selected.Held)
 	canaries := slices.Clone(s.policy.Selected.Canaries)
@@ -65,7 +64,7 @@ func (s *selected) news(policy cluster.Policy, node string) string {
 
 		return fmt.Sprintf("%s stays held until this run ends (%s); the next apply decides anew", node, plan.HeldBy(policy, node))
 	default:
-		// That it is left is said now; should its label go away, that is said as well.
+		// The hold is reported now; if its label is removed, that is reported as well.
 		s.began = with(s.began, node, hold)
 
 		return fmt.Sprintf("%s is held from now on (%s): nothing new is begun on it", node, plan.HeldBy(policy, node))

@@ -15,35 +15,34 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/rule"
 )
 
-// shared is what the upgrades of a run have to know of each other, and what the run has found out for all of
-// them. One lock guards it: each upgrade asks here before it disturbs its node, is judged by one state of the
-// run, and what it is permitted counts for whoever asks next.
+// shared is what the upgrades of a run know about each other, and what the run has found out for all of them. One
+// lock guards it: each upgrade asks here before it disturbs its node, is judged by one state of the run, and what
+// it is permitted counts for the next one that asks.
 type shared struct {
 	mu sync.Mutex
-	// disturbed are the nodes that this run is taking out of service, by the
-	// order in which it began to.
+	// disturbed are the nodes that this run is taking out of service, with the order in which that began.
 	disturbed map[string]int
 	order     int
 	// ended is closed when the next upgrade ends.
 	ended chan struct{}
-	// over tells that no upgrade may begin to disturb its node any more. An upgrade begins long before it
-	// does that, because images and guards may take their time. Untouched has the upgrades that have not
-	// disturbed their nodes, and ends them.
+	// over is true once no further upgrade may disturb its node. An upgrade begins long before it does that,
+	// because images and guards may take their time. untouched holds the functions that end the upgrades that
+	// have not disturbed their nodes.
 	over      bool
 	untouched map[string]context.CancelCauseFunc
-	// doubtful are the nodes on their way of which it is known that the new
-	// system did not come up, or not known whether it was installed.
+	// doubtful are the nodes being upgraded whose new system is known not to have come up, or may not have been
+	// installed.
 	doubtful map[string]bool
 
 	// soak are the nodes that were moved and have to stay healthy.
 	soak *soak
 	// selected is what the selectors of the policy have chosen so far.
 	selected selected
-	// operator is what is known of the operator beside the run.
+	// operator is what is known about the operator beside the run.
 	operator operatorWatch
 }
 
-// newShared begins with the policy that the run was asked for, with what its selectors chose at the first look.
+// newShared begins with the requested policy, including what its selectors chose in the first observation.
 func newShared(policy cluster.Policy) *shared {
 	return &shared{
 		disturbed: map[string]int{}, ended: make(chan struct{}), untouched: map[string]context.CancelCauseFunc{}, doubtful: map[string]bool{},
@@ -51,7 +50,7 @@ func newShared(policy cluster.Policy) *shared {
 	}
 }
 
-// decide decides on a look of an upgrade, knowing what the other upgrades do, and takes note at once of what
+// decide decides about an observation of an upgrade with regard to the other upgrades, and records at once what
 // is permitted.
 func (s *shared) decide(e *Engine, asked permit.Ask, world *permit.World) (made permit.Verdict) {
 	node := world.Step.Node
@@ -67,7 +66,7 @@ func (s *shared) decide(e *Engine, asked permit.Ask, world *permit.World) (made 
 	world.Others, world.Doubtful = s.others(node), slices.Sorted(maps.Keys(s.doubtful))
 	_, world.Untouched = s.untouched[node]
 
-	// A node is watched before its upgrade is done: if it is not among Others any more, it is among Unsettled.
+	// A node is watched before its upgrade is done: if it is no longer among Others, it is among Unsettled.
 	if asked.Stage != rule.Component && !asked.Installed && !asked.Judged {
 		world.Unsettled = s.soak.unsettled(world.View, world.Now.At, asked.Touched())
 	}
@@ -80,7 +79,7 @@ func (s *shared) decide(e *Engine, asked permit.Ask, world *permit.World) (made 
 	})
 
 	if made.Kind == permit.Go && asked.Acts {
-		// From now on the upgrade goes on to its end, whatever becomes of others.
+		// From now on the upgrade continues to its end, whatever happens to others.
 		delete(s.untouched, node)
 
 		if asked.Cordons {
@@ -91,7 +90,7 @@ func (s *shared) decide(e *Engine, asked permit.Ask, world *permit.World) (made 
 	return made
 }
 
-// disturb notes that the node is about to be taken out of service. The caller holds the lock.
+// disturb records that the node is about to be taken out of service. The caller holds the lock.
 func (s *shared) disturb(node string) {
 	if _, known := s.disturbed[node]; known {
 		return
@@ -101,7 +100,7 @@ func (s *shared) disturb(node string) {
 	s.disturbed[node] = s.order
 }
 
-// noteResumed notes that an earlier run has taken the node out of service.
+// noteResumed records that an earlier run has taken the node out of service.
 func (s *shared) noteResumed(node string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -109,7 +108,7 @@ func (s *shared) noteResumed(node string) {
 	s.disturb(node)
 }
 
-// done notes that the upgrade of the node is over.
+// done records that the upgrade of the node has ended.
 func (s *shared) done(node string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -119,7 +118,7 @@ func (s *shared) done(node string) {
 	s.ended = make(chan struct{})
 }
 
-// peerDone is closed when the next upgrade ends.
+// peerDone returns a channel that is closed when the next upgrade ends.
 func (s *shared) peerDone() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -127,8 +126,8 @@ func (s *shared) peerDone() <-chan struct{} {
 	return s.ended
 }
 
-// beside are the nodes of other upgrades that are out of service, or about to be: true for those
-// which began before the given node, false for those which began after it.
+// beside returns the nodes of other upgrades that are out of service, or about to be: true for those that began
+// before the given node, false for those that began after it.
 func (s *shared) beside(node string) map[string]bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -136,7 +135,7 @@ func (s *shared) beside(node string) map[string]bool {
 	return s.others(node)
 }
 
-// others is beside for a caller that holds the lock.
+// others is [shared.beside] for a caller that holds the lock.
 func (s *shared) others(node string) map[string]bool {
 	mine, moving := s.disturbed[node]
 	found := make(map[string]bool, len(s.disturbed))
@@ -150,7 +149,7 @@ func (s *shared) others(node string) map[string]bool {
 	return found
 }
 
-// mayStandDown registers the upgrade of a node that it has not disturbed yet: stopUntouched ends it.
+// mayStandDown registers an upgrade that has not disturbed its node yet, so that stopUntouched can end it.
 func (s *shared) mayStandDown(node string, end context.CancelCauseFunc) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -158,7 +157,7 @@ func (s *shared) mayStandDown(node string, end context.CancelCauseFunc) {
 	s.untouched[node] = end
 }
 
-// forget drops what is known of the upgrade of a node, once the rollout has dealt with its end.
+// forget drops what is known about the upgrade of a node, once the rollout has handled its end.
 func (s *shared) forget(node string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -167,7 +166,7 @@ func (s *shared) forget(node string) {
 	delete(s.doubtful, node)
 }
 
-// stopUntouched makes all upgrades stand down that have not touched their nodes.
+// stopUntouched ends all upgrades that have not touched their nodes.
 func (s *shared) stopUntouched() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -178,7 +177,7 @@ func (s *shared) stopUntouched() {
 	}
 }
 
-// markDoubtful notes that the new system of a node on its way does not become healthy.
+// markDoubtful records that the new system of a node that is being upgraded does not become healthy.
 func (s *shared) markDoubtful(node string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -186,7 +185,7 @@ func (s *shared) markDoubtful(node string) {
 	s.doubtful[node] = true
 }
 
-// anyDoubtful tells whether it has to become clear first what became of a node.
+// anyDoubtful reports whether the outcome of an upgrade must be known before others are started.
 func (s *shared) anyDoubtful() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -195,8 +194,8 @@ func (s *shared) anyDoubtful() bool {
 }
 
 // noteStep updates whether a node is doubtful, from the step that it enters and from what this run has written
-// of it in the journal. A node that reboots on a mere intent may have no new
-// system: its installer failed, or nobody knows.
+// about it in the journal. A node that reboots while the journal has only the intent may have no new system: its
+// installer failed, or its result is unknown.
 func (s *shared) noteStep(node string, entry cluster.Entry, step cluster.NodeStep) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -220,14 +219,14 @@ func (s *shared) settling(do func(*soak)) {
 	do(s.soak)
 }
 
-// settles tells whether the node has to stay healthy for some time yet.
+// settles reports whether the node still has to stay healthy for some time.
 func (s *shared) settles(node string) (found bool) {
 	s.settling(func(w *soak) { found = w.watches(node) })
 
 	return found
 }
 
-// policy is the policy with all that was chosen so far.
+// policy returns the policy with everything that was chosen so far.
 func (s *shared) policy() cluster.Policy {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -235,8 +234,7 @@ func (s *shared) policy() cluster.Policy {
 	return s.selected.policy
 }
 
-// choose takes over what another look chose. It returns the policy with all that was
-// chosen so far.
+// choose adds what another observation chose, and returns the policy with everything that was chosen so far.
 func (s *shared) choose(fresh cluster.Selection) cluster.Policy {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -244,8 +242,8 @@ func (s *shared) choose(fresh cluster.Selection) cluster.Policy {
 	return s.selected.add(fresh)
 }
 
-// holdNews says, once, that a node came to be held while the run went on, or that only the
-// run still holds it; empty where there is nothing new.
+// holdNews says, once, that a node came to be held during the run, or that only the run still holds it; empty if
+// there is nothing new.
 func (s *shared) holdNews(policy cluster.Policy, node string) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -253,23 +251,23 @@ func (s *shared) holdNews(policy cluster.Policy, node string) string {
 	return s.selected.news(policy, node)
 }
 
-// operatorWatch is what a run knows of the operator beside it.
+// operatorWatch is what a run knows about the operator beside it.
 type operatorWatch struct {
-	// pausing tells that the operator may be kept from acting in the name of the run.
+	// pausing is true if the operator may be held in the name of the run.
 	pausing bool
-	// blocking is what the last look found to be in the way.
+	// blocking are the findings of the last report.
 	blocking []cluster.Finding
-	// silent is when the object could not be read last; zero where it could.
+	// silent is when the object last could not be read; zero if it could.
 	silent time.Time
-	// unhold is how a person ends the hold.
+	// unhold says how a person ends the hold.
 	unhold string
 }
 
-// silentTimeout is how long an object that could not be read is left alone: every
-// upgrade would wait for it anew otherwise.
+// silentTimeout is how long an object that could not be read is not read again: otherwise every upgrade would
+// wait for it.
 const silentTimeout = 30 * time.Second
 
-// operatorSilent tells whether the object could not be read a moment ago.
+// operatorSilent reports whether the object could not be read a moment ago.
 func (s *shared) operatorSilent(now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -277,7 +275,7 @@ func (s *shared) operatorSilent(now time.Time) bool {
 	return !s.operator.silent.IsZero() && now.Sub(s.operator.silent) < silentTimeout
 }
 
-// noteOperatorSilent takes note of a look that failed.
+// noteOperatorSilent records that the object could not be read.
 func (s *shared) noteOperatorSilent(now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -285,7 +283,7 @@ func (s *shared) noteOperatorSilent(now time.Time) {
 	s.operator.silent = now
 }
 
-// noteOperator takes note of a look.
+// noteOperator records the result of a report.
 func (s *shared) noteOperator(blocking []cluster.Finding, unhold string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -296,7 +294,7 @@ func (s *shared) noteOperator(blocking []cluster.Finding, unhold string) {
 	}
 }
 
-// operatorFindings is what the last look found.
+// operatorFindings returns the findings of the last report.
 func (s *shared) operatorFindings() []cluster.Finding {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -304,7 +302,7 @@ func (s *shared) operatorFindings() []cluster.Finding {
 	return slices.Clone(s.operator.blocking)
 }
 
-// noteOperatorPaused takes note that the operator may be kept from acting in the name of the run.
+// noteOperatorPaused records that the operator may be held in the name of the run.
 func (s *shared) noteOperatorPaused() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -312,7 +310,7 @@ func (s *shared) noteOperatorPaused() {
 	s.operator.pausing = true
 }
 
-// operatorPaused tells whether it may.
+// operatorPaused reports whether the operator may be held in the name of the run.
 func (s *shared) operatorPaused() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -320,7 +318,7 @@ func (s *shared) operatorPaused() bool {
 	return s.operator.pausing
 }
 
-// operatorUnhold is how a person ends the hold; empty where that is not known.
+// operatorUnhold says how a person ends the hold; empty if that is unknown.
 func (s *shared) operatorUnhold() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

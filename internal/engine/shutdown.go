@@ -11,11 +11,11 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 )
 
-// shutdown is when an operation had to stop, as far as somebody has noticed.
+// shutdown is when an operation had to stop, as first noticed.
 type shutdown struct {
 	mu sync.Mutex
-	// contexts are those of the operation and of its lease: whatever else ends is
-	// the limit of a part of it.
+	// contexts are those of the operation and of its lease. If any other context ends, only a part of the
+	// operation does.
 	contexts []context.Context
 	since    time.Time
 }
@@ -28,7 +28,7 @@ func (h *shutdown) begin(ctx context.Context) {
 	h.contexts, h.since = []context.Context{ctx}, time.Time{}
 }
 
-// watch has the operation stop with another context as well, until that is over.
+// watch adds a context whose end stops the operation, until the returned function is called.
 func (h *shutdown) watch(ctx context.Context) (over func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -44,7 +44,7 @@ func (h *shutdown) watch(ctx context.Context) (over func()) {
 	}
 }
 
-// operation are the contexts of the operation and of its lease.
+// operation returns the contexts of the operation and of its lease.
 func (h *shutdown) operation() []context.Context {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -52,9 +52,8 @@ func (h *shutdown) operation() []context.Context {
 	return h.contexts
 }
 
-// grace is how long the next thing may take that is still done after something
-// has ended. Where that is the whole operation, all of them together may take no
-// longer than the given time.
+// grace returns how long the next action may take that is still taken after something has ended. If the whole
+// operation has ended, all such actions together may take no longer than the given time.
 func (h *shutdown) grace(now time.Time, most time.Duration) time.Duration {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -70,8 +69,7 @@ func (h *shutdown) grace(now time.Time, most time.Duration) time.Duration {
 	return max(minStopGrace, min(stopGrace, most-now.Sub(h.since)))
 }
 
-// flush waits for the last word to stand where others look, for as long as the
-// lease says that it is ours to say.
+// flush waits until the observers have passed on the last events.
 func (e *Engine) flush(ctx context.Context) {
 	kept, end := e.cleanupContext(ctx)
 	defer end()
@@ -86,8 +84,8 @@ func (e *Engine) flush(ctx context.Context) {
 	}
 }
 
-// callWhole carries out a call that takes a moment and changes something: one that is
-// cut off may take effect when the lease is somebody else's.
+// callWhole makes a short call that changes something, and does not cut it off: otherwise it could take effect
+// when somebody else has the lease.
 func (e *Engine) callWhole(ctx context.Context, call func(context.Context) error) error {
 	if ctx.Err() != nil {
 		return cluster.Ended(ctx)
@@ -99,8 +97,7 @@ func (e *Engine) callWhole(ctx context.Context, call func(context.Context) error
 	return call(kept)
 }
 
-// recordContext is a context for recording what has just taken effect: it ends a
-// little after ctx does.
+// recordContext returns a context for recording what has just taken effect: it ends a little after ctx.
 func (e *Engine) recordContext(ctx context.Context) (context.Context, context.CancelFunc) {
 	kept, end := context.WithCancel(context.WithoutCancel(ctx))
 	calm := e.endAfterStop(kept, end, stopTimeout)
@@ -117,12 +114,12 @@ func (e *Engine) recordContext(ctx context.Context) (context.Context, context.Ca
 	}
 }
 
-// cleanupContext is a context for what still has to be done when ctx may be over.
+// cleanupContext returns a context for what has to be done even if ctx has ended.
 func (e *Engine) cleanupContext(ctx context.Context) (context.Context, context.CancelFunc) {
 	return e.cleanupWithin(ctx, stopTimeout)
 }
 
-// cleanupWithin is [Engine.cleanupContext] for what ends so long after a cancel at most.
+// cleanupWithin is [Engine.cleanupContext] for actions that end no later than the given time after a cancel.
 func (e *Engine) cleanupWithin(ctx context.Context, most time.Duration) (context.Context, context.CancelFunc) {
 	kept, end := e.clock.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
 	calm := e.endAfterStop(kept, end, most)
@@ -133,8 +130,8 @@ func (e *Engine) cleanupWithin(ctx context.Context, most time.Duration) (context
 	}
 }
 
-// endAfterStop ends a context that outlives others a little after the operation had to
-// stop, whether that is so already or comes to be.
+// endAfterStop ends a context that outlives others a little after the operation had to stop, now or in the
+// future.
 func (e *Engine) endAfterStop(kept context.Context, end context.CancelFunc, most time.Duration) (calm func()) {
 	var releases []func() bool
 

@@ -14,23 +14,23 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
 )
 
-// soak keeps an eye on nodes that were moved: each must have stayed healthy
-// for a while before the next one is disturbed. The rollout asks it before it
-// starts an upgrade, and each upgrade right before it disturbs its node. The lock of shared guards it.
+// soak watches nodes that were moved: each must have stayed healthy for a while before the next one is disturbed.
+// The rollout asks it before it starts an upgrade, and each upgrade right before it disturbs its node. The lock
+// of shared guards it.
 type soak struct {
-	// most is how long that is; with 0 nothing is watched.
+	// most is how long they must stay healthy; if it is 0, nothing is watched.
 	most time.Duration
 
 	watched map[string]*soakingNode
-	// passed are the transitions of the Ready conditions of those that passed.
+	// passed are the transitions of the Ready conditions of the nodes that stayed healthy for long enough.
 	passed map[string]time.Time
-	// moved tells that an upgrade of this run has ended.
+	// moved is true if an upgrade of this run has ended well.
 	moved bool
 }
 
 // soakingNode is a node that has not stayed healthy for long enough yet.
 type soakingNode struct {
-	// since is when it became healthy, zero while it is not.
+	// since is when it became healthy; zero while it is not.
 	since time.Time
 	// ready is the last transition of its Ready condition.
 	ready time.Time
@@ -53,8 +53,7 @@ func (w *soak) watch(step plan.Step, ready, now time.Time) {
 	}
 }
 
-// judge judges the nodes that are watched. Those that are no longer part of the
-// cluster are dropped.
+// judge judges the watched nodes. Nodes that are no longer part of the cluster are dropped.
 func (w *soak) judge(observed cluster.Observation, now time.Time) {
 	if observed.KubernetesError != nil {
 		w.suspectAll(observed.KubernetesError, now)
@@ -71,7 +70,7 @@ func (w *soak) judge(observed cluster.Observation, now time.Time) {
 
 			continue
 		case found.Machine == nil && found.Unreachable == nil:
-			// Nobody asked it: it was not watched yet when the observation began.
+			// It was not asked, because it was not watched yet when the observation began.
 			continue
 		}
 
@@ -100,8 +99,7 @@ func (w *soak) judge(observed cluster.Observation, now time.Time) {
 	}
 }
 
-// suspectAll takes note of a look that failed: what cannot be observed is not known
-// to be healthy.
+// suspectAll records an observation that failed: what cannot be observed is not known to be healthy.
 func (w *soak) suspectAll(err error, now time.Time) {
 	for _, node := range w.watched {
 		node.since, node.ails = time.Time{}, "it cannot be observed: "+err.Error()
@@ -112,7 +110,7 @@ func (w *soak) suspectAll(err error, now time.Time) {
 	}
 }
 
-// ailment is why a node does not count as healthy, empty when it does.
+// ailment returns why a node does not count as healthy; empty if it does.
 func ailment(observed cluster.Observation, node cluster.Node) string {
 	switch {
 	case node.Kube == nil:
@@ -134,28 +132,27 @@ func ailment(observed cluster.Observation, node cluster.Node) string {
 	return ""
 }
 
-// unreadyText says that Kubernetes does not call the node Ready.
+// unreadyText says that the node is not Ready in Kubernetes.
 func unreadyText(node cluster.Node) string {
 	return "it is not Ready in Kubernetes: " + node.Kube.ReadyReason
 }
 
-// waiting tells whether a node has to be waited for.
+// waiting reports whether a node has to be waited for.
 func (w *soak) waiting() bool {
 	return len(w.watched) > 0
 }
 
-// watches tells whether a node is among those that have to be waited for.
+// watches reports whether a node is among those that have to be waited for.
 func (w *soak) watches(name string) bool {
 	_, found := w.watched[name]
 
 	return found
 }
 
-// unsettled says, of an observation on which an upgrade is about to act, which nodes
-// that were moved speak against that. Before an upgrade has touched its node each of
-// them must have had its time; from then on each must be healthy. The upgrade's own
-// node does not count. A node that has had its time is watched again if it is not Ready, or was not meanwhile,
-// unless another upgrade is at work on it.
+// unsettled returns findings about moved nodes that speak against acting on the observation. Before an upgrade
+// has touched its node, each of them must have stayed healthy for long enough; from then on, each must be
+// healthy. The upgrade's own node does not count. A node that had stayed healthy is watched again if it is not
+// Ready, or was not meanwhile, unless another upgrade is working on it.
 func (w *soak) unsettled(s rule.View, now time.Time, touched bool) []cluster.Finding {
 	if w.most == 0 || s.KubernetesError != nil {
 		return nil
@@ -180,8 +177,8 @@ func (w *soak) unsettled(s rule.View, now time.Time, touched bool) []cluster.Fin
 	return findings
 }
 
-// relapsed watches those once more that have had their time and are not healthy
-// any more, or were not meanwhile.
+// relapsed watches again those nodes that had stayed healthy for long enough and are no longer Ready, or were not
+// meanwhile.
 func (w *soak) relapsed(s rule.View, now time.Time) {
 	for name, ready := range w.passed {
 		node, found := s.Node(name)
@@ -201,20 +198,19 @@ func (w *soak) relapsed(s rule.View, now time.Time) {
 	}
 }
 
-// soakState is how the nodes are that are waited for.
+// soakState is the state of the nodes that are waited for.
 type soakState struct {
-	// waiting tells that there are any, and text is what is being waited for.
+	// waiting is true if there are any, and text says what is being waited for.
 	waiting bool
 	text    string
-	// remaining is how long it takes at least until nobody has to be waited for.
+	// remaining is the least time until nothing has to be waited for.
 	remaining time.Duration
-	// late is the name of a node that has had all the time that it may take, and overdue is how it is; nil
-	// where there is none.
+	// late is the name of a node that has used up its time, and overdue is its state; nil if there is none.
 	late    string
 	overdue *soakingNode
 }
 
-// state is how the nodes are that are waited for; canaries are named as such.
+// state returns the state of the nodes that are waited for; canaries are named as such.
 func (w *soak) state(now time.Time, canaries []string) soakState {
 	found := soakState{waiting: w.waiting(), text: w.waitText(now, canaries), remaining: w.remaining(now)}
 	found.late, found.overdue = w.overdue(now)
@@ -222,7 +218,7 @@ func (w *soak) state(now time.Time, canaries []string) soakState {
 	return found
 }
 
-// remaining is how long it takes at least until nobody has to be waited for.
+// remaining returns the least time until nothing has to be waited for.
 func (w *soak) remaining(now time.Time) time.Duration {
 	var longest time.Duration
 
@@ -237,7 +233,7 @@ func (w *soak) remaining(now time.Time) time.Duration {
 	return longest
 }
 
-// overdue is a node that has had all the time that it may take.
+// overdue returns a node that has used up its time.
 func (w *soak) overdue(now time.Time) (name string, node *soakingNode) {
 	for _, name := range slices.Sorted(maps.Keys(w.watched)) {
 		if found := *w.watched[name]; now.Sub(found.waiting) >= w.most+guardTimeout {
@@ -248,7 +244,7 @@ func (w *soak) overdue(now time.Time) (name string, node *soakingNode) {
 	return "", nil
 }
 
-// waitText is what is being waited for.
+// waitText says what is being waited for.
 func (w *soak) waitText(now time.Time, canaries []string) string {
 	lines := make([]string, 0, len(w.watched))
 
@@ -265,7 +261,7 @@ func (w *soak) waitText(now time.Time, canaries []string) string {
 	return fmt.Sprintf("nodes to stay healthy for %s: %s", w.most, strings.Join(lines, "; "))
 }
 
-// stateText says how a node is.
+// stateText says in which state a node is.
 func (n *soakingNode) stateText(name string, now time.Time) string {
 	if n.ails != "" {
 		return name + " is not healthy: " + n.ails
@@ -274,17 +270,16 @@ func (n *soakingNode) stateText(name string, now time.Time) string {
 	return name + " is healthy for " + now.Sub(n.since).Round(time.Second).String()
 }
 
-// judgeAll judges by an observation of the whole cluster: by the nodes that are watched, and of
-// those that an earlier run may have moved just before it was killed. These run
-// what the present hop leads to or, where it has moved nobody yet, what it
-// begins with, and were not Ready a while ago.
+// judgeAll judges the watched nodes by an observation of the whole cluster. It first watches nodes that an
+// earlier run may have moved just before it was killed: they were not Ready a while ago, and run the target of
+// the present hop or, if that has moved no node yet, the version that the hop begins with.
 func (w *soak) judgeAll(observed cluster.Observation, made plan.Plan, busy []plan.Step, now time.Time) {
 	if w.most == 0 || len(made.Steps) == 0 {
 		return
 	}
 
 	if made.Steps[0].Component != "" {
-		// Whoever has reached the end of Talos is not told apart any more.
+		// Nodes that have reached the end of Talos cannot be distinguished any more.
 		w.judge(observed, now)
 
 		return
@@ -328,8 +323,7 @@ func (w *soak) judgeAll(observed cluster.Observation, made plan.Plan, busy []pla
 	w.judge(observed, now)
 }
 
-// notBegun are the nodes in service that the hop is to move, provided that it
-// has not begun with any of them.
+// notBegun returns the nodes in service that the hop will move, provided that it has not begun with any of them.
 func notBegun(observed cluster.Observation, made plan.Plan, hop int) []cluster.Node {
 	var nodes []cluster.Node
 
@@ -346,8 +340,7 @@ func notBegun(observed cluster.Observation, made plan.Plan, hop int) []cluster.N
 	return nodes
 }
 
-// watchUnready watches a node that was not Ready a while ago, unless it is known to
-// have stayed healthy since.
+// watchUnready watches a node that was not Ready a while ago, unless it is known to have stayed healthy since.
 func (w *soak) watchUnready(node cluster.Node, now time.Time) {
 	if _, known := w.watched[node.Name]; known || node.Kube == nil {
 		return

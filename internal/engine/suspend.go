@@ -14,27 +14,26 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
 )
 
-// The lease says whether somebody has suspended the upgrades of the cluster. It is read
-// before anything is started, and once more before a node that nothing was done to is
-// cordoned. What is on its way goes on.
+// The lease says whether somebody has suspended the upgrades of the cluster. It is read before anything is
+// started, and once more before a node to which nothing was done is cordoned. Upgrades in progress continue.
 
-// Suspend suspends the upgrades of the cluster, for a reason that people are told, and
-// touches nothing else: whoever upgrades it keeps the lease. A suspension that stands stays
-// as it is, and is returned. Where no run has ever had the lease it is made, with nobody
-// holding it, so that the first one finds it. Errors are a [*say.Failure].
+// Suspend suspends the upgrades of the cluster, with a reason for people, and touches nothing else: a run in
+// progress keeps the lease. An existing suspension is not changed, and is returned. If there is no lease, one
+// without a holder is created, so that the first run finds it. Errors are a [*say.Failure], or the cause of the
+// context.
 func (e *Engine) Suspend(ctx context.Context, reason string) (standing *cluster.Suspension, err error) {
 	return e.changeSuspension(ctx, "suspend the upgrades of the cluster", &reason)
 }
 
-// Resume lets the upgrades of the cluster go on, whoever has suspended them, and returns
-// what it took away; nil where nobody had. Errors are a [*say.Failure].
+// Resume ends a suspension of the upgrades, whoever made it, and returns it; nil if there was none. Errors are a
+// [*say.Failure], or the cause of the context.
 func (e *Engine) Resume(ctx context.Context) (lifted *cluster.Suspension, err error) {
 	return e.changeSuspension(ctx, "let the upgrades of the cluster go on", nil)
 }
 
-// changeSuspension has the lease say the reason, or nothing where that is nil, and returns
-// the suspension that stood there before. Whoever renews the lease meanwhile makes it try
-// again. The doing completes "Unable to".
+// changeSuspension writes the reason to the lease, or removes the suspension if it is nil, and returns the
+// suspension that was there before. If the lease is renewed meanwhile, it tries again. Doing completes "Unable
+// to".
 func (e *Engine) changeSuspension(ctx context.Context, doing string, reason *string) (before *cluster.Suspension, err error) {
 	bounded, cancel := e.clock.WithTimeout(ctx, acquireTimeout)
 	defer cancel()
@@ -78,7 +77,7 @@ func (e *Engine) changeSuspension(ctx context.Context, doing string, reason *str
 	}
 }
 
-// resumeSuspended is how somebody who suspended the upgrades lets them go on.
+// resumeSuspended is the command that resumes the upgrades.
 const resumeSuspended = "kubectl -n kube-system annotate lease talosupgrade upgrade.vitistack.io/suspend-"
 
 // suspendedText says that the upgrades are suspended, a sentence without a full stop.
@@ -86,9 +85,8 @@ func suspendedText(standing cluster.Suspension) string {
 	return "upgrades of this cluster are suspended " + standing.String()
 }
 
-// suspended tells whether nothing may be started now because somebody has suspended the
-// upgrades, and tells the observers when that changes. It fails when the run has to stop
-// instead of waiting.
+// suspended reports whether nothing may be started now because the upgrades are suspended, and emits an event if
+// that changes. It fails if the run has to stop instead of waiting.
 func (r *run) suspended(ctx context.Context, made plan.Plan) (bool, error) {
 	lease, _, err := r.engine.readLease(ctx)
 	if ctx.Err() != nil {
@@ -97,7 +95,7 @@ func (r *run) suspended(ctx context.Context, made plan.Plan) (bool, error) {
 
 	var unread *say.Failure
 	if errors.As(err, &unread) {
-		// How the cluster is left is known when all upgrades have ended.
+		// The state of the cluster is known when all upgrades have ended.
 		unread.State = ""
 
 		return true, unread
@@ -137,7 +135,7 @@ func (r *run) suspended(ctx context.Context, made plan.Plan) (bool, error) {
 	}
 }
 
-// awaitResume waits until nobody suspends the upgrades. Nothing is on its way meanwhile.
+// awaitResume waits until the upgrades are not suspended. It is called only while no upgrade is in progress.
 func (r *run) awaitResume(ctx context.Context, made plan.Plan) error {
 	for {
 		held, err := r.suspended(ctx, made)
@@ -151,8 +149,7 @@ func (r *run) awaitResume(ctx context.Context, made plan.Plan) error {
 	}
 }
 
-// stoppedBetween is the failure of a run that was asked to stop before it began the next
-// upgrade.
+// stoppedBetween returns the failure of a run that was asked to stop before it began the next upgrade.
 func (r *run) stoppedBetween(ctx context.Context) error {
 	if r.suspension != nil {
 		return r.stopped(ctx, "while upgrades of this cluster were suspended")
@@ -161,13 +158,12 @@ func (r *run) stoppedBetween(ctx context.Context) error {
 	return r.stopped(ctx, "between two nodes")
 }
 
-// begun are the steps of what is on its way already, because an earlier run began it.
+// begun returns the steps that an earlier run began.
 func begun(steps []plan.Step) []plan.Step {
 	return slices.DeleteFunc(slices.Clone(steps), func(step plan.Step) bool { return !step.Finish && !step.Done })
 }
 
-// suspensionFindings say that somebody has suspended the upgrades, or that nobody can
-// tell.
+// suspensionFindings returns the finding that the upgrades are suspended, or that this is unknown.
 func (r *run) suspensionFindings(ctx context.Context) []cluster.Finding {
 	lease, err := r.engine.kubernetes.Lease(ctx)
 

@@ -16,9 +16,9 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
 )
 
-// Upgrade brings the cluster to the target and blocks until it is there, or
-// returns a [*say.Failure]. The snapshot is the last observation in either case.
-// Killed at any point, the next call continues where the cluster is.
+// Upgrade brings the cluster to the target and blocks until it is there, or returns a [*say.Failure]. In both
+// cases the observation is the last one. If it is killed at any point, the next call continues where the cluster
+// is.
 func (e *Engine) Upgrade(ctx context.Context, request Request) (cluster.Observation, error) {
 	e.shutdown.begin(ctx)
 
@@ -48,7 +48,7 @@ func (e *Engine) Upgrade(ctx context.Context, request Request) (cluster.Observat
 
 	held, err := e.acquire(ctx)
 	if idle && errors.Is(err, say.ErrLocked) {
-		// Whoever holds it is alive and will say the last word.
+		// The holder is alive and will report the end of its run.
 		return observed, nil
 	}
 
@@ -65,7 +65,7 @@ func (e *Engine) Upgrade(ctx context.Context, request Request) (cluster.Observat
 	r.finish(ctx, last, err)
 
 	if current.Snapshot != nil && last.Journal != nil && (last.Journal.Snapshot == nil || !last.Journal.Snapshot.Taken.After(current.Snapshot.Taken)) {
-		// It may be newer than the last observation.
+		// The snapshot may be newer than the last observation.
 		journal := last.Journal.WithSnapshot(current.Snapshot)
 		last.Journal = &journal
 	}
@@ -73,8 +73,8 @@ func (e *Engine) Upgrade(ctx context.Context, request Request) (cluster.Observat
 	return last, err
 }
 
-// observeRequested is the first look at the cluster, which must be the one that is
-// asked for. The error is a [*say.Failure].
+// observeRequested makes the first observation of the cluster, which must be the requested one. The error is a
+// [*say.Failure].
 func (e *Engine) observeRequested(ctx context.Context, request Request) (cluster.Observation, error) {
 	observed, err := e.firstLook(ctx)
 
@@ -100,23 +100,21 @@ func (e *Engine) observeRequested(ctx context.Context, request Request) (cluster
 	}
 }
 
-// needsCleanup tells whether a cluster in which nothing is to be done has something
-// that only the holder of the lease may put right: what a run that died left
-// behind, or what others do not know yet.
+// needsCleanup reports whether a cluster in which there is nothing to do needs something that only the holder of
+// the lease may do: clean up after a run that died, or publish what is not known yet.
 func (e *Engine) needsCleanup(ctx context.Context, observed cluster.Observation, made plan.Plan, request Request) bool {
 	event := cluster.Event{Kind: cluster.EventRunDone, Talos: made.Talos, Kubernetes: made.Kubernetes, Target: request.Target}
 
 	return snapshotLeft(observed) || e.leaseLeft(ctx) || e.pauseLeft(ctx) || e.announces(ctx, event)
 }
 
-// finish says the last word of a run that ended with the error, or with none, gives
-// back what it held, and the lease last of all.
+// finish reports the end of a run, with its error if it failed, and gives back what it held, the lease last.
 func (r *run) finish(ctx context.Context, last cluster.Observation, err error) {
 	r.conclude(last, err)
 	r.giveBack(ctx, last, err)
 }
 
-// giveBack has the last word stand, and gives back what the run held.
+// giveBack publishes the last events, and gives back what the run held.
 func (r *run) giveBack(ctx context.Context, last cluster.Observation, err error) {
 	ours := r.engine.publishEnd(ctx, r.lock, err)
 	_, _, lost := r.lock.state()
@@ -126,7 +124,7 @@ func (r *run) giveBack(ctx context.Context, last cluster.Observation, err error)
 		made := plan.Make(last, r.request.Target, r.policy())
 		r.resumeOperator(ctx, made.Talos.Lowest, made.Kubernetes.Lowest)
 	case errors.Is(lost, say.ErrLeaseFreed) && r.shared.operatorPaused():
-		// Nobody else has it who would take the hold over.
+		// No other run will take the hold over.
 		r.endPause(ctx)
 	}
 
@@ -135,8 +133,7 @@ func (r *run) giveBack(ctx context.Context, last cluster.Observation, err error)
 	}
 }
 
-// upgradeLeased moves every node that has to move. Nothing goes on under a lease that is
-// somebody else's.
+// upgradeLeased moves every node that has to move. It stops if somebody else takes the lease.
 func (r *run) upgradeLeased(ctx context.Context, observed cluster.Observation) (cluster.Observation, error) {
 	leased, end := r.lock.bind(ctx)
 	defer end()
@@ -176,14 +173,13 @@ func (r *run) upgradeLeased(ctx context.Context, observed cluster.Observation) (
 	return last, err
 }
 
-// firstObservationTimeout bounds the first look. One control plane was seen to take two minutes
-// and a half until Kubernetes showed its API server as it was.
+// firstObservationTimeout bounds the wait for the first observation. Kubernetes was seen to take two and a half
+// minutes to show the API server of a control plane as it was.
 const firstObservationTimeout = 3 * time.Minute
 
-// firstLook observes the cluster, and gives an API server that is away a moment
-// to return: the one of a single control plane may be restarting for an earlier
-// run that was cut off. Kubelets that have just returned have it to say how their
-// static pods are.
+// firstLook observes the cluster. It gives an API server that does not answer a moment to return: that of a
+// single control plane may be restarting because of an earlier run that was cut off. It also gives kubelets that
+// have just returned the time to report their static pods.
 func (e *Engine) firstLook(ctx context.Context) (cluster.Observation, error) {
 	var last cluster.Observation
 
@@ -191,7 +187,7 @@ func (e *Engine) firstLook(ctx context.Context) (cluster.Observation, error) {
 	defer cancel()
 
 	err := e.wait(bounded, "", "the cluster to say how it is", func(context.Context) (bool, string, error) {
-		// Not within these bounds: what is seen in the end is what counts.
+		// The observation itself is not bounded, because the last one counts.
 		observed, err := e.Observe(ctx)
 		if err != nil {
 			return false, "", err
@@ -216,8 +212,8 @@ func (e *Engine) firstLook(ctx context.Context) (cluster.Observation, error) {
 	return last, err
 }
 
-// outdatedPods names a static pod that Kubernetes does not show as it is, though the
-// kubelet is there; empty where there is none.
+// outdatedPods names a static pod that Kubernetes does not show as it is although the kubelet is Ready; empty if
+// there is none.
 func outdatedPods(observed cluster.Observation) string {
 	for _, node := range observed.ControlPlanes() {
 		if node.Kube == nil || !node.Kube.Ready {
@@ -234,9 +230,9 @@ func outdatedPods(observed cluster.Observation) string {
 	return ""
 }
 
-// findProblems are the findings of all checks; those that block are reasons not to
-// begin. Where there are none, what is skipped, what a drain will cost and what there
-// is to say of the operator is said aloud.
+// findProblems returns the findings of all checks; those that block are reasons not to begin. If none blocks and
+// there is something to do, warnings are emitted for what is skipped and for findings about drains, the operator
+// and selectors.
 func (e *Engine) findProblems(ctx context.Context, observed cluster.Observation, made plan.Plan, request Request) []cluster.Finding {
 	p := &preflight{engine: e, snapshot: observed, made: made, request: request}
 	found := p.outlast(ctx, p.examine(ctx, p.probes(Applying)).Findings)
@@ -264,14 +260,14 @@ func (r *run) lastLook(ctx context.Context) (cluster.Observation, error) {
 	return r.engine.Observe(bounded)
 }
 
-// conclude tells the observers of a run that failed; all tells of the others.
+// conclude emits the event about a run that failed; upgradeAll emits the one about a run that succeeded.
 func (r *run) conclude(observed cluster.Observation, err error) {
 	if err == nil {
 		return
 	}
 
 	if errors.Is(err, say.ErrLeaseLost) || errors.Is(err, permit.ErrOccupied) {
-		// Whoever has the lease now, or the operator, speaks for the cluster.
+		// The holder of the lease, or the operator, reports on the cluster now.
 		r.engine.emit(cluster.Event{Kind: cluster.EventRunLost, Text: err.Error(), Err: err})
 
 		return
@@ -288,10 +284,9 @@ func (r *run) conclude(observed cluster.Observation, err error) {
 	r.engine.emit(event)
 }
 
-// describeLeftovers completes what a failure says about the cluster, once no upgrade is going
-// on any more. What the failure says by itself is about its own node. The last
-// observation is nil where there is none. Where no upgrade began, a failure that
-// says anything has said it all.
+// describeLeftovers completes what a failure says about the cluster, once no upgrade is in progress. Before that,
+// the failure only describes its own node. Last is nil if there is no last observation. If no upgrade began, a
+// state that is set already is complete.
 func (r *run) describeLeftovers(err error, last *cluster.Observation, moved bool) {
 	var failure *say.Failure
 	if !errors.As(err, &failure) || !moved && failure.State != "" {
@@ -300,7 +295,7 @@ func (r *run) describeLeftovers(err error, last *cluster.Observation, moved bool
 
 	lost := errors.Is(err, say.ErrLeaseLost)
 	if lost {
-		// What is observed now is what the other run makes of it.
+		// An observation would show what the other run has done since.
 		last = nil
 	}
 
@@ -338,9 +333,8 @@ func (r *run) describeLeftovers(err error, last *cluster.Observation, moved bool
 	failure.State = strings.Join(parts, " ")
 }
 
-// unfinishedIn are the nodes, other than the given one, that the journal holds
-// to be in the middle of their upgrades. Where there is an observation, machines that
-// have left the cluster are none of them.
+// unfinishedIn returns the nodes, other than the given one, that the journal has in the middle of their upgrades.
+// If there is an observation, machines that have left the cluster do not count.
 func unfinishedIn(journal cluster.Journal, but string, last *cluster.Observation) []string {
 	var nodes []string
 
@@ -355,7 +349,7 @@ func unfinishedIn(journal cluster.Journal, but string, last *cluster.Observation
 	return nodes
 }
 
-// isThere tells whether the machine that an entry is about is part of the cluster.
+// isThere reports whether the machine that an entry is about is part of the cluster.
 func isThere(observed cluster.Observation, journal cluster.Journal, key string) bool {
 	return slices.ContainsFunc(observed.Nodes, func(node cluster.Node) bool {
 		known, _, found := journal.Of(node)
@@ -372,8 +366,8 @@ func unfinishedText(nodes []string) string {
 	return strings.Join(nodes, ", ") + " are left in the middle of their upgrades and are recorded in the journal; the next run begins with them."
 }
 
-// serviceText says of the nodes that were not spoken of yet whether they are in
-// service, where that is known. It ends the sentence.
+// serviceText says of the nodes not mentioned yet whether they are in service, if that is known. It ends the
+// sentence.
 func serviceText(last *cluster.Observation, node string, unfinished []string) string {
 	if last == nil || last.KubernetesError != nil {
 		return "."
@@ -398,7 +392,7 @@ func serviceText(last *cluster.Observation, node string, unfinished []string) st
 	}
 }
 
-// awayText is why a node is not in service.
+// awayText says why a node is not in service.
 func awayText(node cluster.Node) string {
 	switch {
 	case node.Kube == nil:
@@ -414,8 +408,8 @@ func awayText(node cluster.Node) string {
 	}
 }
 
-// publishEnd has what was said of a run stand where others look, unless another run
-// has taken over at the very end. It tells whether the word is still this run's.
+// publishEnd publishes the last events of a run, unless another run has taken over at the very end. It reports
+// whether this run still speaks for the cluster.
 func (e *Engine) publishEnd(ctx context.Context, held *lock, failed error) bool {
 	kept, end := e.cleanupContext(ctx)
 	defer end()
@@ -432,7 +426,7 @@ func (e *Engine) publishEnd(ctx context.Context, held *lock, failed error) bool 
 	return !lost && !errors.Is(failed, say.ErrLeaseLost)
 }
 
-// refused is the failure of checks before a run, with what an earlier run left.
+// refused returns the failure of checks before a run, with what an earlier run left.
 func refused(observed cluster.Observation, target cluster.Target, findings []cluster.Finding) *say.Failure {
 	failure := say.Blocked(target, findings)
 

@@ -12,25 +12,25 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/say"
 )
 
-// look is one look at something that is being waited for: done, or what was
-// seen instead. An error ends the wait; what may heal belongs into seen.
+// look is one attempt of a wait: it reports whether the wait is over, or what was seen instead. An error ends the
+// wait; a problem that may heal belongs in seen.
 type look func(ctx context.Context) (done bool, seen string, err error)
 
-// announceEvery is how often a person is told what is still being waited for.
+// announceEvery is how often people are told what is still being waited for.
 const announceEvery = 30 * time.Second
 
-// lookAgain is how often a run looks for a node that it could move beside those
-// that are on their way, when none of these ends.
+// lookAgain is how often a run looks for another node to move while upgrades are in progress and none of them
+// ends.
 const lookAgain = 30 * time.Second
 
-// wait looks until the condition holds, the context ends or a look fails. The
-// caller bounds it with a context from the engine's clock.
+// wait calls try until the condition holds, the context ends or try fails. The caller bounds it with a context
+// from the engine's clock.
 func (e *Engine) wait(ctx context.Context, node, what string, try look) error {
 	return e.waitClosely(ctx, node, what, maxPoll, try)
 }
 
-// waitClosely is [Engine.wait] with pauses no longer than the given one, for
-// what takes seconds and costs little to look at.
+// waitClosely is [Engine.wait] with pauses no longer than the given one, for what takes seconds and is cheap to
+// poll.
 func (e *Engine) waitClosely(ctx context.Context, node, what string, most time.Duration, try look) error {
 	return e.waitPaced(ctx, node, what, minPoll, most, try)
 }
@@ -57,8 +57,8 @@ func (e *Engine) waitPaced(ctx context.Context, node, what string, first, most t
 		case done && err == nil:
 			return nil
 		case seen != "" && (ctx.Err() == nil || last == "" && errors.Is(cluster.Ended(ctx), context.DeadlineExceeded)):
-			// What a look says that was cut off is about the time, or about who
-			// interrupted it, and not about what is being waited for.
+			// What an attempt that was cut off reports is about the timeout or the interruption, and not about
+			// what is being waited for.
 			last = seen
 		}
 
@@ -73,22 +73,21 @@ func (e *Engine) waitPaced(ctx context.Context, node, what string, first, most t
 	}
 }
 
-// Clock is where the engine takes the time from: every poll, lease and timeout
-// goes through it, so that a simulation may run faster than the world. Deadlines
-// of single calls belong to the ports and are always real.
+// Clock is where the engine gets the time from: every poll, lease and timeout uses it, so that a simulation can
+// run faster than real time. Deadlines of single calls belong to the ports and are always real.
 type Clock interface {
 	Now() time.Time
-	// Sleep returns after d, or earlier with the cause when ctx is done.
+	// Sleep returns after d, or earlier with the cause if ctx ends.
 	Sleep(ctx context.Context, d time.Duration) error
-	// WithTimeout is a context that ends after d on this clock.
+	// WithTimeout returns a context that ends after d on this clock.
 	WithTimeout(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc)
 }
 
-// RealClock is the clock on the wall.
+// RealClock returns a clock that shows the real time.
 func RealClock() Clock { return realClock{} }
 
-// allowance is the time that something may take: a context that ends when it is
-// used up. It stands still while it is held.
+// allowance is the time that something may take: its context ends when the time is used up. The time stands still
+// while it is held.
 type allowance struct {
 	clock Clock
 
@@ -98,8 +97,7 @@ type allowance struct {
 	most  time.Duration
 }
 
-// allow begins an allowance. The returned function ends it and everything that
-// belongs to it.
+// allow begins an allowance. The returned function ends it and everything that belongs to it.
 func allow(ctx context.Context, clock Clock, length time.Duration) (context.Context, *allowance, func()) {
 	bounded, end := context.WithCancelCause(ctx)
 	a := &allowance{clock: clock, until: clock.Now().Add(length)}
@@ -109,7 +107,7 @@ func allow(ctx context.Context, clock Clock, length time.Duration) (context.Cont
 		defer close(over)
 
 		for left := length; left > 0; left = a.left() {
-			// What is left does not get less while it is held.
+			// The time that is left does not decrease while it is held.
 			if clock.Sleep(bounded, max(left, time.Second)) != nil {
 				return
 			}
@@ -128,7 +126,7 @@ func (a *allowance) left() time.Duration {
 	return a.until.Add(a.spared()).Sub(a.clock.Now())
 }
 
-// spared is for how long it was held so far.
+// spared returns for how long it has been held so far.
 func (a *allowance) spared() time.Duration {
 	if a.held.IsZero() {
 		return 0
@@ -137,8 +135,7 @@ func (a *allowance) spared() time.Duration {
 	return min(a.clock.Now().Sub(a.held), a.most)
 }
 
-// hold lets it stand still until the returned function is called, for the given
-// time at most.
+// hold stops the time until the returned function is called, but for no longer than the given time.
 func (a *allowance) hold(most time.Duration) (release func()) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -173,13 +170,13 @@ func (realClock) WithTimeout(ctx context.Context, d time.Duration) (context.Cont
 	return context.WithTimeoutCause(ctx, d, cluster.Unanswered(d))
 }
 
-// semaphore lets as many through at a time as it has places. Unlike a mutex it may be held
-// while a port is asked: whoever waits for it can give up.
+// semaphore admits as many holders at a time as it has places. Unlike a mutex it may be held during a call of a
+// port, because waiting for it ends with a context.
 type semaphore chan struct{}
 
 func newSemaphore(places int) semaphore { return make(semaphore, places) }
 
-// enter waits until it is free, or returns the cause why ctx ended.
+// enter waits for a place, or returns the cause if ctx ends.
 func (d semaphore) enter(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return cluster.Ended(ctx)
@@ -195,7 +192,7 @@ func (d semaphore) enter(ctx context.Context) error {
 
 func (d semaphore) leave() { <-d }
 
-// permanentOnly passes on an error that waiting does not cure. A lease that was lost is one.
+// permanentOnly returns an error that waiting does not cure, such as a lost lease, and nil for all others.
 func permanentOnly(err error) error {
 	if cluster.Heals(err) && !errors.Is(err, say.ErrLeaseLost) {
 		return nil

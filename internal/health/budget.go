@@ -15,24 +15,24 @@ import (
 type cause int
 
 const (
-	// never: the budget gives nothing even when all its pods are healthy.
+	// never: the budget allows no eviction even if all its pods are healthy.
 	never cause = iota
-	// notNow: some of its pods are not healthy, and it has none to spare.
+	// notNow: the budget allows none at the moment, because too few of its pods are healthy or counted.
 	notNow
-	// overlap: the eviction API serves no pod that several budgets cover.
+	// overlap: the eviction API refuses a pod that several budgets cover.
 	overlap
-	// stale: the numbers of the budget are of an earlier state, and the eviction
-	// API gives nothing until they are worked out.
+	// stale: the numbers of the budget describe an earlier state, and the eviction API refuses until they are
+	// computed again.
 	stale
-	// unsynced: the disruption controller cannot work the numbers out, and makes
-	// the budget give nothing (failSafe of pkg/controller/disruption of Kubernetes).
+	// unsynced: the disruption controller cannot compute the numbers, and makes the budget allow no eviction
+	// (failSafe in pkg/controller/disruption of Kubernetes).
 	unsynced
-	// uncounted: a percentage or maxUnavailable counts what controllers want, and
-	// none of the pods has one.
+	// uncounted: a percentage or maxUnavailable counts the pods that controllers want, and no pod of the budget
+	// has a controller.
 	uncounted
 )
 
-// block is a reason why evictions fail: one budget, or several over one pod.
+// block is a reason why evictions fail: one budget, or several budgets over one pod.
 type block struct {
 	cause   cause
 	budgets []int
@@ -40,8 +40,8 @@ type block struct {
 	nodes   []string
 }
 
-// block notes why the eviction of a pod would fail, if it would: the rules are
-// those of the eviction API of Kubernetes.
+// block records why the eviction of a pod would fail, if it would, by the rules of the eviction API of
+// Kubernetes.
 func (f *forecast) block(pod *cluster.WorkloadPod, name string) {
 	budgets := f.covers[pod.UID]
 
@@ -55,8 +55,8 @@ func (f *forecast) block(pod *cluster.WorkloadPod, name string) {
 	}
 }
 
-// gives tells whether the budget lets the pod go now. One that is not Ready costs
-// it nothing, and goes where that is always allowed or enough others are healthy.
+// gives reports whether the budget allows the eviction of the pod now. A pod that is not Ready may be evicted
+// without using up the budget if AlwaysAllow is set or enough other pods are healthy.
 func (f *forecast) gives(budget *cluster.Budget, pod *cluster.WorkloadPod) bool {
 	if !pod.Ready && (budget.AlwaysAllow || (budget.Desired > 0 && budget.Healthy >= budget.Desired)) {
 		return true
@@ -65,10 +65,9 @@ func (f *forecast) gives(budget *cluster.Budget, pod *cluster.WorkloadPod) bool 
 	return !budget.Stale && budget.Unsynced == "" && budget.Allowed > 0
 }
 
-// causeOf is why a budget gives nothing. One that could not be worked out from
-// the beginning is stale as well, and no waiting cures it. The rest compares with
-// how many pods there may be at most, because where minAvailable is a number only
-// those that there are now are expected.
+// causeOf returns why a budget allows no eviction. A budget that could never be computed is stale too, but
+// waiting does not cure it, so unsynced comes first. Desired is compared with [forecast.most], because Expected
+// counts only the existing pods if minAvailable is a number.
 func (f *forecast) causeOf(index int) cause {
 	budget := &f.budgets[index]
 
@@ -86,7 +85,7 @@ func (f *forecast) causeOf(index int) cause {
 	}
 }
 
-// note adds a pod to what is known about the budgets.
+// note adds a pod to the block of the given budgets.
 func (f *forecast) note(why cause, budgets []int, pod *cluster.WorkloadPod, name string) {
 	key := fmt.Sprint(budgets)
 
@@ -105,7 +104,7 @@ func (f *forecast) note(why cause, budgets []int, pod *cluster.WorkloadPod, name
 	}
 }
 
-// blocked are the findings about evictions that fail.
+// blocked returns the findings about evictions that fail.
 func (f *forecast) blocked() []cluster.Finding {
 	var findings []cluster.Finding
 
@@ -144,9 +143,8 @@ func (f *forecast) blocked() []cluster.Finding {
 	return findings
 }
 
-// ours tells that all pods that a budget misses wait for a node under a cordon of
-// ours, and for no other: they are back when that is taken away, which is before
-// anything else is drained.
+// ours reports whether all pods that a budget misses can be scheduled only to nodes under a cordon of ours. They
+// are back once the cordon is taken away, which is before anything else is drained.
 func (f *forecast) ours(index int) bool {
 	waiting := 0
 
@@ -172,7 +170,7 @@ func (f *forecast) ours(index int) bool {
 	return waiting > 0 && f.budgets[index].Healthy+waiting > f.budgets[index].Desired
 }
 
-// are is the names of nodes as the subject of a sentence.
+// are returns the names of nodes with the verb, as the subject of a sentence.
 func are(nodes []string) string {
 	if len(nodes) == 1 {
 		return nodes[0] + " is"
@@ -181,7 +179,7 @@ func are(nodes []string) string {
 	return readable.List(nodes) + " are"
 }
 
-// explain says what stands in the way.
+// explain says what prevents the evictions.
 func (f *forecast) explain(b *block) string {
 	names := make([]string, 0, len(b.budgets))
 	for _, index := range b.budgets {
@@ -209,7 +207,7 @@ func (f *forecast) explain(b *block) string {
 	}
 }
 
-// lack is what a budget lacks that gives nothing now.
+// lack says what a budget that allows no eviction now is lacking.
 func (f *forecast) lack(index int) string {
 	budget := &f.budgets[index]
 
@@ -228,7 +226,7 @@ func (f *forecast) lack(index int) string {
 	return text
 }
 
-// cure is what a person can do about it.
+// cure says what a person can do about it.
 func (f *forecast) cure(b *block) string {
 	first := &f.budgets[b.budgets[0]]
 
@@ -257,7 +255,7 @@ func (f *forecast) cure(b *block) string {
 	}
 }
 
-// quoted is what somebody else said, on one line, clipped and without a full stop.
+// quoted returns foreign text on one line, clipped and without a full stop.
 func quoted(text string) string {
 	const most = 200
 
@@ -269,8 +267,7 @@ func quoted(text string) string {
 	return text
 }
 
-// folded names pods together: those of one controller as "3 pods of
-// ReplicaSet/web (such as shop/web-1)".
+// folded lists pods, with those of one controller folded as "3 pods of ReplicaSet/web (such as shop/web-1)".
 func folded(pods []*cluster.WorkloadPod) string {
 	var owners []string
 
@@ -302,7 +299,7 @@ func folded(pods []*cluster.WorkloadPod) string {
 	return readable.List(texts)
 }
 
-// also names the other nodes that a finding is about.
+// also lists the other nodes that a finding is about.
 func also(nodes []string) string {
 	if len(nodes) == 0 {
 		return ""

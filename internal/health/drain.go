@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
 
-// Package health judges what was observed: whether etcd is well, whether somebody
-// else has a node on its way down, and what draining nodes will run into. The planner
-// and the guards of the engine judge by the same rules. It is pure: no clock, no
-// context, no I/O.
+// Package health judges observations: whether etcd is healthy, whether somebody else is taking a node down, and
+// what draining nodes will run into. The planner and the guards of the engine use the same rules. It is pure: no
+// clock, no context, no I/O.
 package health
 
 import (
@@ -16,17 +15,16 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/readable"
 )
 
-// attributeDrain is the attribute of the configuration that decides what happens
-// to pods that could not be evicted in time.
+// attributeDrain is the attribute of the configuration that decides what happens to pods that could not be
+// evicted in time.
 const attributeDrain = "drain"
 
-// ForecastDrains names what draining the nodes, one after the other in that order,
-// would run into. All are the nodes of the cluster. What blocks evictions is
-// [cluster.Observed], and passing where it is a matter of pods that are not Ready
-// yet. It is advice where the policy deletes what could not be evicted in time, and
-// where an earlier run of ours may be why a budget is short of healthy pods; so is
-// the rest. A finding about several nodes carries the first of them and names the
-// others. There are none where nothing is drained.
+// ForecastDrains returns what draining the nodes, one after the other in that order, would run into. All are the
+// nodes of the cluster. Findings about blocked evictions are [cluster.Observed], and passing if the budget only
+// waits for pods to become Ready or for its numbers to be computed. They are advice if the policy deletes what
+// could not be evicted in time, and if the budget may be short of healthy pods because of an earlier run or
+// because of a node that the roll repairs. All other findings are advice. A finding about several nodes carries
+// the first of them and names the others. There are none if nothing is drained.
 func ForecastDrains(workloads cluster.Workloads, drained []string, all []cluster.KubeNode, policy cluster.DrainPolicy) []cluster.Finding {
 	if !policy.Enabled || len(drained) == 0 {
 		return nil
@@ -41,7 +39,7 @@ func ForecastDrains(workloads cluster.Workloads, drained []string, all []cluster
 
 		switch {
 		case !known:
-			// Kubernetes has no such node, and so no pods on it.
+			// Kubernetes has no such node, and therefore no pods on it.
 		case !f.roomElsewhere(node):
 			stuck = append(stuck, name)
 		default:
@@ -60,55 +58,53 @@ func ForecastDrains(workloads cluster.Workloads, drained []string, all []cluster
 	return append(findings, f.advice()...)
 }
 
-// forecast is what is known of the cluster, and what was found out so far.
+// forecast is what is known about the cluster, and what was found so far.
 type forecast struct {
 	policy cluster.DrainPolicy
-	// nodes are those of the cluster; index finds them by name.
+	// nodes are the nodes of the cluster; index finds them by name.
 	nodes []node
 	index map[string]int
-	// pods are all of them. On is which of them are on a node, by its index.
+	// pods are all pods; on holds the pods of a node, by its index.
 	pods []cluster.WorkloadPod
 	on   [][]int
-	// budgets are all of them, and covers those of a pod, by its UID.
+	// budgets are all budgets; covers holds those that cover a pod, by its UID.
 	budgets []cluster.Budget
 	covers  map[string][]int
-	// strength is, by the index of a budget, how many pods it is to cover.
+	// strength is, by the index of a budget, how many pods it should cover.
 	strength []strength
-	// resumed are the nodes under a cordon of ours: an earlier run was about to
-	// drain them, or did, and what it evicted may still be on its way.
+	// resumed are the nodes under a cordon of ours: an earlier run was about to drain them, or did, and the pods
+	// that it evicted may not be running again yet.
 	resumed []string
-	// unready are, by the index of a budget, pods that it covers and that are not
-	// Ready.
+	// unready are, by the index of a budget, the pods that it covers and that are not Ready.
 	unready map[int][]string
-	// mended are, by the index of a budget, the nodes that the roll brings back on
-	// which such pods are.
+	// mended are, by the index of a budget, the nodes with such pods that are not Ready and that the roll
+	// repairs.
 	mended map[int][]string
 
-	// blocks are the reasons why evictions fail, in the order in which they were
-	// found; at finds them by what they are about.
+	// blocks are the reasons why evictions fail, in the order in which they were found; at finds them by their
+	// budgets.
 	blocks []*block
 	at     map[string]*block
-	// lone, local, bound and homeless are pods that are worth a warning.
+	// lone, local, bound and homeless are pods that deserve a warning.
 	lone, local, bound, homeless group
 }
 
-// node is a node of the cluster and what is free on it.
+// node is a node of the cluster and its free room.
 type node struct {
 	name string
-	// takes tells that pods may be scheduled to it now, or when an earlier drain
-	// of ours is over; general that this goes for pods which tolerate nothing.
+	// takes is true if pods can be scheduled to it now, or once our own cordon is taken away; general is true if
+	// that includes pods without tolerations.
 	takes, general bool
-	// mended tells that it is not Ready, and that the roll brings it back.
+	// mended is true if it is not Ready and the roll repairs it.
 	mended bool
-	// room is what is left of what it has, unknown whether that is not told.
+	// room is what is left of its capacity; unknown is true if the capacity is unknown.
 	room    room
 	unknown bool
-	// endless tells that nobody knows how many pods it takes.
+	// endless is true if it is unknown how many pods it takes.
 	endless bool
 }
 
-// room is processor time in thousandths of a core, memory in bytes, and a number
-// of pods.
+// room is CPU in thousandths of a core, memory in bytes, and a number of pods.
 type room struct{ cpu, memory, pods int64 }
 
 func newForecast(workloads cluster.Workloads, drained []string, all []cluster.KubeNode, policy cluster.DrainPolicy) *forecast {
@@ -119,8 +115,8 @@ func newForecast(workloads cluster.Workloads, drained []string, all []cluster.Ku
 	}
 
 	for i := range all {
-		// A cordon of ours is taken away before the next node is drained, also from a
-		// node that an earlier run left in the middle of its step, which comes first.
+		// A cordon of ours is taken away before the next node is drained. That includes a node that an earlier
+		// run left unfinished: it comes first.
 		ours := all[i].Unschedulable && all[i].CordonedBy != ""
 		takes := all[i].Ready && !all[i].Unschedulable || ours && (all[i].Ready || slices.Contains(drained, all[i].Name))
 		f.index[all[i].Name] = i
@@ -155,7 +151,7 @@ func newForecast(workloads cluster.Workloads, drained []string, all []cluster.Ku
 	return f
 }
 
-// record takes note of where a pod runs and what it takes there.
+// record registers a pod with its budgets, and with its node and the room that it takes there.
 func (f *forecast) record(index int) {
 	pod := &f.pods[index]
 
@@ -182,15 +178,15 @@ func (f *forecast) record(index int) {
 	f.nodes[at].take(pod)
 }
 
-// take takes the room that the pod asks for.
+// take subtracts what the pod requests from the room of the node.
 func (n *node) take(pod *cluster.WorkloadPod) {
 	n.room.cpu -= pod.CPU
 	n.room.memory -= pod.Memory
 	n.room.pods--
 }
 
-// fits tells whether the pod has room on the node. What it does not ask for is
-// not missed on a node that has less than nothing left of it.
+// fits reports whether the node has room for the pod. A resource that the pod does not request is not checked,
+// even if the node is overcommitted on it.
 func (n *node) fits(pod *cluster.WorkloadPod) bool {
 	if n.unknown {
 		return true
@@ -199,8 +195,7 @@ func (n *node) fits(pod *cluster.WorkloadPod) bool {
 	return (pod.CPU == 0 || n.room.cpu >= pod.CPU) && (pod.Memory == 0 || n.room.memory >= pod.Memory) && (n.endless || n.room.pods >= 1)
 }
 
-// roomElsewhere tells whether any other node takes pods at all: without one a
-// drain waits for nothing.
+// roomElsewhere reports whether any other node takes pods: without one, a drain evicts nothing.
 func (f *forecast) roomElsewhere(drained int) bool {
 	for i := range f.nodes {
 		if i != drained && f.nodes[i].general {
@@ -211,7 +206,7 @@ func (f *forecast) roomElsewhere(drained int) bool {
 	return false
 }
 
-// onlyCordoned says that pods stay where they are, and stop with their node.
+// onlyCordoned says that pods stay where they are and stop with their node.
 func onlyCordoned(nodes []string) cluster.Finding {
 	return cluster.Finding{
 		Check: cluster.CheckDrain, Severity: cluster.Advice, Node: nodes[0],
@@ -220,7 +215,7 @@ func onlyCordoned(nodes []string) cluster.Finding {
 	}
 }
 
-// evict goes through the pods of a node that have to go.
+// evict goes through the pods that have to leave a node.
 func (f *forecast) evict(drained int) {
 	name := f.nodes[drained].name
 
@@ -242,7 +237,7 @@ func (f *forecast) evict(drained int) {
 		case pod.Owner == "":
 			f.lone.add(name, pod.String())
 		case len(pod.Fits) == 0:
-			// Nobody knows where it could go.
+			// It is unknown where the pod could run.
 		case f.movable(pod, drained):
 			moving = append(moving, pod)
 		default:
@@ -253,7 +248,7 @@ func (f *forecast) evict(drained int) {
 	f.pack(moving, drained)
 }
 
-// movable tells whether any other node that takes pods suits the pod, room aside.
+// movable reports whether the pod could run on another node that takes pods, room aside.
 func (f *forecast) movable(pod *cluster.WorkloadPod, drained int) bool {
 	for _, name := range pod.Fits {
 		if at, known := f.index[name]; known && at != drained && f.nodes[at].takes {
@@ -264,9 +259,9 @@ func (f *forecast) movable(pod *cluster.WorkloadPod, drained int) bool {
 	return false
 }
 
-// pack finds a place for the pods of a drained node, the biggest first and each
-// on the first node with room (first-fit decreasing), and notes those that find
-// none. All other nodes are back in service by then, so nothing is kept of it.
+// pack finds a place for the pods of a drained node, the biggest first and each on the first node with room
+// (first-fit decreasing), and records those that find none. The result is discarded afterwards, because all nodes
+// are back in service before the next one is drained.
 func (f *forecast) pack(moving []*cluster.WorkloadPod, drained int) {
 	slices.SortStableFunc(moving, func(a, b *cluster.WorkloadPod) int {
 		return cmp.Or(cmp.Compare(b.Memory, a.Memory), cmp.Compare(b.CPU, a.CPU))
@@ -294,7 +289,7 @@ func (f *forecast) pack(moving []*cluster.WorkloadPod, drained int) {
 	}
 }
 
-// place is the first node that suits the pod and has room for it.
+// place returns the first node that the pod can run on and that has room for it.
 func (f *forecast) place(pod *cluster.WorkloadPod, drained int) (at int, found bool) {
 	for _, name := range pod.Fits {
 		at, known := f.index[name]
@@ -306,7 +301,7 @@ func (f *forecast) place(pod *cluster.WorkloadPod, drained int) (at int, found b
 	return 0, false
 }
 
-// asked is what a pod asks for, as people write it: "1500m CPU, 2048 MiB".
+// asked returns what a pod requests, as people write it: "1500m CPU, 2048 MiB".
 func asked(pod *cluster.WorkloadPod) string {
 	var parts []string
 
@@ -328,20 +323,19 @@ func asked(pod *cluster.WorkloadPod) string {
 	return strings.Join(parts, ", ")
 }
 
-// strength is how many pods a budget covers when all are there that there are to
-// be.
+// strength is how many pods a budget covers if all pods that should exist do.
 type strength struct {
-	// pods are those that the controllers want, and those that nobody counts: of
-	// no controller, or of one that does not tell.
+	// pods is the number of pods that the controllers want, plus those that are counted one by one: pods without
+	// a controller, or with one whose replicas are unknown.
 	pods int
-	// managed tells that one of them has a controller.
+	// managed is true if at least one of them has a controller.
 	managed bool
-	// owners are the controllers that were counted. A budget covers one namespace.
+	// owners are the controllers that were counted already. Names suffice, as a budget covers one namespace.
 	owners map[string]bool
 }
 
-// add adds a pod that is covered. One that goes away and is not counted on stays
-// away.
+// add counts a pod that is covered. A terminating pod without known replicas is not counted, because it may not
+// come back.
 func (s *strength) add(pod *cluster.WorkloadPod) {
 	s.managed = s.managed || pod.Owner != ""
 
@@ -360,18 +354,18 @@ func (s *strength) add(pod *cluster.WorkloadPod) {
 	}
 }
 
-// most is how many pods of a budget there may be, as far as anyone knows.
+// most returns how many pods a budget may cover at most, as far as is known.
 func (f *forecast) most(budget int) int {
 	return max(f.budgets[budget].Expected, f.strength[budget].pods)
 }
 
-// group are pods of drained nodes that are worth one warning.
+// group is a set of pods of drained nodes that share one warning.
 type group struct {
 	pods  []string
 	nodes []string
 }
 
-// add adds a pod of the node, whose pods come one after the other.
+// add adds a pod of the node. The pods of a node have to be added one after the other.
 func (g *group) add(node, pod string) {
 	g.pods = append(g.pods, pod)
 
@@ -380,7 +374,7 @@ func (g *group) add(node, pod string) {
 	}
 }
 
-// advice are the findings that stop nothing.
+// advice returns the findings that prevent nothing.
 func (f *forecast) advice() []cluster.Finding {
 	var findings []cluster.Finding
 

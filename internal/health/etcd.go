@@ -11,7 +11,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/readable"
 )
 
-// EtcdRemedy is what a person can do about a member of etcd in trouble.
+// EtcdRemedy is what a person can do about a member of etcd that is not healthy.
 const EtcdRemedy = "Bring it back to health first (talosctl service etcd, talosctl etcd status)."
 
 // MaxRaftLag is how many raft entries a member of etcd may be behind the newest one
@@ -19,9 +19,8 @@ const EtcdRemedy = "Bring it back to health first (talosctl service etcd, talosc
 // leader's index; a healthy member is a handful of entries behind.
 const MaxRaftLag = 1000
 
-// EtcdMembers compares the members of etcd, as each of the viewers lists them, with the
-// control planes that are there. Viewers whose etcd was not asked, or is a learner and
-// says nothing of the others, are passed over.
+// EtcdMembers compares the members of etcd, as each of the viewers lists them, with the existing control planes.
+// Viewers whose etcd did not answer, and learners, which cannot list the others, are skipped.
 func EtcdMembers(viewers, controlPlanes []cluster.Node) []cluster.Finding {
 	var findings []cluster.Finding
 
@@ -58,13 +57,12 @@ func EtcdMembers(viewers, controlPlanes []cluster.Node) []cluster.Finding {
 	return findings
 }
 
-// MembersRemedy is what to do where the members of etcd are not the control planes.
+// MembersRemedy is what to do if the members of etcd are not the control planes.
 const MembersRemedy = "Wait until all members have joined (talosctl etcd members). Remove a member (talosctl etcd remove-member) only if its machine is gone for good: " +
 	"a removed member can rejoin only with an empty disk."
 
-// EtcdVoters wants every member of etcd started and none a learner. What several viewers
-// see is one finding, at the member's own node where that is known. Members of exempt
-// nodes may be anything.
+// EtcdVoters requires every member of etcd to be started and none to be a learner. A member that several viewers
+// list is reported once, at its own node if that is known. Members of exempt nodes are not reported.
 func EtcdVoters(viewers, controlPlanes []cluster.Node, exempt func(cluster.Node) bool) []cluster.Finding {
 	var findings []cluster.Finding
 
@@ -114,13 +112,13 @@ func EtcdVoters(viewers, controlPlanes []cluster.Node, exempt func(cluster.Node)
 	return findings
 }
 
-// runsMember tells whether the control plane runs the member.
+// runsMember reports whether the control plane runs the member.
 func runsMember(node cluster.Node, member cluster.EtcdMember) bool {
 	return slices.Contains(member.PeerAddresses, node.Address) || node.Etcd != nil && node.Etcd.Status.MemberID == member.ID
 }
 
-// EtcdLeader wants one leader that every member follows, and no member to report
-// errors. An alarm is an error too, and [EtcdAlarms] is about those.
+// EtcdLeader requires one leader that every member follows, and no member to report errors. Alarms are left to
+// [EtcdAlarms].
 func EtcdLeader(members []cluster.Node) []cluster.Finding {
 	followers := map[uint64]int{}
 	most := uint64(0)
@@ -165,14 +163,13 @@ func EtcdLeader(members []cluster.Node) []cluster.Finding {
 	return findings
 }
 
-// Votes tells whether the node has a member of etcd that counts towards the quorum: it
-// follows a leader, has a vote and reports no error.
+// Votes reports whether the node has a member of etcd that counts towards the quorum: it follows a leader, has a
+// vote and reports no error except alarms.
 func Votes(node cluster.Node) bool {
 	return node.Etcd != nil && node.Etcd.Status.Leader != 0 && !node.Etcd.Status.Learner && len(node.Etcd.Status.Complaints()) == 0
 }
 
-// EtcdLag wants every member to have applied nearly everything that any of the control
-// planes knows of.
+// EtcdLag requires every member to have applied nearly every raft entry that any of the control planes holds.
 func EtcdLag(members, controlPlanes []cluster.Node) []cluster.Finding {
 	var (
 		newest   uint64
@@ -201,8 +198,8 @@ func EtcdLag(members, controlPlanes []cluster.Node) []cluster.Finding {
 	return findings
 }
 
-// EtcdAlarms names every alarm once, at the control plane whose member raised it: all
-// members tell of all of them. One of a member that nobody knows is at none.
+// EtcdAlarms reports every alarm once, at the control plane whose member raised it, because every member lists
+// the alarms of all members. The alarm of an unknown member has no node.
 func EtcdAlarms(observed cluster.Observation) []cluster.Finding {
 	raised := map[string][]string{}
 	controlPlanes := observed.ControlPlanes()
@@ -230,9 +227,9 @@ func EtcdAlarms(observed cluster.Observation) []cluster.Finding {
 	return findings
 }
 
-// alarmFinding is the finding for the alarms of one member. Whether the room that
-// is left will do is for people to weigh; of members whose data differ, a restart
-// may leave those in charge that are wrong, so that is never skipped.
+// alarmFinding returns the finding for the alarms of one member. NOSPACE can be skipped, because people have to
+// judge whether the space left is enough. CORRUPT cannot: if the data of members differ, a restart may leave the
+// wrong ones in charge.
 func alarmFinding(node string, alarms []string) cluster.Finding {
 	finding := cluster.Finding{
 		Check: cluster.CheckEtcdAlarms, Severity: cluster.Observed, Node: node,
@@ -249,8 +246,8 @@ func alarmFinding(node string, alarms []string) cluster.Finding {
 	return finding
 }
 
-// alarmsSeen are the alarms that a control plane tells of, as "NOSPACE on member 1f": each
-// member repeats those of all members in its status.
+// alarmsSeen returns the alarms that a control plane lists, as "NOSPACE on member 1f": each member repeats the
+// alarms of all members in its status.
 func alarmsSeen(teller cluster.Node) []string {
 	if teller.Etcd == nil {
 		return nil
@@ -267,9 +264,8 @@ func alarmsSeen(teller cluster.Node) []string {
 	return seen
 }
 
-// listedAlarm spells an alarm from a member's status, "memberID:31 alarm:NOSPACE"
-// with the ID in decimal (etcd's AlarmMember as text), as lists of alarms do. What
-// reads otherwise stays as it is.
+// listedAlarm spells an alarm from a member's status, "memberID:31 alarm:NOSPACE" with the ID in decimal (the
+// text form of etcd's AlarmMember), as in "NOSPACE on member 1f". Other texts are returned as they are.
 func listedAlarm(reported string) string {
 	var (
 		member uint64

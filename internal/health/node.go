@@ -9,8 +9,8 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 )
 
-// Leaving tells whether a machine in that stage is on its way out of service. No
-// healthy one gets there by itself.
+// Leaving reports whether a machine in that stage is going out of service. A healthy machine does not enter such
+// a stage by itself.
 func Leaving(stage cluster.Stage) bool {
 	switch stage {
 	case cluster.StageUpgrading, cluster.StageRebooting, cluster.StageInstalling, cluster.StageResetting, cluster.StageShuttingDown:
@@ -22,28 +22,28 @@ func Leaving(stage cluster.Stage) bool {
 	}
 }
 
-// Disables tells whether the machine configuration of the node switches the
-// component off; false where it could not be read.
+// Disables reports whether the machine configuration of the node switches the component off; false if it could
+// not be read.
 func Disables(node cluster.Node, component cluster.Component) bool {
 	return node.Machine != nil && node.Machine.Config != nil && node.Machine.Config.Disabled[component]
 }
 
-// Confirmation is how a machine with [cluster.Machine.UpgradePending] came to what it runs.
+// Confirmation is how a machine with [cluster.Machine.UpgradePending] came to run its present system.
 type Confirmation int
 
 const (
-	// Undecided is a machine of which that is not known: GRUB names its entries A and B.
+	// Undecided is a machine for which that is unknown, as with GRUB, which names its entries A and B.
 	Undecided Confirmation = iota
-	// Installed is a machine that runs a system other than before.
+	// Installed is a machine that runs another system than before the install.
 	Installed
 	// SentBack is a machine that runs what it ran before the install. A version that was
 	// installed over itself looks the same.
 	SentBack
 )
 
-// ConfirmationOf compares what the machine runs with what its UpgradeTag names: the file of
-// a UKI such as Talos-v1.13.9.efi, or Talos-v1.13.9~1.efi where there was one of that version
-// already. Firmware and bootloader do not keep the case of the name.
+// ConfirmationOf compares the running system with the one in UpgradeTag: the file name of a UKI such as
+// Talos-v1.13.9.efi, or Talos-v1.13.9~1.efi if there was one of that version already. Firmware and bootloader do
+// not preserve the case of the name.
 func ConfirmationOf(machine cluster.Machine) Confirmation {
 	name, isFile := strings.CutSuffix(strings.ToLower(machine.UpgradeTag), ".efi")
 	name, isTalos := strings.CutPrefix(name, "talos-")
@@ -59,7 +59,7 @@ func ConfirmationOf(machine cluster.Machine) Confirmation {
 	}
 }
 
-// talosTag is what the running system calls its version; empty where it does not tell.
+// talosTag returns what the running system calls its version; empty if it is unknown.
 func talosTag(machine cluster.Machine) string {
 	if machine.TalosTag != "" || machine.Talos.IsZero() {
 		return machine.TalosTag
@@ -68,7 +68,7 @@ func talosTag(machine cluster.Machine) string {
 	return "v" + machine.Talos.String()
 }
 
-// UnconfirmedFound says what is known of a machine with [cluster.Machine.UpgradePending].
+// UnconfirmedFound says what is known about a machine with [cluster.Machine.UpgradePending].
 func UnconfirmedFound(machine cluster.Machine) string {
 	runs, key := "the machine runs Talos "+strings.TrimPrefix(talosTag(machine), "v"), "META key 0x06"
 	if machine.UpgradeTag != "" {
@@ -85,9 +85,9 @@ func UnconfirmedFound(machine cluster.Machine) string {
 	}
 }
 
-// UnconfirmedRemedy is what helps then. To wait stands first, because Talos removes the key
-// in every case. A reboot starts the same system again, and a rollback is right only for a
-// system that was installed: otherwise it starts the one that somebody has left.
+// UnconfirmedRemedy is what helps then. Waiting comes first, because Talos removes the key in every case. A
+// reboot starts the same system again, and a rollback is right only after an install: otherwise it starts the
+// system that somebody rolled back from.
 func UnconfirmedRemedy(machine cluster.Machine, address string) string {
 	wait := fmt.Sprintf("Wait until it is ready (talosctl -n %s get machinestatus): Talos removes the key then", address)
 

@@ -8,24 +8,24 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 )
 
-// Bound is how many of some workers may be unavailable at a time, or how many of their kubelets may restart: of
-// all, or of those of a pool.
+// Bound is how many workers may be unavailable at a time, or how many of their kubelets may restart: all workers,
+// or those of a pool.
 type Bound struct {
-	// Says is the attribute with its value and the workers that it is of, as in "max_unavailable = 25% of 8
-	// workers".
+	// Says is the attribute with its value and its workers, as in "max_unavailable = 25% of 8 workers".
 	Says string
-	// Budget is their number, at least 1 where there are workers.
+	// Budget is the number, at least 1 if there are workers.
 	Budget int
 
 	pool *cluster.SelectedPool
 }
 
-// Bounds are the one of all workers, and those of the pools. Each of them has to have a place left.
+// Bounds returns the bound of all workers and those of the pools. A step needs a free place in each bound that
+// covers its worker.
 func Bounds(observed cluster.Observation, policy cluster.Policy) []Bound {
 	return bounds(observed, policy, "max_unavailable", policy.MaxUnavailable)
 }
 
-// KubeletBounds are [Bounds] for kubelets that restart.
+// KubeletBounds is like [Bounds], for restarts of kubelets.
 func KubeletBounds(observed cluster.Observation, policy cluster.Policy) []Bound {
 	return bounds(observed, policy, "kubernetes.max_unavailable_kubelets", policy.Kubernetes.MaxUnavailableKubelets)
 }
@@ -44,13 +44,13 @@ func bounds(observed cluster.Observation, policy cluster.Policy, attribute strin
 	return all
 }
 
-// Covers tells whether a step of the worker takes up a place.
+// Covers reports whether a step of the worker takes up a place.
 func (b Bound) Covers(worker string) bool { return b.pool == nil || b.pool.Has(worker) }
 
-// Counts tells whether the worker takes up a place while it is unavailable.
+// Counts reports whether the worker takes up a place while it is unavailable.
 func (b Bound) Counts(worker string) bool { return b.pool == nil || b.pool.Counts(worker) }
 
-// Pool is the name of the pool; empty for all workers.
+// Pool returns the name of the pool; empty for the bound of all workers.
 func (b Bound) Pool() string {
 	if b.pool == nil {
 		return ""
@@ -59,7 +59,7 @@ func (b Bound) Pool() string {
 	return b.pool.Name
 }
 
-// atLeast is the line of a configuration that lets so many be unavailable.
+// atLeast returns the line of a configuration that allows the given number of workers to be unavailable.
 func (b Bound) atLeast(places int) string {
 	if b.pool == nil {
 		return fmt.Sprintf("max_unavailable = \"%d\"", places)
@@ -68,7 +68,7 @@ func (b Bound) atLeast(places int) string {
 	return fmt.Sprintf("pools[%q].max_unavailable = \"%d\"", b.pool.Name, places)
 }
 
-// PoolAt points a finding at the bound of a pool.
+// PoolAt returns the attribute of a pool's bound, for a finding to point at.
 func PoolAt(pool string) (attribute string, within []cluster.Within) {
 	return attributePools, []cluster.Within{cluster.Key(pool), fieldMaxUnavailable}
 }

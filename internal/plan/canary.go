@@ -11,9 +11,8 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
-// checkCanaries refuses to move the other nodes behind a canary that had its
-// step, or needs none, and is not in service: it is there to stop them. One
-// whose step is to come, or to be finished, goes before them.
+// checkCanaries refuses to move the other nodes if a canary that had its step, or needs none, is not in service:
+// stopping them is the purpose of a canary. A canary with a pending or unfinished step goes before them.
 func (p *planner) checkCanaries() {
 	p.checkHeldCanaries()
 
@@ -36,7 +35,7 @@ func (p *planner) checkCanaries() {
 	}
 
 	for _, name := range p.policy.Canaries() {
-		// Those that are missing, held by name or no workers are findings already.
+		// A canary that is missing, held by name or not a worker is a finding already.
 		node := there[name]
 		if node == nil || node.Role != cluster.Worker || p.policy.Hold[name] || node.Available() {
 			continue
@@ -52,15 +51,15 @@ func (p *planner) checkCanaries() {
 
 		p.made.faltering = true
 
-		// Those of which an API did not tell are findings already, too.
+		// A node for which an API did not answer is a finding already, too.
 		if node.Gone || (node.Machine != nil && node.Kube != nil) {
 			p.add(canaryFinding(p.policy, node))
 		}
 	}
 }
 
-// checkHeldCanaries refuses to move the others behind a canary that labels have held
-// since the run began: it does not go first any more, and stops nothing.
+// checkHeldCanaries refuses to move the other nodes if labels have held a canary since the run began: it no
+// longer goes first, and would stop nothing.
 func (p *planner) checkHeldCanaries() {
 	for _, name := range p.policy.Selected.Canaries {
 		hold, held := p.policy.Selected.Held[name]
@@ -82,14 +81,14 @@ func (p *planner) checkHeldCanaries() {
 	}
 }
 
-// contradicts tells whether it is a finding already that the node is held and a canary.
+// contradicts reports whether there is already a finding that the node is both held and a canary.
 func (p *planner) contradicts(name string) bool {
 	return slices.ContainsFunc(p.made.Findings, func(f cluster.Finding) bool {
 		return f.Check == cluster.CheckCanary && f.Severity == cluster.Permanent && f.Node == name
 	})
 }
 
-// behindCanary tells whether the step has to wait until the canary has made it.
+// behindCanary reports whether the step has to wait until the canary has made the same move.
 func behindCanary(canary cluster.Node, step Step) bool {
 	switch {
 	case step.Canary || step.Finish:
@@ -101,13 +100,13 @@ func behindCanary(canary cluster.Node, step Step) bool {
 	}
 }
 
-// BehindKubelet tells whether the kubelet of the canary is older than the one that the
-// step gives to a node that is none.
+// BehindKubelet reports whether the kubelet of the canary is older than the version to which the step moves the
+// kubelet of another node.
 func BehindKubelet(canary cluster.Node, step Step) bool {
 	return step.Component == cluster.Kubelet && !step.Canary && canary.Kube != nil && canary.Kube.Kubelet.Less(step.To)
 }
 
-// heldFinding is the finding about a canary that has been held since the run began.
+// heldFinding returns the finding about a canary that has been held since the run began.
 func heldFinding(policy cluster.Policy, node *cluster.Node, step Step) cluster.Finding {
 	finding := canaryBase(policy, node, cluster.Observed)
 	finding.Found = fmt.Sprintf("this canary is to be left alone now (%s) and is not known to have moved to %s, and the other nodes move only behind it", HeldBy(policy, node.Name), step.To)
@@ -116,7 +115,7 @@ func heldFinding(policy cluster.Policy, node *cluster.Node, step Step) cluster.F
 	return finding
 }
 
-// canaryBase is what findings about a canary have in common.
+// canaryBase returns what findings about a canary have in common.
 func canaryBase(policy cluster.Policy, node *cluster.Node, severity cluster.Severity) cluster.Finding {
 	finding := cluster.Finding{Check: cluster.CheckCanary, Severity: severity, Node: node.Name}
 	finding.Attribute, finding.Within = canaryAt(policy, node.Name)
@@ -124,7 +123,7 @@ func canaryBase(policy cluster.Policy, node *cluster.Node, severity cluster.Seve
 	return finding
 }
 
-// notCanary is how a node stops being a canary, the end of a sentence.
+// notCanary says how a node stops being a canary, the end of a sentence.
 func notCanary(policy cluster.Policy, name string) string {
 	if attribute, _ := canaryAt(policy, name); attribute == attributeCanarySelector {
 		return "take away the label that canary_selector matches"
@@ -133,8 +132,8 @@ func notCanary(policy cluster.Policy, name string) string {
 	return "remove it from canary"
 }
 
-// firstBehindCanaries is the first hop of Talos in which a node that is no
-// canary begins its step; what an earlier run began is finished in any case.
+// firstBehindCanaries returns the first hop of Talos in which a node other than a canary begins its step. Steps
+// that an earlier run began do not count, because they are finished in any case.
 func (p *planner) firstBehindCanaries() (hop int, found bool) {
 	index := slices.IndexFunc(p.made.Steps, Step.behindCanaries)
 	if index < 0 {
@@ -144,12 +143,12 @@ func (p *planner) firstBehindCanaries() (hop int, found bool) {
 	return p.made.Steps[index].Hop, true
 }
 
-// behindCanaries tells whether the step is one that canaries are to protect.
+// behindCanaries reports whether the step has to wait for the canaries.
 func (s Step) behindCanaries() bool { return !s.Canary && !s.Finish && s.Component == "" }
 
-// Faltering says why a canary keeps another node's step from being taken: it is not
-// in service, or does not run what the step leads to. It is asked right before the
-// node is disturbed, of an observation that is newer than the plan.
+// Faltering says why a canary prevents the step of another node: it is not in service, or it does not run the
+// version that the step leads to. It is called right before the node is disturbed, with an observation newer than
+// the plan.
 func Faltering(policy cluster.Policy, canary cluster.Node, step Step) []cluster.Finding {
 	finding := canaryBase(policy, &canary, cluster.Observed)
 
@@ -174,8 +173,8 @@ func Faltering(policy cluster.Policy, canary cluster.Node, step Step) []cluster.
 	return []cluster.Finding{finding}
 }
 
-// behindStep tells whether a node still has to go where the step leads. A hop to
-// another release line spares those that are in it.
+// behindStep reports whether a node with that version still has to make the move of the step. In a hop to another
+// release line, any version of that line is enough.
 func behindStep(running version.Version, step Step) bool {
 	if step.From.Minor().Compare(step.To.Minor()) < 0 {
 		return running.Minor().Compare(step.To.Minor()) < 0
@@ -184,7 +183,7 @@ func behindStep(running version.Version, step Step) bool {
 	return running.Less(step.To)
 }
 
-// canaryFinding says what is wrong with a canary.
+// canaryFinding returns the finding about what is wrong with a canary.
 func canaryFinding(policy cluster.Policy, node *cluster.Node) cluster.Finding {
 	finding := canaryBase(policy, node, cluster.Observed)
 
@@ -218,8 +217,8 @@ func canaryFinding(policy cluster.Policy, node *cluster.Node) cluster.Finding {
 	return finding
 }
 
-// cordonFinding warns of a canary that is to move, and that a cordon of somebody
-// else will keep out of service afterwards.
+// cordonFinding warns about a canary with a pending step that somebody else's cordon will keep out of service
+// afterwards.
 func cordonFinding(policy cluster.Policy, node *cluster.Node) cluster.Finding {
 	finding := canaryBase(policy, node, cluster.Advice)
 	finding.Found = "this canary is cordoned by somebody else and stays so after its upgrade, and the other nodes move only while every canary is in service"
@@ -228,5 +227,5 @@ func cordonFinding(policy cluster.Policy, node *cluster.Node) cluster.Finding {
 	return finding
 }
 
-// upper is a sentence that begins with a capital letter.
+// upper returns the sentence with a capital letter at its beginning.
 func upper(text string) string { return strings.ToUpper(text[:1]) + text[1:] }

@@ -17,8 +17,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
-// checkWork looks at the roll as a whole; without steps there is nothing to
-// object to.
+// checkWork checks the roll as a whole; without steps there is nothing to check.
 func (p *planner) checkWork() {
 	if len(p.made.Steps) == 0 {
 		return
@@ -54,8 +53,8 @@ func (p *planner) checkWork() {
 	}
 }
 
-// checkRoles wants the one role that may upgrade. Where nobody can tell the
-// roles, the nodes refuse by themselves what the credentials may not do.
+// checkRoles requires the only role that may upgrade. If the roles are unknown, the nodes themselves refuse what
+// the credentials may not do.
 func (p *planner) checkRoles() {
 	if p.lesserRole() {
 		p.add(cluster.Finding{
@@ -66,14 +65,14 @@ func (p *planner) checkRoles() {
 	}
 }
 
-// lesserRole tells whether the credentials are known not to be an administrator's.
+// lesserRole reports whether the credentials are known not to be an administrator's.
 func (p *planner) lesserRole() bool {
 	return len(p.snapshot.Roles) > 0 && !slices.Contains(p.snapshot.Roles, adminRole)
 }
 
-// checkReadable refuses to replace a system whose installer image could not be
-// read: a wrong guess would cost the node its extensions. The images of
-// components are not guessed either, and some may be pinned nowhere.
+// checkReadable refuses to upgrade nodes whose machine configuration cannot be read. The installer image is not
+// guessed, because a wrong one would cost the node its extensions; neither are the images of components, which
+// may not be pinned at all.
 func (p *planner) checkReadable() {
 	var unread, unchosen, unjudged []string
 
@@ -123,14 +122,14 @@ func (p *planner) checkReadable() {
 type refusal struct {
 	since    version.Minor
 	argument string
-	// instead is what to know for doing without it, in a sentence.
+	// instead says what to know before the argument is removed, a sentence.
 	instead string
 }
 
-// refusals are those of the release lines in the compatibility matrix. Talos boots with such an
-// argument and does not render its API server, so that nothing falls back (MergeDenied in
-// internal/app/machined/pkg/controllers/k8s, Talos 1.14.1 against 1.13.9, 2026-11-27). What is
-// refused beside documents of 1.14 alone cannot be on a node that comes from before it.
+// refusals returns the refusals of the release lines in the compatibility matrix. With such an argument, Talos
+// boots but does not render the API server, so the node does not fall back (MergeDenied in
+// internal/app/machined/pkg/controllers/k8s, Talos 1.14.1 against 1.13.9, 2026-11-27). Arguments that are refused
+// only together with documents of 1.14 cannot be on a node that runs an earlier version.
 func refusals() []refusal {
 	return []refusal{{
 		since: version.Minor{Major: 1, Minor: 14}, argument: "tls-min-version",
@@ -138,7 +137,7 @@ func refusals() []refusal {
 	}}
 }
 
-// refusing is what the upgrade of a control plane runs into if its configuration has it.
+// refusing returns the refusal that the upgrade of a control plane meets if its configuration has the argument.
 func (p *planner) refusing(node *plannedNode) (refusal, bool) {
 	for _, one := range refusals() {
 		if node.Role == cluster.ControlPlane && p.enters(node, one.since) {
@@ -149,26 +148,26 @@ func (p *planner) refusing(node *plannedNode) (refusal, bool) {
 	return refusal{}, false
 }
 
-// enters tells whether the plan takes the node from releases before a release line to it or beyond.
+// enters reports whether the plan takes the node from below a release line to that line or beyond it.
 func (p *planner) enters(node *plannedNode, line version.Minor) bool {
 	return node.moves > 0 && !node.Machine.Talos.AtLeast(line.Major, line.Minor) && p.target.Talos.AtLeast(line.Major, line.Minor)
 }
 
-// loadsIPVS tells whether a machine configuration names the kernel modules that kube-proxy needs for
-// IPVS: that of IPVS itself and one of a scheduler.
+// loadsIPVS reports whether a machine configuration names the kernel modules that kube-proxy needs for IPVS: that
+// of IPVS itself and one of a scheduler.
 func loadsIPVS(config cluster.MachineConfig) bool {
 	return slices.Contains(config.KernelModules, "ip_vs") && slices.ContainsFunc(config.KernelModules, func(module string) bool {
 		return slices.Contains([]string{"ip_vs_rr", "ip_vs_wrr", "ip_vs_lc", "ip_vs_sh", "ip_vs_mh"}, module)
 	})
 }
 
-// unloadedSince is the release line of Talos from which on IPVS is modules of the kernel that
-// nothing loads unless a machine configuration names them (release notes of Talos 1.15,
-// hack/release.toml of its main branch at ad88231, 2026-11-28).
+// unloadedSince returns the release line of Talos from which on the kernel has IPVS as modules that are loaded
+// only if a machine configuration names them (release notes of Talos 1.15, hack/release.toml of its main branch
+// at ad88231, 2026-11-28).
 func unloadedSince() version.Minor { return version.Minor{Major: 1, Minor: 15} }
 
-// usesIPVS tells whether kube-proxy runs in IPVS mode by what the configurations of control planes
-// say, and whether any of those is known.
+// usesIPVS reports whether kube-proxy runs in IPVS mode according to the configurations of control planes, and
+// whether any of them is known.
 func (p *planner) usesIPVS() (uses, known bool) {
 	for i := range p.nodes {
 		machine := p.nodes[i].Machine
@@ -183,7 +182,7 @@ func (p *planner) usesIPVS() (uses, known bool) {
 	return uses, known
 }
 
-// checkConfigurations wants no control plane to lose its API server, and no node its Services, by
+// checkConfigurations checks that no control plane loses its API server, and no node its Services, because of
 // what machine configurations say.
 func (p *planner) checkConfigurations() {
 	p.checkAPIServerArguments()
@@ -209,7 +208,7 @@ func (p *planner) checkConfigurations() {
 	}
 }
 
-// checkAPIServerArguments wants no control plane to have arguments that its next Talos refuses.
+// checkAPIServerArguments refuses arguments of API servers that the next Talos rejects.
 func (p *planner) checkAPIServerArguments() {
 	for i := range p.nodes {
 		node := &p.nodes[i]
@@ -231,10 +230,9 @@ func (p *planner) checkAPIServerArguments() {
 	}
 }
 
-// checkCluster wants the two APIs to tell of the same machines. Two sites may use
-// the same addresses and names; the boot IDs of their machines differ. A node
-// that has just rebooted is told of late by Kubernetes, so one that agrees is
-// enough.
+// checkCluster requires the two APIs to report the same machines. Two sites may use the same addresses and names,
+// but the boot IDs of their machines differ. One matching node is enough, because Kubernetes reports the boot ID
+// of a node that has just rebooted with a delay.
 func (p *planner) checkCluster() {
 	compared := 0
 
@@ -244,7 +242,7 @@ func (p *planner) checkCluster() {
 			continue
 		}
 
-		// One in the middle of its step may have rebooted just now.
+		// A node in the middle of its step may just have rebooted.
 		if node.Machine.BootID == node.Kube.BootID || node.open {
 			return
 		}
@@ -263,8 +261,8 @@ func (p *planner) checkCluster() {
 	})
 }
 
-// checkIdentity wants a machine ID of its own for every node to be moved, and the
-// one that it had when its upgrade began: the journal knows the machines by it.
+// checkIdentity requires every node with a step to have a machine ID of its own, and the one that it had when its
+// upgrade began: the journal identifies machines by it.
 func (p *planner) checkIdentity() {
 	byID := make(map[string][]*plannedNode, len(p.nodes))
 
@@ -274,7 +272,7 @@ func (p *planner) checkIdentity() {
 
 		finding := cluster.Finding{Check: cluster.CheckPendingInstall, Severity: cluster.Observed, Node: node.Name}
 
-		// What a run of ours left on a silent node is found by its name.
+		// The entry that an earlier run left for a node that does not answer is found by its name.
 		if id == "" && node.hasNodeStep() && (node.Machine != nil || !node.open) {
 			finding.Unknown = true
 			finding.Found = "neither Talos nor Kubernetes reports its machine ID, by which the journal identifies it"
@@ -300,8 +298,8 @@ func (p *planner) checkIdentity() {
 	}
 }
 
-// checkDeparted says of which images nobody knows whether they boot: an upgrade goes on without
-// nodes that were deleted meanwhile, as autoscalers do with those that do not come back.
+// checkDeparted warns if it is unknown whether an image boots, because a node was deleted while it was being
+// upgraded with it. The upgrade continues without such nodes; autoscalers delete nodes that do not come back.
 func (p *planner) checkDeparted() {
 	if p.snapshot.Journal == nil || !slices.ContainsFunc(p.nodes, func(n plannedNode) bool { return n.moves > 0 }) {
 		return
@@ -323,12 +321,11 @@ func (p *planner) checkDeparted() {
 	}
 }
 
-// secondInstall is why an entry of the journal must not go before a boot has shown what was
-// installed.
+// secondInstall is why an entry of the journal must not be removed before a boot has shown what was installed.
 const secondInstall = "without a boot in between, a second install destroys the system that it can return to"
 
-// duplicateOf is the first of the nodes with the same machine ID that came before and has
-// another address, where one of both is to be moved; nil where there is none.
+// duplicateOf returns the first of the earlier nodes with the same machine ID that has another address, if one of
+// the two has a step; nil if there is none.
 func duplicateOf(node *plannedNode, before []*plannedNode) *plannedNode {
 	for _, other := range before {
 		if node.Address != other.Address && (node.hasNodeStep() || other.hasNodeStep()) {
@@ -339,9 +336,9 @@ func duplicateOf(node *plannedNode, before []*plannedNode) *plannedNode {
 	return nil
 }
 
-// sameMachineID is what is found where two nodes with different addresses have one machine
-// ID, and what to do about it. Only if both machines answer, in different boots, a disk was
-// copied: otherwise one of the Node objects may be left of a machine that has moved.
+// sameMachineID returns what is found if two nodes with different addresses have one machine ID, and what to do
+// about it. A disk was copied only if both machines answer, in different boots: otherwise one of the Node objects
+// may be left over from a machine that has moved.
 func sameMachineID(other, node *plannedNode, id string) (found, remedy string) {
 	found = fmt.Sprintf("%s at %s and %s at %s have the same machine ID (%s), and the journal could not tell them apart", node.Name, node.Address, other.Name, other.Address, id)
 
@@ -375,17 +372,16 @@ func sameMachineID(other, node *plannedNode, id string) (found, remedy string) {
 	return found, strings.TrimSpace(remedy)
 }
 
-// answersBeside tells whether both machines answer and are in different boots, so that
-// they are two.
+// answersBeside reports whether both machines answer and are in different boots, which proves that there are two.
 func (n *plannedNode) answersBeside(other *plannedNode) bool {
 	return n.Machine != nil && other.Machine != nil && n.Machine.BootID != "" && other.Machine.BootID != "" && n.Machine.BootID != other.Machine.BootID
 }
 
-// deletedNode is what it costs to delete a Node object.
+// deletedNode says what deleting a Node object does.
 const deletedNode = "that leaves the machine alone, and Kubernetes deletes the pods that are bound to the Node object"
 
-// checkStale refuses to begin while one machine has several Node objects: those of a name
-// that it no longer has look like nodes that are down.
+// checkStale refuses to begin while one machine has several Node objects: those under its old names look like
+// nodes that are down.
 func (p *planner) checkStale() {
 	for _, stale := range p.snapshot.Stale {
 		p.add(cluster.Finding{
@@ -410,8 +406,8 @@ func (p *planner) checkStale() {
 	}
 }
 
-// sharedAddress is the finding about several Node objects with one address, of which
-// nobody has said which one is the machine's.
+// sharedAddress returns the finding about several Node objects with one address if it is unknown which of them
+// belongs to the machine.
 func sharedAddress(address string, nodes []*plannedNode) cluster.Finding {
 	var (
 		names, ready []string
@@ -453,8 +449,8 @@ func sharedAddress(address string, nodes []*plannedNode) cluster.Finding {
 	return finding
 }
 
-// misfiledEntry is an unfinished upgrade of what may be a node to be moved, under a
-// machine ID that it does not have.
+// misfiledEntry returns an unfinished upgrade that may be that of a node with a step, but is stored under another
+// machine ID.
 func (p *planner) misfiledEntry(node *plannedNode) (key string, entry cluster.Entry, found bool) {
 	if !node.hasNodeStep() {
 		return "", cluster.Entry{}, false
@@ -488,10 +484,10 @@ const (
 	fieldMaxUnavailable = cluster.Field("max_unavailable")
 )
 
-// adminRole may upgrade; no other role of Talos may.
+// adminRole is the only role of Talos that may upgrade.
 const adminRole = "os:admin"
 
-// checkInventory names what could not be observed or does not add up.
+// checkInventory reports what could not be observed or does not add up.
 func (p *planner) checkInventory() {
 	observed := &p.snapshot
 
@@ -516,8 +512,7 @@ func (p *planner) checkInventory() {
 		})
 	}
 
-	// There is one in every cluster. Where none is known, to find nothing to do would
-	// say that all is done.
+	// Every cluster has one. If none were known, finding nothing to do would claim that everything is done.
 	if !slices.ContainsFunc(p.nodes, func(node plannedNode) bool { return node.Role == cluster.ControlPlane }) {
 		p.add(cluster.Finding{
 			Check: cluster.CheckEtcdMembers, Severity: cluster.Observed,
@@ -557,9 +552,9 @@ func (p *planner) checkInventory() {
 	}
 }
 
-// checkPresence wants an answer from every node, except one that an earlier
-// run may have sent into a reboot, and a worker that is to be left alone. To be held
-// because nobody can read its labels is no reason not to ask why.
+// checkPresence requires an answer from every node, except for one that an earlier run may have rebooted, and for
+// a held worker. A worker that is held only because its labels could not be read is checked, because that is the
+// reason to look for.
 func (p *planner) checkPresence(node *plannedNode) {
 	switch {
 	case node.open && !p.target.Talos.IsZero(), node.held && node.Role == cluster.Worker && !p.policy.Selected.Held[node.Name].Unread:
@@ -594,7 +589,7 @@ func (p *planner) checkPresence(node *plannedNode) {
 	}
 }
 
-// broughtBack is what to do about a node that does not answer.
+// broughtBack says what to do about a node that does not answer.
 func (p *planner) broughtBack(node *plannedNode) string {
 	if errors.Is(node.Unreachable, cluster.ErrForeign) {
 		return fmt.Sprintf("Find out why Talos did not find its configuration (its console, talosctl get disks --insecure --nodes %s), and start it anew; give it a configuration only when you know. ", node.Address) + p.removedForGood(node)
@@ -603,8 +598,8 @@ func (p *planner) broughtBack(node *plannedNode) string {
 	return "Bring the node back. " + p.removedForGood(node)
 }
 
-// removedForGood is how a node goes whose machine never comes back. An etcd member that was
-// removed cannot take its data back.
+// removedForGood says how to remove a node whose machine never comes back. A removed etcd member cannot rejoin
+// with its data.
 func (p *planner) removedForGood(node *plannedNode) string {
 	remedy := "If its machine is gone for good, kubectl delete node " + node.Name
 	if node.Kube == nil && p.snapshot.KubernetesError == nil {
@@ -618,8 +613,8 @@ func (p *planner) removedForGood(node *plannedNode) string {
 	return remedy + "."
 }
 
-// takenOut is how a machine leaves a cluster that it is not to be part of. To switch a
-// control plane off would leave its member in etcd.
+// takenOut says how a machine that should not be part of the cluster leaves it. Switching a control plane off
+// would leave its member in etcd.
 func takenOut(role cluster.Role) string {
 	if role == cluster.ControlPlane {
 		return "talosctl reset lets its member leave etcd, and wipes the machine"
@@ -628,8 +623,8 @@ func takenOut(role cluster.Role) string {
 	return "switch it off"
 }
 
-// Unaccepted is the finding about a node that does not accept the credentials. It
-// says the same of every node, so that people are told once.
+// Unaccepted returns the finding about a node that does not accept the credentials. Its text is the same for
+// every node, so that people read it once.
 func Unaccepted(node cluster.Node) cluster.Finding {
 	return cluster.Finding{
 		Check: cluster.CheckTalosAPI, Severity: cluster.Observed, Node: node.Name, Err: node.Unreachable,
@@ -638,7 +633,7 @@ func Unaccepted(node cluster.Node) cluster.Finding {
 	}
 }
 
-// roleName is the role as people write it.
+// roleName returns the role as people write it.
 func roleName(role cluster.Role) string {
 	if role == cluster.ControlPlane {
 		return "control plane"
@@ -647,9 +642,9 @@ func roleName(role cluster.Role) string {
 	return "worker"
 }
 
-// checkExternal refuses to move nodes while somebody else has one of them on its
-// way down. What an earlier run of ours began is in the journal. Its cordon may
-// stand beside an annotation that a machine has left from before.
+// checkExternal refuses to move nodes while somebody else is taking one of them down. Nodes that an earlier run
+// of ours took down are in the journal. A node under our cordon is accepted even with the annotation
+// talos.dev/cordoned, which may be a leftover.
 func (p *planner) checkExternal() {
 	for i := range p.nodes {
 		node := &p.nodes[i]
@@ -686,16 +681,16 @@ func (p *planner) checkExternal() {
 // likelyOwners are the programs that install Talos on nodes, other than this one.
 const likelyOwners = "likely talosctl upgrade, a talos_machine of the provider siderolabs/talos, Omni or tuppr"
 
-// oneOwner is what to do about that.
+// oneOwner says what to do about that.
 const oneOwner = "then let one program alone upgrade this cluster: give the other one the same target, or switch it off"
 
-// installed tells whether an installer runs on a machine in that stage.
+// installed reports whether an installer runs on a machine in that stage.
 func installed(stage cluster.Stage) bool {
 	return stage == cluster.StageUpgrading || stage == cluster.StageInstalling
 }
 
-// checkOwnNode refuses to upgrade Talos on the node that this process runs on, which its
-// boot ID tells. Where Talos runs in containers all nodes have the kernel of their host.
+// checkOwnNode refuses to upgrade Talos on the node that this process runs on, which is recognised by its boot
+// ID. If Talos runs in containers, all nodes share the kernel of their host.
 func (p *planner) checkOwnNode() {
 	for i := range p.nodes {
 		node := &p.nodes[i]
@@ -714,9 +709,8 @@ func (p *planner) checkOwnNode() {
 	}
 }
 
-// checkPressure looks at what the kubelets of the nodes with a step complain
-// about. On a full disk there is no room for an image; the rest is for people to
-// weigh. What an earlier run began is finished in any case.
+// checkPressure checks the pressure conditions of the nodes with a step. A full disk has no room for an image;
+// the other conditions are for people to judge. What an earlier run began is finished in any case.
 func (p *planner) checkPressure() {
 	var pressed []string
 

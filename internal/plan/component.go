@@ -11,45 +11,44 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
-// componentOrder is the order in which the parts of Kubernetes move: no part is
-// ever newer than the API servers, and kubelets come last.
+// componentOrder returns the order in which the components of Kubernetes move: none is ever newer than the API
+// servers, and kubelets come last.
 func componentOrder() [5]cluster.Component {
 	return [...]cluster.Component{cluster.APIServer, cluster.ControllerManager, cluster.Scheduler, cluster.Proxy, cluster.Kubelet}
 }
 
-// componentState is a component on a node that the machine configuration of the node
-// decides about: it is as far as the lower of what runs and what is named.
+// componentState is a component that the machine configuration of a node controls. The lower of what runs and
+// what is named counts.
 type componentState struct {
 	component cluster.Component
-	// image is what the machine configuration names, empty where it names
-	// nothing or cannot be read.
+	// image is what the machine configuration names; empty if it names nothing or cannot be read.
 	image string
-	// running is what runs. For kube-proxy, whose pods are moved by the
-	// manifests, it counts only where nothing is named.
+	// running is what runs. For kube-proxy, whose pods are moved by the manifests, it counts only if nothing is
+	// named.
 	running version.Version
-	// named is the version that image stands for; zero where it says none.
+	// named is the version of image; zero if it has none.
 	named version.Version
 }
 
-// lowest is what the component is at; zero where nobody can tell.
+// lowest returns the version that the component is at; zero if it is unknown.
 func (t *componentState) lowest() version.Version { return version.Lowest(t.running, t.named) }
 
-// differs tells that what runs is not what the machine configuration names.
+// differs reports whether another version runs than the machine configuration names.
 func (t *componentState) differs() bool {
 	return !t.running.IsZero() && !t.named.IsZero() && !t.running.Equal(t.named)
 }
 
-// unreported tells that nobody can say what the component is at. The kube-proxy of a
-// node that names nothing readable is no matter of the node.
+// unreported reports whether the version of the component is unknown. A kube-proxy does not count as unknown on a
+// node whose configuration cannot be read, because its pods do not depend on the node.
 func (s *plannedNode) unreported(t *componentState) bool {
 	return t.lowest().IsZero() && (s.read() || t.component != cluster.Proxy)
 }
 
-// read tells whether the machine configuration of the node could be read.
+// read reports whether the machine configuration of the node could be read.
 func (s *plannedNode) read() bool { return s.Machine != nil && s.Machine.Config != nil }
 
-// reaches moves the component, as a step does. Without a reference it is not
-// known what is named then.
+// reaches records that a step moves the component to the version. If the reference is empty, the image that is
+// named afterwards is unknown.
 func (t *componentState) reaches(to version.Version, reference string) {
 	t.running, t.named = to, to
 
@@ -58,8 +57,8 @@ func (t *componentState) reaches(to version.Version, reference string) {
 	}
 }
 
-// componentStates are the components of the node, in the order in which they move. What
-// the machine configuration switches off is none, whatever still runs of it.
+// componentStates returns the components of the node, in the order in which they move. Components that the
+// machine configuration switches off are left out, even if they still run.
 func (p *planner) componentStates(s *plannedNode) []componentState {
 	var config cluster.MachineConfig
 
@@ -76,14 +75,13 @@ func (p *planner) componentStates(s *plannedNode) []componentState {
 		}
 
 		t := componentState{component: component, image: config.Images[component], running: s.Versions[component]}
-		// Where its tag stands for no version, what runs has to be enough.
+		// If its tag is no version, only what runs counts.
 		t.named = image.Version(t.image)
 
 		switch {
 		case component != cluster.Proxy:
 		case !s.read():
-			// Nobody knows what the node names, and its pod may be left behind on
-			// purpose.
+			// It is unknown what the node names, and its pod may be left behind on purpose.
 			t.running = s.pod
 		case !t.named.IsZero():
 			t.running = version.Version{}
@@ -95,8 +93,8 @@ func (p *planner) componentStates(s *plannedNode) []componentState {
 	return parts
 }
 
-// below is a target that is older than what runs. A suffix that people take for
-// a variant, such as -slim, makes it that: it is explained.
+// below returns a target that is older than what runs, as text. A suffix that people take for a variant, such as
+// -slim, makes a version a pre-release, which is explained.
 func below(target, running version.Version) string {
 	if target.Core().Equal(running.Core()) {
 		return fmt.Sprintf("%s (a pre-release, which comes before %s)", target, target.Core())
@@ -105,14 +103,13 @@ func below(target, running version.Version) string {
 	return target.String()
 }
 
-// imageField leads from the attribute kubernetes to the image of a component.
+// imageField returns the way from the attribute kubernetes to the image of a component.
 func imageField(component cluster.Component) []cluster.Within {
 	return []cluster.Within{cluster.Field("images"), cluster.Field(strings.ReplaceAll(string(component), "-", "_"))}
 }
 
-// patchOf are the arguments with which talosctl has the machine configuration of
-// the node name images, in JSON: a patch for what v1alpha1 names, and one for each
-// document that it has.
+// patchOf returns the arguments with which talosctl sets images in the machine configuration of the node, in
+// JSON: one patch for the images of v1alpha1, and one for each document.
 func patchOf(node *plannedNode, named map[cluster.Component]string) string {
 	var sections, patches []string
 
@@ -125,7 +122,7 @@ func patchOf(node *plannedNode, named map[cluster.Component]string) string {
 				continue
 			}
 
-			// Neither names nor versions hold anything that JSON escapes.
+			// Neither names nor versions contain anything that JSON escapes.
 			fields = append(fields, fmt.Sprintf(`%q:{"image":%q}`, name, named[component]))
 		}
 
@@ -147,8 +144,8 @@ func patchOf(node *plannedNode, named map[cluster.Component]string) string {
 	return "--patch '" + strings.Join(patches, "' --patch '") + "'"
 }
 
-// fieldOf is where the machine configuration that a node has names the image of a
-// component, or would.
+// fieldOf returns the field of the node's machine configuration that names the image of a component, or would
+// name it.
 func fieldOf(machine *cluster.Machine, component cluster.Component) string {
 	kind := documentOf(machine, component)
 
@@ -162,8 +159,8 @@ func fieldOf(machine *cluster.Machine, component cluster.Component) string {
 	}
 }
 
-// documentOf is the kind of the document that names the image of a component in
-// place of v1alpha1; empty where there is none.
+// documentOf returns the kind of the document that names the image of a component in place of v1alpha1; empty if
+// there is none.
 func documentOf(machine *cluster.Machine, component cluster.Component) string {
 	if machine == nil || machine.Config == nil {
 		return ""
@@ -172,10 +169,10 @@ func documentOf(machine *cluster.Machine, component cluster.Component) string {
 	return machine.Config.Documents[component]
 }
 
-// inDocument names a field of a document as v1alpha1 names its own.
+// inDocument returns the path of a field of a document, in the notation of v1alpha1.
 func inDocument(field, kind string) string { return kind + "." + field }
 
-// pathOf is where v1alpha1 names the image of the component.
+// pathOf returns the field of v1alpha1 that names the image of the component.
 func pathOf(component cluster.Component) string {
 	switch component {
 	case cluster.Kubelet:

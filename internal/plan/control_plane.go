@@ -12,8 +12,8 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
-// checkControlPlanes wants every control plane whole before the first node is
-// disturbed, whichever that is, but for what the first steps may cure.
+// checkControlPlanes requires every control plane to be healthy before the first node is disturbed, whichever
+// node that is, except for what the first steps may cure.
 func (p *planner) checkControlPlanes() {
 	if p.snapshot.KubernetesError != nil {
 		p.adviseUnreported()
@@ -32,7 +32,7 @@ func (p *planner) checkControlPlanes() {
 		switch {
 		case node.Role != cluster.ControlPlane, node.unfinished():
 		case node.Machine == nil, node.Kube == nil:
-			// That is a finding already.
+			// This is a finding already.
 		default:
 			if !c.readies(node.Name) {
 				p.checkNodeReady(node)
@@ -43,8 +43,8 @@ func (p *planner) checkControlPlanes() {
 	}
 }
 
-// adviseUnreported says what nobody can tell without the Kubernetes API, whose silence
-// is an error of its own.
+// adviseUnreported says what is unknown without the Kubernetes API. That it did not answer is a finding of its
+// own.
 func (p *planner) adviseUnreported() {
 	for _, untold := range []struct{ check, what string }{
 		{cluster.CheckNodesReady, "whether the nodes are Ready"},
@@ -74,8 +74,8 @@ func (p *planner) checkNodeReady(node *plannedNode) {
 	})
 }
 
-// checkStaticPods wants the control plane's own pods Ready. What is switched off
-// is no part of the node.
+// checkStaticPods requires the static pods of the control plane to be Ready, except for components that are
+// switched off.
 func (p *planner) checkStaticPods(node *plannedNode, c heals) {
 	var ailing, outdated, missing []string
 
@@ -122,7 +122,7 @@ func (p *planner) checkStaticPods(node *plannedNode, c heals) {
 	}
 }
 
-// troubled adds what is known about it to what is not Ready.
+// troubled appends the reason to the name of a component that is not Ready, if it is known.
 func troubled(what, trouble string) string {
 	if trouble = strings.TrimSpace(trouble); trouble != "" {
 		what += " (" + trouble + ")"
@@ -131,31 +131,29 @@ func troubled(what, trouble string) string {
 	return what
 }
 
-// heals is what the first steps of a roll may cure by themselves, or wait for.
+// heals is what the first steps of a roll may cure, or wait for.
 type heals struct {
-	// node is the one that goes first.
+	// node is the node of the first step.
 	node string
-	// components tells that the first hop moves components, and steps are those of
-	// it; otherwise the step of the node cures all of it.
+	// components is true if the first hop moves components, and steps are its steps; otherwise the first step may
+	// cure everything on its node.
 	components bool
 	steps      []Step
-	// last is the component that had the step before the first one. A run that was
-	// cut short may have left it in the middle of that, with nothing left to do
-	// but to wait, which the guards of the first step do.
+	// last is the component whose turn comes right before the first step. A run that was cut short may have left
+	// it in the middle of that step with nothing to do but wait, and the guards of the first step wait too.
 	last component
-	// manifests tells that a sync comes first: it disturbs nobody, and may be what
-	// the nodes wait for.
+	// manifests is true if a sync comes first: it disturbs no node, and the nodes may be waiting for it.
 	manifests bool
 }
 
-// component is one of a node.
+// component identifies a component of a node.
 type component struct {
 	node string
 	of   cluster.Component
 }
 
-// curable says it of the roll that was made. A later hop is too late for a cure:
-// every step before it would find the trouble, and stop.
+// curable returns what the planned roll may cure. Only the first hop counts: every step before a later hop would
+// find the problem, and stop.
 func (p *planner) curable() heals {
 	steps := p.made.Steps
 	first := &steps[0]
@@ -176,8 +174,8 @@ func (p *planner) curable() heals {
 	return c
 }
 
-// preceding is the component that has its step before another one, whether it needs
-// one or not; none where that is the first of all.
+// preceding returns the component whose turn comes right before the given one, whether it needs a step or not;
+// zero if that one is the first.
 func (p *planner) preceding(next component) component {
 	var last component
 
@@ -199,16 +197,14 @@ func (p *planner) preceding(next component) component {
 	return component{}
 }
 
-// moves tells whether the component has a step in the first hop. What an earlier
-// step left broken there is gone on with: it crashes with the image that its step
-// waits for, or replaces.
+// moves reports whether the component has a step in the first hop. That includes a component that an earlier step
+// left broken: it crashes with the image that its step waits for, or replaces.
 func (c heals) moves(one component) bool {
 	return slices.ContainsFunc(c.steps, func(s Step) bool { return s.Node == one.node && s.Component == one.of })
 }
 
-// readies tells whether the node may become Ready by the first step, or is waited
-// for. The step of a component does it where the kubelet itself moves, or the API
-// server that it talks to.
+// readies reports whether the first step may make the node Ready, or waits for that. The step of a component does
+// if it moves the kubelet itself, or the API server that the kubelet talks to.
 func (c heals) readies(node string) bool {
 	kubelet := component{node, cluster.Kubelet}
 
@@ -222,8 +218,8 @@ func (c heals) readies(node string) bool {
 	}
 }
 
-// restores tells whether a static pod may become Ready by the first steps, or is
-// waited for. Where a kubelet restarts, the pods of its node are not Ready either.
+// restores reports whether the first steps may make a static pod Ready, or wait for that. While a kubelet
+// restarts, the pods of its node are not Ready either.
 func (c heals) restores(one component) bool {
 	if !c.components {
 		return one.node == c.node
@@ -235,8 +231,7 @@ func (c heals) restores(one component) bool {
 	return c.moves(one) || c.last == one || taken || c.last == component{one.node, cluster.Kubelet}
 }
 
-// checkServing names the components that are at the target and not Ready, where
-// no step is left that would find out.
+// checkServing notes the components that are at the target and not Ready, as no step is left that would notice.
 func (p *planner) checkServing() {
 	if p.target.Kubernetes.IsZero() {
 		return
@@ -249,8 +244,8 @@ func (p *planner) checkServing() {
 	}
 }
 
-// noteAiling notes the components of the node that run the target and are not
-// Ready, each with what is known about that, before the steps are taken for done.
+// noteAiling notes the components of the node that run the target and are not Ready, each with the reason if it
+// is known. It has to run before steps are scheduled, which move the recorded versions.
 func (p *planner) noteAiling(node *plannedNode) {
 	for i := range node.parts {
 		t := &node.parts[i]
@@ -273,8 +268,8 @@ func (p *planner) noteAiling(node *plannedNode) {
 // ailment is a component at the target that is not Ready.
 type ailment struct{ check, node, text string }
 
-// adviseServing says which components do not serve, but for those that stand in
-// the way of the roll.
+// adviseServing reports the components that are not Ready, except for those that prevent the roll and are
+// findings already.
 func (p *planner) adviseServing() {
 	stands := make(map[[2]string]bool, len(p.ailing))
 

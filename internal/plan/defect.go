@@ -13,8 +13,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
-// checkDefects looks for what is known against the versions of Talos that nodes leave or are
-// upgraded to.
+// checkDefects checks what is known against the versions of Talos that nodes leave or are upgraded to.
 func (p *planner) checkDefects() {
 	for _, hop := range p.made.Hops {
 		if hop.Product == version.Talos {
@@ -22,7 +21,7 @@ func (p *planner) checkDefects() {
 		}
 	}
 
-	// Nodes by what is known against the versions that they leave, in the order of the nodes.
+	// leaving holds the nodes by what is known against the versions that they leave, in the order of the nodes.
 	var (
 		leaving = map[compat.Stop][]string{}
 		found   []compat.Stop
@@ -52,8 +51,8 @@ func (p *planner) checkDefects() {
 	}
 }
 
-// checkReached looks at a version that nodes are upgraded to. Where that is not the target, somebody
-// has named it in intermediate_versions, or it is the newest of its release line.
+// checkReached checks a version that nodes are upgraded to. If it is not the target, it was named in
+// intermediate_versions, or it is the newest of its release line.
 func (p *planner) checkReached(talos version.Version) {
 	finding := cluster.Finding{Severity: cluster.Permanent, Attribute: attributeTalos, Found: "Talos " + talos.String()}
 	if !talos.Equal(p.target.Talos) {
@@ -68,7 +67,7 @@ func (p *planner) checkReached(talos version.Version) {
 		case compat.Withdrawn:
 			p.addDefect(stop, nil, finding)
 		case compat.BootsUKI:
-			// Through the firmware the node would meet it at once.
+			// A node whose reboot goes through the firmware would meet the defect at once.
 			through, around := p.bootingUKI(talos)
 			p.addDefect(stop, through, finding)
 			p.addDefect(stop, around, advice)
@@ -77,8 +76,8 @@ func (p *planner) checkReached(talos version.Version) {
 	}
 }
 
-// bootingUKI are the nodes that boot a UKI and have a step to the version: those whose reboot goes
-// through the firmware, and all others.
+// bootingUKI returns the nodes that boot a UKI and have a step to the version: those whose reboot goes through
+// the firmware, and all others.
 func (p *planner) bootingUKI(talos version.Version) (through, around []string) {
 	nodes := make(map[string]*plannedNode, len(p.nodes))
 	for i := range p.nodes {
@@ -100,8 +99,8 @@ func (p *planner) bootingUKI(talos version.Version) (through, around []string) {
 	return through, around
 }
 
-// addDefect completes a finding that names versions by what is known against them, and adds it.
-// What is not about a withdrawn version is about nodes: without any, nothing is added.
+// addDefect completes a finding that names versions with what is known against them, and adds it. A finding that
+// is not about a withdrawn version is added only if it concerns nodes.
 func (p *planner) addDefect(stop compat.Stop, nodes []string, finding cluster.Finding) {
 	finding.Check = cluster.CheckDefects
 	finding.Found += fmt.Sprintf(" %s (%s)", stop.Reason, stop.Source)
@@ -121,7 +120,7 @@ func (p *planner) addDefect(stop compat.Stop, nodes []string, finding cluster.Fi
 	p.add(finding)
 }
 
-// versionsOf are the versions of a stop, for people.
+// versionsOf returns the versions of a stop as text.
 func versionsOf(stop compat.Stop) string {
 	if stop.First.Equal(stop.Last) {
 		return stop.First.String()
@@ -131,11 +130,11 @@ func versionsOf(stop compat.Stop) string {
 }
 
 // maxReleasesAge is how old the table of releases may be before a plan that depends on it says so. Talos and
-// Kubernetes have a patch about every month.
+// Kubernetes have a patch release about every month.
 const maxReleasesAge = 90 * 24 * time.Hour
 
-// checkReleases looks at what the way takes from the table of releases: patches that nobody named, and what is
-// known against those that somebody did.
+// checkReleases checks what the path takes from the table of releases: patches that nobody named, and known
+// defects of those that somebody named.
 func (p *planner) checkReleases() {
 	var chosen, unheard []string
 
@@ -147,11 +146,11 @@ func (p *planner) checkReleases() {
 
 		switch {
 		case reached.Equal(hop.From.version(hop.Product)):
-			// Nodes get another image, or manifests are synced.
+			// No version changes: nodes get another image, or manifests are synced.
 		case !p.names(hop.Product, reached):
 			chosen = append(chosen, name)
 		case hop.Product == version.Talos && !slices.ContainsFunc(table.Releases(version.Talos), reached.Equal):
-			// Nothing is kept against releases of Kubernetes.
+			// The table has no defects of Kubernetes.
 			if newest, _ := table.Newest(version.Talos, reached.Minor()); newest.Less(reached) {
 				unheard = append(unheard, name)
 			}
@@ -172,12 +171,12 @@ func (p *planner) checkReleases() {
 	}
 }
 
-// names tells whether somebody named the version, as the target or as one to walk through.
+// names reports whether somebody named the version, as the target or as an intermediate version.
 func (p *planner) names(product version.Product, reached version.Version) bool {
 	return reached.Equal(p.goal().version(product)) || slices.ContainsFunc(p.policy.Intermediate, reached.Equal)
 }
 
-// adviseReleases says that the table of releases is old, with what depends on it.
+// adviseReleases says that the table of releases is old, and what depends on it.
 func (p *planner) adviseReleases(days int, chosen, unheard []string) {
 	advice := cluster.Finding{Check: cluster.CheckVersions, Severity: cluster.Advice}
 	table := fmt.Sprintf("the releases that this provider knows are as of %s, %d days ago", p.policy.Releases.AsOf, days)
@@ -197,7 +196,7 @@ func (p *planner) adviseReleases(days int, chosen, unheard []string) {
 	}
 }
 
-// areNewer makes the names the subject of a sentence: "Talos 1.14.9 is", "Talos 1.13.20, Talos 1.14.9 are".
+// areNewer returns the names as the subject of a sentence: "Talos 1.14.9 is", "Talos 1.13.20, Talos 1.14.9 are".
 func areNewer(names []string) string {
 	if len(names) == 1 {
 		return names[0] + " is"

@@ -11,21 +11,19 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
-// What operators of Talos clusters see: 2 to 4 minutes for one node (download
-// 30 to 60 s, write 10 to 30 s, reboot 30 to 90 s, back in the cluster 30 to
-// 60 s). What was measured of Kubernetes on one control plane: 2 min 20 s to
-// 2 min 40 s for the API server, 22 s for the scheduler, and 2 min 16 s below Talos
-// 1.14, which makes the API server anew with it. The upper ends, to be on the safe
-// side.
+// The estimates are the upper ends of what was observed, to be on the safe side. Operators of Talos clusters
+// report 2 to 4 minutes for one node (download 30 to 60 s, write 10 to 30 s, reboot 30 to 90 s, back in the
+// cluster 30 to 60 s). For Kubernetes on one control plane, 2 min 20 s to 2 min 40 s were measured for the API
+// server, 22 s for the scheduler, and 2 min 16 s for the scheduler below Talos 1.14, which recreates the API
+// server with it.
 const (
 	turnEstimate = 4 * time.Minute
-	// returnEstimate is a reboot and the way back.
+	// returnEstimate is for a reboot and the return to service.
 	returnEstimate    = 150 * time.Second
 	kubeletEstimate   = 40 * time.Second
 	apiServerEstimate = 150 * time.Second
 	staticEstimate    = 25 * time.Second
-	// proxyEstimate is a change of a configuration: the pods of kube-proxy move
-	// with the manifests.
+	// proxyEstimate is for a change of a configuration: the pods of kube-proxy are moved by the manifests.
 	proxyEstimate     = 10 * time.Second
 	manifestsEstimate = time.Minute
 )
@@ -53,8 +51,8 @@ func componentEstimate(component cluster.Component, talos version.Version) time.
 	}
 }
 
-// Estimate is roughly how long the whole plan takes from now on: steps beside
-// each other count once, and each is followed by the time to settle.
+// Estimate returns roughly how long the whole plan takes from now on: steps that run beside each other count
+// once, and steps of nodes and kubelets are followed by the settle time.
 func (p Plan) Estimate() time.Duration {
 	var (
 		total time.Duration
@@ -73,7 +71,7 @@ func (p Plan) Estimate() time.Duration {
 	return total + slots.empty(p.Settle)
 }
 
-// slotsFor is how many steps of its kind may go beside each other.
+// slotsFor returns how many steps of its kind may run beside each other.
 func (p Plan) slotsFor(step *Step) int {
 	if step.Component == cluster.Kubelet {
 		return max(p.KubeletBudget, 1)
@@ -82,7 +80,7 @@ func (p Plan) slotsFor(step *Step) int {
 	return max(p.Budget, 1)
 }
 
-// parallel tells whether the step may have others beside it.
+// parallel reports whether other steps may run beside this one.
 func (s *Step) parallel() bool {
 	return s.Role == cluster.Worker && !s.Finish && (s.Component == "" || s.Component == cluster.Kubelet)
 }
@@ -92,7 +90,7 @@ type slots struct {
 	taken   int
 	first   *Step
 	longest time.Duration
-	// pooled counts the steps by pool.
+	// pooled is the number of steps by pool.
 	pooled map[string]int
 }
 
@@ -119,14 +117,14 @@ func (s *slots) fill(step *Step) {
 	s.longest = max(s.longest, step.Estimate)
 }
 
-// empty is how long the steps take, with the time to settle after them.
+// empty returns how long the steps take, including the settle time after them, and removes them.
 func (s *slots) empty(settle time.Duration) time.Duration {
 	if s.taken == 0 {
 		return 0
 	}
 
 	took := s.longest
-	// What runs workloads has to stay healthy; after the rest nothing settles.
+	// What runs workloads has to stay healthy for that long; nothing else has to settle.
 	if s.first.Component == "" || s.first.Component == cluster.Kubelet {
 		took += settle
 	}
@@ -136,7 +134,7 @@ func (s *slots) empty(settle time.Duration) time.Duration {
 	return took
 }
 
-// measure says how far the two products are, before anything is scheduled.
+// measure records how far the two products are, before anything is scheduled.
 func (p *planner) measure() {
 	talos := cluster.Progress{Managed: !p.target.Talos.IsZero()}
 	kubernetes := cluster.Progress{Managed: !p.target.Kubernetes.IsZero()}
@@ -168,7 +166,7 @@ func (p *planner) measure() {
 	p.made.Talos, p.made.Kubernetes = talos, kubernetes
 }
 
-// countSteps says how much is left of the two products.
+// countSteps counts the steps left for the two products.
 func (p *planner) countSteps() {
 	for i := range p.made.Steps {
 		if p.made.Steps[i].Component == "" {
@@ -181,9 +179,8 @@ func (p *planner) countSteps() {
 	p.made.Kubernetes.Waits = p.waitReason()
 }
 
-// waitReason says why Kubernetes has to wait for Talos; empty where it does not. Only
-// what waits for the end of Talos does: a hop of Kubernetes that the matrix wants
-// first goes on at once.
+// waitReason says why Kubernetes has to wait for Talos; empty if it does not. It waits only if the first step
+// moves Talos: a hop of Kubernetes that the matrix requires first begins at once.
 func (p *planner) waitReason() string {
 	if len(p.made.Steps) == 0 || !p.made.Kubernetes.Managed || p.made.Steps[0].Component != "" || p.made.Kubernetes.Steps == 0 {
 		return ""
@@ -196,7 +193,7 @@ func (p *planner) waitReason() string {
 	return "Waiting for Talos upgrade to complete"
 }
 
-// certainty is the lowest of versions of which each has to be known.
+// certainty is the lowest of several versions, or unknown if one of them is.
 type certainty struct {
 	least   version.Version
 	unknown bool
@@ -214,8 +211,8 @@ func (c *certainty) lowest() version.Version {
 	return c.least
 }
 
-// certainTalos is the version that may be claimed for the node; zero where none
-// may. A node that is away in its step counts with what it ran before.
+// certainTalos returns the version that the node is known to run; zero if it is unknown. A node that does not
+// answer in the middle of its step counts with the version that it ran before.
 func (p *planner) certainTalos(node *plannedNode) version.Version {
 	if node.Machine == nil && !p.movable(node) {
 		return version.Version{}
@@ -224,8 +221,8 @@ func (p *planner) certainTalos(node *plannedNode) version.Version {
 	return node.talos
 }
 
-// certainKubernetes is the lowest version of any component, running or named;
-// zero where the kubelet or the API server of the node cannot be told.
+// certainKubernetes returns the lowest version of any component, running or named; zero if the version of the
+// running kubelet or API server of the node is unknown.
 func (s *plannedNode) certainKubernetes() version.Version {
 	lowest := s.pod
 
@@ -241,13 +238,13 @@ func (s *plannedNode) certainKubernetes() version.Version {
 	return lowest
 }
 
-// arrivedTalos tells whether the node is known to be at the target of Talos.
+// arrivedTalos reports whether the node is known to be at the target of Talos.
 func (p *planner) arrivedTalos(node *plannedNode) bool {
 	return node.Machine != nil && !node.unfinished() && p.atTarget(node)
 }
 
-// arrivedKubernetes tells whether the components of the node are known to be at
-// the target of Kubernetes. The pods of kube-proxy are no matter of the node.
+// arrivedKubernetes reports whether the components of the node are known to be at the target of Kubernetes. Of
+// the pods of kube-proxy, only one that is newer than the target counts.
 func (p *planner) arrivedKubernetes(node *plannedNode) bool {
 	kubelet, known := node.Versions[cluster.Kubelet]
 	if !known || !kubelet.Equal(p.target.Kubernetes) || node.pod.Compare(p.target.Kubernetes) > 0 {

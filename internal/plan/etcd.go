@@ -12,8 +12,8 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/readable"
 )
 
-// checkEtcd compares the control planes with the members of etcd, and refuses
-// topologies that lose etcd when one member is down.
+// checkEtcd compares the control planes with the members of etcd, and refuses topologies that lose quorum if one
+// member is down.
 func (p *planner) checkEtcd() {
 	var controlPlanes []*plannedNode
 
@@ -47,9 +47,8 @@ func (p *planner) checkEtcd() {
 	p.adviseUnasked(controlPlanes)
 }
 
-// adviseUnasked says what is not known where a control plane's etcd could not be
-// asked; that it did not answer is an error of its own. A node that an earlier run
-// may have sent into a reboot is asked when it is back.
+// adviseUnasked says what is unknown because the etcd of a control plane did not answer. That it did not answer
+// is a finding of its own. A node that an earlier run may have rebooted is asked when it is back.
 func (p *planner) adviseUnasked(controlPlanes []*plannedNode) {
 	var names []string
 
@@ -82,9 +81,8 @@ func (p *planner) adviseUnasked(controlPlanes []*plannedNode) {
 	}
 }
 
-// checkTwoMembers refuses to take away one of two members. Until Talos 1.13 the
-// node itself asks for the quorum and refuses, so that what the policy skips does
-// not help; that is not two-members, which is skipped.
+// checkTwoMembers refuses to take down one of two members. Before Talos 1.13 the node itself checks the quorum
+// and refuses, so skipping the check two-members does not help; that is reported as a finding of another check.
 func (p *planner) checkTwoMembers() {
 	legacy := p.legacyControlPlaneSteps()
 
@@ -113,8 +111,7 @@ func (p *planner) checkTwoMembers() {
 	}
 }
 
-// legacyControlPlaneSteps are the first steps of the control planes that take the
-// legacy call.
+// legacyControlPlaneSteps returns the first step of each control plane that is upgraded through the legacy API.
 func (p *planner) legacyControlPlaneSteps() []Step {
 	var legacy []Step
 
@@ -130,8 +127,8 @@ func (p *planner) legacyControlPlaneSteps() []Step {
 	return legacy
 }
 
-// checkSilence refuses to begin while a control plane's etcd does not answer,
-// except on a node that an earlier run may have sent into a reboot.
+// checkSilence refuses to begin while the etcd of a control plane does not answer, except on a node that an
+// earlier run may have rebooted.
 func (p *planner) checkSilence(node *plannedNode) {
 	if node.open || node.Machine == nil {
 		return
@@ -145,17 +142,16 @@ func (p *planner) checkSilence(node *plannedNode) {
 }
 
 const (
-	// etcdQuota is the largest size of a database where nothing configures one:
-	// etcd's own default, 2 GiB.
+	// etcdQuota is the largest size of a database if none is configured: etcd's own default, 2 GiB.
 	etcdQuota = 2 << 30
-	// Parts of the quota in percent from which the size of a database is worth a
-	// warning, and from which it stands in the way: every node that restarts has
-	// etcd and Kubernetes write more than usual.
+	// quotaAdvice and quotaMost are the percentages of the quota from which the size of a database is a warning,
+	// and from which it prevents the roll: after every restart of a node, etcd and Kubernetes write more than
+	// usual.
 	quotaAdvice, quotaMost = 75, 90
 )
 
-// checkEtcdHealth looks at what the members of etcd say about themselves. A node
-// that an earlier run may have sent into a reboot has yet to catch up.
+// checkEtcdHealth checks what the members of etcd report about themselves. The member on a node that an earlier
+// run may have rebooted is not checked, because it still has to catch up.
 func (p *planner) checkEtcdHealth(controlPlanes []*plannedNode) {
 	open := map[string]bool{}
 	for _, node := range controlPlanes {
@@ -173,8 +169,7 @@ func (p *planner) checkEtcdHealth(controlPlanes []*plannedNode) {
 	p.checkSize(controlPlanes)
 }
 
-// checkSize holds the size of each database against its quota: beyond it etcd
-// takes no more writes.
+// checkSize compares the size of each database with its quota, beyond which etcd accepts no writes.
 func (p *planner) checkSize(controlPlanes []*plannedNode) {
 	for _, node := range controlPlanes {
 		if node.Etcd == nil || node.Etcd.Status.DBSize <= 0 {
@@ -186,7 +181,7 @@ func (p *planner) checkSize(controlPlanes []*plannedNode) {
 			quota, by = node.Machine.Config.EtcdQuota, "quota-backend-bytes"
 		}
 
-		// In floating point, because nothing bounds a quota.
+		// In floating point, because a quota has no upper bound.
 		part := 100 * float64(node.Etcd.Status.DBSize) / float64(quota)
 		if part < quotaAdvice {
 			continue
@@ -207,7 +202,7 @@ func (p *planner) checkSize(controlPlanes []*plannedNode) {
 	}
 }
 
-// size is a number of bytes as people write it: "1.95 GiB", "512 MiB".
+// size returns a number of bytes as people write it: "1.95 GiB", "512 MiB".
 func size(bytes int64) string {
 	if bytes >= 1<<30 {
 		return fmt.Sprintf("%.2f GiB", float64(bytes)/(1<<30))

@@ -15,10 +15,9 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
-// chooseImage chooses the installer image of a node, and says what speaks against
-// it. What the policy skips is accepted, so that there is an image all the same.
-// It chooses nothing where the node's own repository decides and cannot be read:
-// checkReadable says so.
+// chooseImage chooses the installer image of a node, and returns what speaks against it. Objections that the
+// policy skips are accepted, so that there is an image all the same. It chooses nothing if the node's own
+// repository decides and cannot be read, which checkReadable reports.
 func (p *planner) chooseImage(node *cluster.Node, to version.Version) (image.Choice, []error) {
 	override := p.override(node.Name)
 	if node.Machine.Config == nil && override == "" {
@@ -44,15 +43,14 @@ func (p *planner) chooseImage(node *cluster.Node, to version.Version) (image.Cho
 	}
 }
 
-// acceptable tells whether a policy may accept what speaks against an image. A
-// node that boots from an image for another platform does not find its
-// configuration, and what is no image cannot be installed.
+// acceptable reports whether a policy may accept the objection to an image. A node that boots an image for
+// another platform does not find its configuration, and an invalid reference cannot be installed.
 func acceptable(refused error) bool {
 	return errors.Is(refused, image.ErrSchematic) || errors.Is(refused, image.ErrBoot)
 }
 
-// accept changes what is wished for so that this no longer speaks against an
-// image; false where nothing changes it.
+// accept changes the wish so that the objection to an image no longer applies, and reports whether that was
+// possible.
 func accept(wish *image.Wish, refused error) bool {
 	lenient := &wish.Lenient
 
@@ -68,7 +66,7 @@ func accept(wish *image.Wish, refused error) bool {
 	return true
 }
 
-// imageCheck is the check that the error of an image belongs to.
+// imageCheck returns the check that an error about an image belongs to.
 func imageCheck(refused error) string {
 	switch {
 	case errors.Is(refused, image.ErrBoot):
@@ -99,13 +97,13 @@ func runningImage(machine *cluster.Machine) image.Running {
 	return running
 }
 
-// checkImage says what speaks against the image of a node. It points at the
-// attribute in any case: where that is not at fault, it is the way out.
+// checkImage reports what speaks against the image of a node. The finding points at the attribute even if the
+// attribute is not at fault, because setting it is the way out.
 func (p *planner) checkImage(node *plannedNode) {
 	for _, refused := range node.refused {
 		finding := p.imageFinding(node, refused)
 
-		// The provider block is at fault once, however many nodes want the factory.
+		// An error in the provider block is reported once, for however many nodes need the factory.
 		said := func(f cluster.Finding) bool {
 			return f.Node == "" && f.Check == finding.Check && f.Found == finding.Found
 		}
@@ -117,7 +115,7 @@ func (p *planner) checkImage(node *plannedNode) {
 	}
 }
 
-// imageFinding is the finding for an error of an image.
+// imageFinding returns the finding for an error about an image.
 func (p *planner) imageFinding(node *plannedNode, refused error) cluster.Finding {
 	finding := cluster.Finding{
 		Check: imageCheck(refused), Severity: cluster.Permanent, Node: node.Name, Err: refused,
@@ -149,7 +147,7 @@ func (p *planner) imageFinding(node *plannedNode, refused error) cluster.Finding
 	return finding
 }
 
-// checkPinned refuses one image by its digest for a node that needs several.
+// checkPinned refuses an image pinned by digest for a node that needs several images.
 func (p *planner) checkPinned(node *plannedNode, step Step) {
 	repository, err := image.ParseInstaller(p.override(node.Name))
 	if err != nil || !repository.Pinned() || step.To.Equal(p.target.Talos) {
@@ -169,7 +167,7 @@ func (p *planner) checkPinned(node *plannedNode, step Step) {
 	}
 }
 
-// checkWritten looks at the images as they are written, before any node is asked for.
+// checkWritten checks the images as they are written, even if no node uses them.
 func (p *planner) checkWritten() {
 	p.checkInstaller(writtenImage{text: p.target.InstallerImage, attribute: attributeImage})
 
@@ -186,20 +184,21 @@ func (p *planner) checkWritten() {
 	}
 }
 
-// writtenImage is the image of an installer, where it is written, and whether its nodes are held.
+// writtenImage is an installer image, the place in the configuration where it is written, and whether its nodes
+// are held.
 type writtenImage struct {
 	text, attribute string
 	within          []cluster.Within
 	held            bool
 }
 
-// checkInstaller refuses an image that siderolabs publishes and that installs nothing, under whatever
-// registry it is mirrored, since at a registry it looks like any other; and the tag of another version
-// than the nodes are to run. The tag says nothing else: each step takes the one of its own version.
+// checkInstaller refuses images that siderolabs publishes and that install nothing, whatever registry mirrors
+// them, because a registry serves them like any other image. It also refuses the tag of another version than the
+// target. Otherwise the tag is ignored: each step uses the tag of its own version.
 func (p *planner) checkInstaller(written writtenImage) {
 	repository, err := image.ParseInstaller(written.text)
 	if err != nil {
-		// Choosing the image of a node says so.
+		// This is reported when the image of a node is chosen.
 		return
 	}
 
@@ -234,7 +233,7 @@ func (p *planner) checkInstaller(written writtenImage) {
 	p.add(finding)
 }
 
-// pointAtImage points a finding at where the image of the node is set.
+// pointAtImage makes a finding point at the attribute that sets the image of the node.
 func (p *planner) pointAtImage(finding *cluster.Finding, node *plannedNode) {
 	finding.Attribute = attributeImage
 
@@ -248,8 +247,7 @@ func (p *planner) pointAtImage(finding *cluster.Finding, node *plannedNode) {
 	}
 }
 
-// adviseImages says what is worth knowing about the images of the target, once for
-// all nodes of which it is the same.
+// adviseImages reports what is worth knowing about the images of the target, once for all nodes that share it.
 func (p *planner) adviseImages() {
 	var (
 		said  []string
@@ -285,9 +283,8 @@ func (p *planner) adviseImages() {
 	}
 }
 
-// checkBoot refuses to choose an image for a node of which nobody can say how it
-// boots: with the wrong one it would not come up. A node that an earlier run may
-// have sent into a reboot says so when it is back.
+// checkBoot refuses to choose an image for a node if it is unknown how it boots: with the wrong image it would
+// not come up. A node that an earlier run may have rebooted reports it when it is back.
 func (p *planner) checkBoot(node *plannedNode) {
 	if !node.Machine.BootUnknown || (node.open && !node.Machine.Settled()) {
 		return

@@ -15,9 +15,8 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
-// scheduleComponents gives each component that the hop concerns its step: one
-// kind on all nodes, then the next. Another image of the same version is a matter
-// of the last hop of Kubernetes.
+// scheduleComponents adds the steps of the hop: one kind of component on all nodes, then the next. A step that
+// only changes the repository of an image is part of the last hop of Kubernetes.
 func (p *planner) scheduleComponents(index int, hop Hop, last bool) {
 	ordered := p.componentNodes()
 	to := hop.To.Kubernetes
@@ -32,7 +31,7 @@ func (p *planner) scheduleComponents(index int, hop Hop, last bool) {
 			part := &node.parts[at]
 			from := part.lowest()
 
-			// What is ahead is refused, and not moved for its image either.
+			// A component that is ahead of the target is refused, and gets no step for its image either.
 			demanded := last && p.demandsImage(node, part) && version.Highest(part.running, part.named).Compare(to) <= 0
 
 			if demanded || (!from.IsZero() && p.lags(from, to)) {
@@ -44,15 +43,14 @@ func (p *planner) scheduleComponents(index int, hop Hop, last bool) {
 	}
 }
 
-// componentStep moves the component to the end of the hop, and takes note of
-// that.
+// componentStep returns the step that moves the component to the end of the hop, and records the move.
 func (p *planner) componentStep(node *plannedNode, t *componentState, index int, to version.Version) Step {
 	step := Step{
 		Hop: index, Component: t.component, Pool: node.poolName, Canary: node.canary && t.component == cluster.Kubelet, Estimate: componentEstimate(t.component, node.talos),
 		Node: node.Name, Role: node.Role, Address: node.Address, Key: node.key, From: t.lowest(), To: to, Configured: t.image,
 	}
 
-	// What a node names that does not answer, or does not tell, is not guessed.
+	// If a node does not answer, or its configuration cannot be read, the image is not guessed.
 	if node.Machine != nil && node.Machine.Config != nil {
 		choice, err := image.Component(t.image, p.policy.Kubernetes.Images[t.component], string(t.component), to)
 		if err != nil {
@@ -71,8 +69,8 @@ func (p *planner) componentStep(node *plannedNode, t *componentState, index int,
 	return step
 }
 
-// lags tells whether a component has a step in the hop to a version. One whose
-// release line the hop only crosses is spared it.
+// lags reports whether a component with that version has a step in the hop to the other. An intermediate hop
+// moves only components of older release lines.
 func (p *planner) lags(running, to version.Version) bool {
 	if to.Equal(p.target.Kubernetes) {
 		return running.Less(to)
@@ -81,8 +79,8 @@ func (p *planner) lags(running, to version.Version) bool {
 	return running.Minor().Compare(to.Minor()) < 0
 }
 
-// componentNodes are the nodes in the order in which one kind of component
-// moves: canaries, control planes, workers.
+// componentNodes returns the nodes in the order in which one kind of component moves: canaries, control planes,
+// workers.
 func (p *planner) componentNodes() []*plannedNode {
 	ordered := make([]*plannedNode, 0, len(p.nodes))
 
@@ -103,8 +101,8 @@ func (p *planner) componentNodes() []*plannedNode {
 	return ordered
 }
 
-// demandsImage tells whether the configuration demands another repository for the
-// component than the machine configuration names.
+// demandsImage reports whether the configuration sets another repository for the component than the machine
+// configuration names.
 func (p *planner) demandsImage(node *plannedNode, t *componentState) bool {
 	wanted := p.policy.Kubernetes.Images[t.component]
 	if wanted == "" || p.target.Kubernetes.IsZero() || node.Machine == nil || node.Machine.Config == nil {
@@ -118,7 +116,7 @@ func (p *planner) demandsImage(node *plannedNode, t *componentState) bool {
 	return !image.SameRepository(t.image, wanted)
 }
 
-// checkComponentImage says why no image can be chosen for a component.
+// checkComponentImage reports why no image can be chosen for a component.
 func (p *planner) checkComponentImage(node *plannedNode, t *componentState, refused error) {
 	override := p.policy.Kubernetes.Images[t.component]
 	finding := cluster.Finding{
@@ -127,7 +125,7 @@ func (p *planner) checkComponentImage(node *plannedNode, t *componentState, refu
 		Remedy: "Name a registry, a path and a name, without a tag.",
 	}
 
-	// What a node names is at fault only where nothing replaces it.
+	// What a node names is at fault only if nothing overrides it.
 	_, err := image.ParseRepository(override)
 	if override == "" || err == nil {
 		finding.Node = node.Name
@@ -136,14 +134,14 @@ func (p *planner) checkComponentImage(node *plannedNode, t *componentState, refu
 		finding.Remedy = fmt.Sprintf("Correct %s of this node (talosctl -n %s edit machineconfig), or set the repository here.", field, node.Address)
 	}
 
-	// A component has a step in each hop, and an override is of all nodes.
+	// A component has a step in each hop, and an override is for all nodes: report it once.
 	said := func(f cluster.Finding) bool { return f.Node == finding.Node && slices.Equal(f.Within, finding.Within) }
 	if !slices.ContainsFunc(p.made.Findings, said) {
 		p.add(finding)
 	}
 }
 
-// checkProxyImage refuses an image for what Talos does not manage.
+// checkProxyImage refuses an image for kube-proxy if Talos does not manage kube-proxy.
 func (p *planner) checkProxyImage() {
 	if !p.proxyless || p.policy.Kubernetes.Images[cluster.Proxy] == "" {
 		return
@@ -156,7 +154,7 @@ func (p *planner) checkProxyImage() {
 	})
 }
 
-// thatIsNotHeld narrows "every control plane" where some are left alone.
+// thatIsNotHeld returns words that narrow "every control plane" if some of them are held.
 func (p *planner) thatIsNotHeld() string {
 	for i := range p.nodes {
 		if node := &p.nodes[i]; node.held && node.Role == cluster.ControlPlane && !allHeld(p.snapshot, p.policy) {
@@ -167,8 +165,7 @@ func (p *planner) thatIsNotHeld() string {
 	return ""
 }
 
-// checkUnreported refuses to move Kubernetes past components of which nobody can say
-// how old they are.
+// checkUnreported refuses to move Kubernetes past components whose version is unknown.
 func (p *planner) checkUnreported() {
 	if p.target.Kubernetes.IsZero() {
 		return
@@ -217,8 +214,8 @@ func (p *planner) checkUnreported() {
 	}
 }
 
-// unread says of components of a node that nobody can tell how old they are:
-// Kubernetes does not, and the machine configuration is not shown.
+// unread returns the finding about components of a node whose version is unknown because Kubernetes does not
+// report it and the machine configuration cannot be read.
 func (p *planner) unread(node *plannedNode, components []string) cluster.Finding {
 	roles := "these credentials"
 	if len(p.snapshot.Roles) > 0 {
@@ -233,9 +230,8 @@ func (p *planner) unread(node *plannedNode, components []string) cluster.Finding
 	}
 }
 
-// checkAgreement names the nodes on which something else runs than the machine
-// configuration names. The pods of kube-proxy follow it only with a sync, and
-// that is no contradiction.
+// checkAgreement reports the nodes on which another version runs than the machine configuration names. The pods
+// of kube-proxy are no such case, because they follow only with a sync.
 func (p *planner) checkAgreement() {
 	var (
 		names []string
@@ -276,8 +272,7 @@ func (p *planner) checkAgreement() {
 	p.add(finding)
 }
 
-// beyond tells that the component is ahead of the target, which is a finding of
-// its own.
+// beyond reports whether the component is ahead of the target, which is a finding of its own.
 func (p *planner) beyond(t *componentState) bool {
 	return !p.target.Kubernetes.IsZero() && version.Highest(t.running, t.named).Compare(p.target.Kubernetes) > 0
 }
@@ -290,8 +285,7 @@ func (p *planner) agreementRemedy() string {
 	return fmt.Sprintf("An apply brings both to %s.", p.target.Kubernetes)
 }
 
-// checkDigests names the nodes whose configuration pins an image by its digest:
-// the tag alone is named afterwards.
+// checkDigests reports the nodes whose configuration pins an image by its digest: afterwards it has only a tag.
 func (p *planner) checkDigests() {
 	var names, components []string
 
@@ -328,9 +322,8 @@ func (p *planner) checkDigests() {
 	p.add(finding)
 }
 
-// checkComponentsAhead refuses a target below what runs, and below what machine
-// configurations name, which runs soon. All nodes are one finding, because a
-// target that is too low concerns them all.
+// checkComponentsAhead refuses a target below what runs, or below what machine configurations name, which will
+// run at the next restart. All nodes share one finding, because a target that is too low concerns them all.
 func (p *planner) checkComponentsAhead(highest version.Version) {
 	if p.target.Kubernetes.IsZero() {
 		return
@@ -384,7 +377,7 @@ func (p *planner) checkComponentsAhead(highest version.Version) {
 	p.add(finding)
 }
 
-// ahead is what of a node is newer than the target.
+// ahead lists the components of a node that are newer than the target.
 type ahead struct {
 	node       string
 	components []string
@@ -396,8 +389,7 @@ func (a *ahead) note(component cluster.Component, v version.Version) {
 	a.highest = version.Highest(a.highest, v)
 }
 
-// newerRunning are the components of the node that run a newer version than the
-// target.
+// newerRunning returns the components of the node that run a newer version than the target.
 func (p *planner) newerRunning(node *plannedNode) ahead {
 	found := ahead{node: node.Name}
 
@@ -408,7 +400,7 @@ func (p *planner) newerRunning(node *plannedNode) ahead {
 
 		running := node.Versions[component]
 		if component == cluster.Proxy && running.Compare(node.pod) != 0 && !node.unnamed(component) {
-			// Its pods do not count.
+			// The machine configuration names its version, and its pods do not count.
 			continue
 		}
 
@@ -420,8 +412,7 @@ func (p *planner) newerRunning(node *plannedNode) ahead {
 	return found
 }
 
-// unnamed tells that nothing is named for the component, so that what runs has
-// to tell its version.
+// unnamed reports whether the machine configuration names no version for the component, so that what runs counts.
 func (s *plannedNode) unnamed(component cluster.Component) bool {
 	for i := range s.parts {
 		if s.parts[i].component == component {
@@ -432,8 +423,8 @@ func (s *plannedNode) unnamed(component cluster.Component) bool {
 	return false
 }
 
-// newerNamed are the components for which the machine configuration of the node
-// names a newer version than the target, while they do not run a newer one.
+// newerNamed returns the components for which the machine configuration of the node names a newer version than
+// the target, unless they already run a newer one.
 func (p *planner) newerNamed(node *plannedNode) ahead {
 	found := ahead{node: node.Name}
 
@@ -477,9 +468,9 @@ func aheadOfMany(format string, found []ahead) []string {
 	return []string{fmt.Sprintf(format, highest, readable.List(names))}
 }
 
-// checkPins refuses an upgrade that would move Kubernetes components along:
-// what the machine configuration leaves unset follows the Talos version. What an
-// earlier hop of Kubernetes sets is none of that.
+// checkPins refuses an upgrade that would move Kubernetes components along: the images that the machine
+// configuration leaves unset follow the Talos version. Components that an earlier hop of Kubernetes sets are not
+// affected.
 func checkPins(node *plannedNode) (cluster.Finding, bool) {
 	if node.Machine.Config == nil {
 		return cluster.Finding{}, false
@@ -490,7 +481,7 @@ func checkPins(node *plannedNode) (cluster.Finding, bool) {
 		pins  []componentState
 	)
 
-	// As people list them: the kubelet, which every node has, first.
+	// In the usual order: the kubelet, which every node has, first.
 	for _, component := range cluster.Components(node.Role) {
 		for i := range node.parts {
 			if t := &node.parts[i]; t.component == component && t.image == "" {
@@ -510,7 +501,7 @@ func checkPins(node *plannedNode) (cluster.Finding, bool) {
 	}, true
 }
 
-// pinRemedy is the command that pins what runs on the node.
+// pinRemedy returns the command that pins what runs on the node.
 func pinRemedy(node *plannedNode, pins []componentState) string {
 	named := map[cluster.Component]string{}
 	fields := make([]string, 0, len(pins))

@@ -16,8 +16,8 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
-// proxyPod is the version of the node's kube-proxy pod, as far as it counts: the
-// sync of the manifests moves it, and nothing else does.
+// proxyPod returns the version of the node's kube-proxy pod; zero if it does not count. Only a sync of the
+// manifests moves it.
 func (p *planner) proxyPod(node *cluster.Node) version.Version {
 	if !p.syncs || p.proxyless || health.Disables(*node, cluster.Proxy) {
 		return version.Version{}
@@ -26,8 +26,8 @@ func (p *planner) proxyPod(node *cluster.Node) version.Version {
 	return node.Versions[cluster.Proxy]
 }
 
-// allHeld tells whether there are control planes and the policy leaves each of
-// them alone: then none may render anything.
+// allHeld reports whether there are control planes and the policy holds all of them: then none may render
+// manifests.
 func allHeld(observed cluster.Observation, policy cluster.Policy) bool {
 	held := false
 
@@ -47,8 +47,8 @@ func allHeld(observed cluster.Observation, policy cluster.Policy) bool {
 	return held
 }
 
-// withoutProxy tells whether Talos manages kube-proxy nowhere: no control plane
-// that could be asked and may be renders it.
+// withoutProxy reports whether Talos does not manage kube-proxy: at least one configuration of a control plane
+// could be read, and each of them disables it. Held control planes count only if all are held.
 func withoutProxy(observed cluster.Observation, policy cluster.Policy) bool {
 	disabled, nobody := false, allHeld(observed, policy)
 
@@ -70,8 +70,8 @@ func withoutProxy(observed cluster.Observation, policy cluster.Policy) bool {
 	return disabled
 }
 
-// namedProxy is the lowest version of kube-proxy that a machine configuration
-// names, and with that what the next sync brings at least.
+// namedProxy returns the lowest version of kube-proxy that a machine configuration names, which is the least that
+// the next sync applies.
 func (p *planner) namedProxy() version.Version {
 	var named version.Version
 
@@ -86,7 +86,7 @@ func (p *planner) namedProxy() version.Version {
 	return named
 }
 
-// proxy is the kube-proxy that the node decides about; nil where it does not.
+// proxy returns the kube-proxy that the configuration of the node controls; nil if it controls none.
 func (s *plannedNode) proxy() *componentState {
 	at := slices.IndexFunc(s.parts, func(t componentState) bool { return t.component == cluster.Proxy })
 	if at < 0 {
@@ -96,14 +96,13 @@ func (s *plannedNode) proxy() *componentState {
 	return &s.parts[at]
 }
 
-// names tells whether the machine configuration names an image for the component.
+// names reports whether the machine configuration names an image for the component.
 func (s *plannedNode) names(component cluster.Component) bool {
 	return slices.ContainsFunc(s.parts, func(t componentState) bool { return t.component == component && t.image != "" })
 }
 
-// podFrom is where a pod of kube-proxy sets out from. Pods that were left several
-// release lines behind follow what is named in one go: they need not be walked
-// there.
+// podFrom returns the version from which a pod of kube-proxy starts. A pod several release lines behind follows
+// what is named in one go, so no hops are needed for it.
 func podFrom(pod, named version.Version) version.Version {
 	if !named.IsZero() && pod.Minor().Next().Compare(named.Minor()) < 0 {
 		return named
@@ -112,18 +111,18 @@ func podFrom(pod, named version.Version) version.Version {
 	return pod
 }
 
-// podsLag tells whether a kube-proxy pod is behind the version.
+// podsLag reports whether a kube-proxy pod is behind the version.
 func (p *planner) podsLag(to version.Version) bool { return len(p.lagging(to)) > 0 }
 
-// takesPods tells whether a pod can be replaced on the node: it is Ready, or is
-// once its step of Talos is over.
+// takesPods reports whether a pod can be replaced on the node: it is Ready, or will be once its step of Talos is
+// done.
 func (p *planner) takesPods(node *plannedNode) bool {
 	rebooted := func(s Step) bool { return s.Component == "" && s.Node == node.Name }
 
 	return node.Kube != nil && (node.Kube.Ready || slices.ContainsFunc(p.made.Steps, rebooted))
 }
 
-// lagging are the nodes whose kube-proxy pods are behind the version.
+// lagging returns the nodes whose kube-proxy pods are behind the version.
 func (p *planner) lagging(to version.Version) []string {
 	var names []string
 
@@ -137,10 +136,9 @@ func (p *planner) lagging(to version.Version) []string {
 	return names
 }
 
-// scheduleManifests ends the hop with a sync of the bootstrap manifests: after
-// each hop of Kubernetes that leaves pods of kube-proxy behind, because they must
-// not fall further behind the kubelets, and at the end of the whole way, for Talos
-// brings manifests of its own.
+// scheduleManifests adds a sync of the bootstrap manifests at the end of a hop: after each hop of Kubernetes that
+// leaves pods of kube-proxy behind, because they must not fall further behind the kubelets, and at the end of the
+// path, because Talos has manifests of its own.
 func (p *planner) scheduleManifests(index int, hop Hop) {
 	if !p.syncs {
 		return
@@ -154,16 +152,16 @@ func (p *planner) scheduleManifests(index int, hop Hop) {
 	}
 }
 
-// waitsForPods tells whether a sync waits until what it changed is rolled out.
+// waitsForPods reports whether a sync waits until its changes are rolled out.
 func (p *planner) waitsForPods() bool { return p.policy.Kubernetes.Manifests.Timeout > 0 }
 
-// manifestsDue tells that an earlier run did not get to a sync.
+// manifestsDue reports whether an earlier run left a sync to do.
 func (p *planner) manifestsDue() bool {
 	return p.snapshot.Journal != nil && p.snapshot.Journal.Manifests != nil
 }
 
-// dropSync takes syncs away that only pods of kube-proxy ask for, where nobody
-// waits for these: they would be repeated for as long as the pods take.
+// dropSync removes syncs that are needed only for pods of kube-proxy if nothing waits for the pods: every apply
+// would repeat them until the pods have followed.
 func (p *planner) dropSync() {
 	moves := func(s Step) bool { return s.Component != cluster.Manifests }
 	if p.waitsForPods() || p.manifestsDue() || len(p.made.Steps) == 0 || slices.ContainsFunc(p.made.Steps, moves) {
@@ -174,8 +172,7 @@ func (p *planner) dropSync() {
 	p.made.Hops = slices.DeleteFunc(p.made.Hops, p.onlyForPods)
 }
 
-// syncManifests adds the step. Where nothing lies between it and another one, it
-// is put off until here.
+// syncManifests adds the step. If the previous step is a sync too, it is replaced by this one.
 func (p *planner) syncManifests(index int, hop Hop) {
 	step := Step{
 		Hop: index, Component: cluster.Manifests, Estimate: manifestsEstimate,
@@ -191,8 +188,8 @@ func (p *planner) syncManifests(index int, hop Hop) {
 	p.synced = version.Highest(p.synced, hop.To.Kubernetes)
 }
 
-// scheduleSync adds a sync of the manifests where nothing else is left to do:
-// one that an earlier run did not get to, or that kube-proxy alone needs.
+// scheduleSync adds a sync of the manifests if there is nothing else to do: one that an earlier run left, or one
+// that only kube-proxy needs.
 func (p *planner) scheduleSync() {
 	if len(p.made.Steps) > 0 || p.blocked || !p.syncs {
 		return
@@ -212,8 +209,7 @@ func (p *planner) scheduleSync() {
 	p.syncManifests(len(p.made.Hops)-1, hop)
 }
 
-// addImageHop adds a hop in which no version changes where components are only
-// given images of another repository.
+// addImageHop adds a hop without a change of version if components only get images from another repository.
 func (p *planner) addImageHop() {
 	if p.target.Kubernetes.IsZero() || p.start.Kubernetes.IsZero() || slices.ContainsFunc(p.made.Hops, func(h Hop) bool { return h.Product == version.Kubernetes }) {
 		return
@@ -234,8 +230,8 @@ func (p *planner) addImageHop() {
 	p.made.Hops = append(p.made.Hops, Hop{Product: version.Kubernetes, From: at, To: at})
 }
 
-// checkManifests looks at what a sync of the bootstrap manifests would do, and
-// says why there is none where one is missed.
+// checkManifests checks what a sync of the bootstrap manifests would do, or says why there is none although one
+// is needed.
 func (p *planner) checkManifests() {
 	if slices.ContainsFunc(p.made.Steps, func(s Step) bool { return s.Component == cluster.Manifests }) {
 		p.checkProxyDisabled()
@@ -248,8 +244,7 @@ func (p *planner) checkManifests() {
 	p.checkPodsBehind()
 }
 
-// checkUnrendered says that the manifests are left as they are because nobody may
-// render them.
+// checkUnrendered reports that the manifests are not synced because every control plane is held.
 func (p *planner) checkUnrendered() {
 	wanted := p.policy.Kubernetes.Manifests.Sync && (len(p.made.Steps) > 0 || p.manifestsDue())
 	if p.syncs || !wanted {
@@ -263,8 +258,8 @@ func (p *planner) checkUnrendered() {
 	})
 }
 
-// checkPodsBehind says that pods of kube-proxy are behind the target, where nobody
-// waits for them and nothing else is to be done.
+// checkPodsBehind reports pods of kube-proxy that are behind the target if no sync waits for them and there is
+// nothing else to do.
 func (p *planner) checkPodsBehind() {
 	if p.waitsForPods() || p.target.Kubernetes.IsZero() || len(p.made.Steps) > 0 {
 		return
@@ -282,8 +277,8 @@ func (p *planner) checkPodsBehind() {
 	})
 }
 
-// checkProxyDisabled wants the control planes to agree on whether there is a
-// kube-proxy: what they render is one set of objects for the cluster.
+// checkProxyDisabled requires the control planes to agree on whether there is a kube-proxy: they render one set
+// of objects for the cluster.
 func (p *planner) checkProxyDisabled() {
 	var without, with []string
 
@@ -311,8 +306,8 @@ func (p *planner) checkProxyDisabled() {
 	})
 }
 
-// checkProxyBack refuses a sync of the manifests that would take kube-proxy back
-// to what a control plane still names when all steps are done.
+// checkProxyBack refuses a sync of the manifests that would take kube-proxy back to a version that a control
+// plane still names when all steps are done.
 func (p *planner) checkProxyBack() {
 	var pods, named version.Version
 
@@ -327,7 +322,7 @@ func (p *planner) checkProxyBack() {
 
 	highest := version.Highest(pods, named)
 	if !p.target.Kubernetes.IsZero() && highest.Compare(p.target.Kubernetes) > 0 {
-		// What is ahead is refused in any case.
+		// A component that is ahead is refused in any case.
 		return
 	}
 
@@ -348,24 +343,22 @@ func (p *planner) checkProxyBack() {
 	}
 }
 
-// missesImages tells whether it was said already that the configuration of the
-// node does not tell what it should.
+// missesImages reports whether there is already a finding about the images in the configuration of the node.
 func (p *planner) missesImages(node string) bool {
 	return slices.ContainsFunc(p.made.Findings, func(f cluster.Finding) bool {
 		return f.Check == cluster.CheckComponentImages && f.Severity != cluster.Advice && f.Node == node
 	})
 }
 
-// rendersOther says in which way a control plane renders another kube-proxy than
-// it should, given the highest version that runs and that any of them names; empty
-// where it does not.
+// rendersOther says how a control plane renders another kube-proxy than it should, given the highest version that
+// runs and the highest that any configuration names; empty if it does not.
 func (p *planner) rendersOther(node *plannedNode, t *componentState, pods, named version.Version) string {
 	switch {
 	case node.Machine == nil || node.Machine.Config == nil:
 		return ""
 	case t.image == "":
-		// Nothing tells its patch; the release line comes with Talos. What is newer
-		// is right where the API server follows Talos too, or is there already.
+		// Only the release line of the default is known; it depends on Talos. A newer line is correct if the API
+		// server follows Talos too, or runs that line already.
 		_, brings, err := compat.KubernetesMinors(node.talos.Minor())
 		runs := version.Highest(pods, named)
 
@@ -391,8 +384,8 @@ func (p *planner) rendersOther(node *plannedNode, t *componentState, pods, named
 	}
 }
 
-// proxyPatch has a machine configuration name kube-proxy in the version, from the
-// repository that it comes from.
+// proxyPatch returns the arguments that set kube-proxy in a machine configuration to the version, from its
+// present repository.
 func proxyPatch(node *plannedNode, t *componentState, to version.Version) string {
 	reference := image.DefaultComponent(string(cluster.Proxy)) + ":" + to.Tag()
 	if choice, err := image.Component(t.image, "", string(cluster.Proxy), to); err == nil {
@@ -402,8 +395,8 @@ func proxyPatch(node *plannedNode, t *componentState, to version.Version) string
 	return patchOf(node, map[cluster.Component]string{cluster.Proxy: reference})
 }
 
-// proxySwitch is where the machine configurations of the control planes that are
-// not held say whether there is a kube-proxy.
+// proxySwitch returns the fields of the machine configurations that say whether there is a kube-proxy, on control
+// planes that are not held.
 func (p *planner) proxySwitch() string {
 	var found []string
 

@@ -10,33 +10,32 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
-// plannedNode is a node with what planning has to know of it again and again.
+// plannedNode is a node with what planning needs to know about it.
 type plannedNode struct {
 	*cluster.Node
 
-	// key is the one of the node's entry in the journal.
+	// key is the key of the node's entry in the journal.
 	key          string
 	held, canary bool
-	// poolName is the pool of a worker; empty where there is none.
+	// poolName is the pool of a worker; empty if it has none.
 	poolName string
-	// entry is what the journal knows; open tells that it is unfinished.
+	// entry is what the journal records; open is true if it is unfinished.
 	entry cluster.Entry
 	open  bool
-	// talos is what the node runs. Of a silent node in the middle of its step
-	// it is what it ran before.
+	// talos is what the node runs or, if it does not answer in the middle of its step, what it ran before.
 	talos version.Version
-	// choice is the image of the target, and refused what speaks against it; it
-	// has no reference where that was not accepted.
+	// choice is the image of the target, and refused what speaks against it; choice has no reference if an
+	// objection was not accepted.
 	choice  image.Choice
 	refused []error
-	// parts are the components that the node's configuration decides about, pod
-	// is the version of its kube-proxy pod where that counts.
+	// parts are the components that the node's configuration controls, pod is the version of its kube-proxy pod;
+	// zero if it does not count.
 	parts []componentState
 	pod   version.Version
 	// digests are the components that lose the digest of their image.
 	digests []cluster.Component
-	// steps counts the steps, moves those of them that install Talos, restarts
-	// those that move a component.
+	// steps is the number of steps, moves the number of those that install Talos, restarts the number of those
+	// that move a component.
 	steps, moves, restarts int
 }
 
@@ -66,8 +65,8 @@ func (p *planner) describe(node *cluster.Node) plannedNode {
 	return s
 }
 
-// installed is the node as the choice of its image sees it: on the platform that
-// it ran on before a run of ours installed anything.
+// installed returns the node on the platform that it ran on before a run of ours installed anything, for the
+// choice of its image.
 func (s *plannedNode) installed() *cluster.Node {
 	if !s.open || s.entry.Platform == "" {
 		return s.Node
@@ -80,37 +79,37 @@ func (s *plannedNode) installed() *cluster.Node {
 	return &node
 }
 
-// unfinished tells that a run of ours left the node in the middle of its step:
-// with an open entry in the journal, or with our cordon.
+// unfinished reports whether a run of ours left the node in the middle of its step: with an open entry in the
+// journal, or with our cordon.
 func (s *plannedNode) unfinished() bool {
 	return s.open || (s.Kube != nil && s.Kube.Unschedulable && s.Kube.CordonedBy != "")
 }
 
-// booted tells whether the node is in the boot with the ID, as far as anybody says.
+// booted reports whether either API says that the node is in the boot with that ID.
 func (s *plannedNode) booted(id string) bool {
 	return id != "" && (s.Machine != nil && s.Machine.BootID == id || s.Kube != nil && s.Kube.BootID == id)
 }
 
-// contained tells that Talos runs in a container.
+// contained reports whether Talos runs in a container.
 func (s *plannedNode) contained() bool { return s.Machine != nil && s.Machine.Platform == "container" }
 
-// hasNodeStep tells whether the node has a step that moves Talos or finishes one.
+// hasNodeStep reports whether the node has a step that moves Talos or finishes one.
 func (s *plannedNode) hasNodeStep() bool {
 	return s.moves > 0 || (s.steps > 0 && s.unfinished())
 }
 
-// cordonedElsewhere tells that the cordon is not ours, so that it stays.
+// cordonedElsewhere reports whether the node has a cordon that is not ours, and therefore stays.
 func (s *plannedNode) cordonedElsewhere() bool {
 	return s.Kube != nil && s.Kube.Unschedulable && s.Kube.CordonedBy == ""
 }
 
-// ahead tells that the node runs a newer Talos than the target.
+// ahead reports whether the node runs a newer Talos than the target.
 func (p *planner) ahead(s *plannedNode) bool {
 	return s.Machine != nil && !p.target.Talos.IsZero() && s.talos.Compare(p.target.Talos) > 0
 }
 
-// movable tells whether Talos can be moved on the node at all: one that does
-// not answer has a step only when an earlier run left it in the middle of it.
+// movable reports whether the node can have a step of Talos. A node that does not answer has one only if an
+// earlier run left it unfinished.
 func (p *planner) movable(s *plannedNode) bool {
 	switch {
 	case s.held, p.target.Talos.IsZero(), p.blocked, p.ahead(s):
@@ -122,8 +121,8 @@ func (p *planner) movable(s *plannedNode) bool {
 	}
 }
 
-// atTarget is the rule of what counts as done: the version, and the schematic
-// where one is demanded.
+// atTarget reports whether the node needs no install: it has the version of the target and, if one is demanded,
+// the schematic.
 func (p *planner) atTarget(s *plannedNode) bool {
 	if !s.talos.Equal(p.target.Talos) {
 		return false
@@ -132,7 +131,7 @@ func (p *planner) atTarget(s *plannedNode) bool {
 	return s.Machine == nil || !s.choice.Demanded || s.Machine.Schematic == s.choice.Schematic
 }
 
-// override is the repository that the configuration names for the node.
+// override returns the repository that the configuration sets for the node.
 func (p *planner) override(node string) string {
 	return cmp.Or(p.policy.Image(node), p.target.InstallerImage)
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
-// schedule gives every node its steps, hop by hop.
+// schedule adds the steps of all nodes, hop by hop.
 func (p *planner) schedule() {
 	last := map[version.Product]int{}
 
@@ -46,7 +46,7 @@ func (p *planner) schedule() {
 	}
 }
 
-// scheduleTalos gives each node that the hop concerns its step.
+// scheduleTalos adds the steps of the nodes that the hop concerns.
 func (p *planner) scheduleTalos(index int, hop Hop, last bool) {
 	for _, node := range p.order(index) {
 		switch {
@@ -63,8 +63,8 @@ func (p *planner) scheduleTalos(index int, hop Hop, last bool) {
 	}
 }
 
-// concerns tells whether the node has a step in the hop. A node whose release
-// line the hop only crosses is spared the reboot.
+// concerns reports whether the node has a step in the hop. An intermediate hop moves only nodes of older release
+// lines, to spare the others a reboot.
 func (p *planner) concerns(node *plannedNode, hop Hop, last bool) bool {
 	if last {
 		return node.talos.Compare(hop.To.Talos) <= 0 && !p.atTarget(node)
@@ -73,7 +73,7 @@ func (p *planner) concerns(node *plannedNode, hop Hop, last bool) bool {
 	return node.talos.Minor().Compare(hop.To.Talos.Minor()) < 0
 }
 
-// talosStep moves the node to the end of the hop, and takes note of that.
+// talosStep returns the step that moves the node to the end of the hop, and records the move.
 func (p *planner) talosStep(node *plannedNode, index int, hop Hop, last bool) Step {
 	step := Step{
 		Hop: index, Pool: node.poolName, Canary: node.canary, Estimate: turnEstimate,
@@ -92,7 +92,7 @@ func (p *planner) talosStep(node *plannedNode, index int, hop Hop, last bool) St
 	default:
 		choice := node.choice
 		if !last {
-			// What speaks against the last one is a finding, and it says the same.
+			// Objections to the last image are findings already, and they are the same.
 			choice, _ = p.chooseImage(node.installed(), step.To)
 		}
 
@@ -107,7 +107,7 @@ func (p *planner) talosStep(node *plannedNode, index int, hop Hop, last bool) St
 	return step
 }
 
-// scheduleUnfinished puts what an earlier run left before a hop of Kubernetes.
+// scheduleUnfinished adds the steps that finish what an earlier run left, before a hop of Kubernetes.
 func (p *planner) scheduleUnfinished() {
 	for _, node := range p.order(0) {
 		if node.unfinished() {
@@ -117,8 +117,7 @@ func (p *planner) scheduleUnfinished() {
 	}
 }
 
-// unfinishedStep brings a node back into service that has nothing to move in
-// this hop.
+// unfinishedStep returns the step that brings a node with nothing to move in this hop back into service.
 func (p *planner) unfinishedStep(node *plannedNode) Step {
 	step := Step{
 		Pool: node.poolName, Canary: node.canary, Estimate: returnEstimate,
@@ -144,13 +143,11 @@ func (p *planner) unfinishedStep(node *plannedNode) Step {
 	return step
 }
 
-// order is the order in which the nodes have their steps in a hop of Talos. What
-// an earlier run left unfinished comes first, because nothing else may be
-// disturbed before it is whole: of that, what does not answer comes last, so
-// that it keeps nothing else from being finished, and what is in service still
-// comes after what is not. Then the canaries; then, within the demanded
-// order of roles, the nodes that are unavailable anyway, because they cost
-// nothing.
+// order returns the nodes in the order in which they have their steps in a hop of Talos. What an earlier run left
+// unfinished comes first, because nothing else may be disturbed before that is finished: first the nodes that
+// answer and are out of service, then those that are in service, then those that do not answer, so that they do
+// not keep the others from being finished. The canaries follow. The rest is sorted by the configured order of
+// roles and, within a role, with the unavailable nodes first, because disturbing them costs nothing.
 func (p *planner) order(hop int) []*plannedNode {
 	first := cluster.Worker
 	if p.policy.Order == cluster.ControlPlanesFirst {
@@ -180,13 +177,11 @@ func (p *planner) order(hop int) []*plannedNode {
 	return ordered
 }
 
-// stranded tells that an earlier run left the node unfinished and out of
-// service, and that it answers.
+// stranded reports whether an earlier run left the node unfinished and out of service, and the node answers.
 func (s *plannedNode) stranded() bool { return s.unfinished() && s.Machine != nil && !s.Available() }
 
-// unavailable tells whether the node will be so when its step in this hop
-// comes: whoever had a step is back in service, except under a cordon that is
-// not ours or where Kubernetes does not know it.
+// unavailable reports whether the node will be unavailable when its step in this hop comes. A node that had a
+// step is back in service by then, unless it has a cordon that is not ours or no Node object.
 func (s *plannedNode) unavailable() bool {
 	if s.hasNodeStep() {
 		return s.Kube == nil || s.cordonedElsewhere()
@@ -206,10 +201,9 @@ func falseLast(a, b bool) int {
 	}
 }
 
-// checkBudget refuses a roll that would stand still because the budget of
-// unavailable workers, or the one of a pool, is spent by some that are not brought
-// back in time: not by the roll at all, or only after others had their step. It tells
-// whether it did.
+// checkBudget refuses a roll that would get stuck because the budget of unavailable workers, or that of a pool,
+// is used up by workers that are not brought back in time: the roll does not bring them back at all, or only
+// after steps of others. It reports whether it refused.
 func (p *planner) checkBudget() (refused bool) {
 	for _, one := range Bounds(p.snapshot, p.policy) {
 		if p.checkBound(one) {
@@ -220,7 +214,7 @@ func (p *planner) checkBudget() (refused bool) {
 	return false
 }
 
-// checkBound is [planner.checkBudget] for one budget.
+// checkBound is [planner.checkBudget] for one bound.
 func (p *planner) checkBound(limit Bound) (refused bool) {
 	workers := make(map[string]*plannedNode, len(p.nodes))
 	// passed are the workers that had their step.
@@ -274,8 +268,8 @@ func (p *planner) checkBound(limit Bound) (refused bool) {
 	return false
 }
 
-// stage are the steps from the first on among which the unavailable workers may
-// go before the others: of one hop, and canaries apart from the rest.
+// stage returns the steps, beginning with the given one, among which unavailable workers may go first: those of
+// one hop, with canaries apart from the rest.
 func (p *planner) stage(first int) []Step {
 	steps := p.made.Steps[first:]
 
@@ -288,12 +282,12 @@ func (p *planner) stage(first int) []Step {
 	return steps
 }
 
-// spent are the workers that take up places of a bound and are not brought back by the roll
-// in time: under a cordon that is not ours, or because they have had no step.
+// spent are the workers that take up places of a bound and that the roll does not bring back in time, because
+// they have a cordon that is not ours or have had no step yet.
 type spent struct {
-	// names have in brackets why.
+	// names are followed by the reason in brackets.
 	names []string
-	// Each kind of them has a way back of its own.
+	// Each kind has its own remedy.
 	cordoned, ours, unready bool
 }
 
@@ -318,7 +312,7 @@ func (p *planner) spent(limit Bound, passed map[string]bool) spent {
 	return found
 }
 
-// regain says how a roll that a bound keeps from going on can go on.
+// regain says how to free places of a bound that is used up.
 func (p *planner) regain(limit Bound, passed map[string]bool) string {
 	var ways []string
 
@@ -347,8 +341,7 @@ func (p *planner) regain(limit Bound, passed map[string]bool) string {
 	return upper(strings.Join(ways, ", ") + ".")
 }
 
-// roomier are the lines of a configuration with one place more, for each bound that is
-// taken up.
+// roomier returns the lines of a configuration that add one place to each bound that is used up.
 func (p *planner) roomier(passed map[string]bool) []string {
 	var lines []string
 
@@ -361,9 +354,9 @@ func (p *planner) roomier(passed map[string]bool) []string {
 	return lines
 }
 
-// SparesOne tells whether one node more may go out of service without the last one
-// that takes pods: only then is a larger max_unavailable safe. Those that a run of
-// ours has cordoned come back by themselves.
+// SparesOne reports whether one more node may go out of service while another one still takes pods: only then is
+// a larger max_unavailable safe. Nodes that a run of ours has cordoned count, because they come back by
+// themselves.
 func SparesOne(observed cluster.Observation) bool {
 	takes := 0
 
@@ -376,15 +369,14 @@ func SparesOne(observed cluster.Observation) bool {
 	return takes > 1
 }
 
-// takesPods tells whether pods can be scheduled on the node, now or when a run of
-// ours is done with it.
+// takesPods reports whether pods can be scheduled on the node, now or once a run of ours takes its cordon away.
 func takesPods(node *cluster.Node) bool {
 	return !node.Kube.ExcludesWorkloads && (!node.Kube.Unschedulable || node.Kube.CordonedBy != "")
 }
 
-// checkRoom refuses a roll that would take the only node out of service that takes
-// pods, where somebody has cordoned the others: its pods would have nowhere to go.
-// Where no other could take any, as in a cluster of one worker, that cannot be helped.
+// checkRoom refuses a roll that would take the only node that takes pods out of service while others are cordoned
+// by somebody else: the pods would have nowhere to go. If no other node could take pods, as in a cluster with one
+// worker, the roll goes on.
 func (p *planner) checkRoom() {
 	if !p.policy.Drain.Enabled {
 		return
@@ -401,7 +393,7 @@ func (p *planner) checkRoom() {
 		switch {
 		case node.Kube == nil, node.Kube.ExcludesWorkloads:
 		case !takesPods(node.Node):
-			// To lift the cordon of one that is not Ready would not help.
+			// Lifting the cordon of a node that is not Ready would not help.
 			if node.Kube.Ready {
 				cordoned = append(cordoned, node.Name)
 			}
@@ -412,7 +404,7 @@ func (p *planner) checkRoom() {
 		}
 	}
 
-	// One that is not Ready loses nothing with its first move, and is back before the next.
+	// A node that is not Ready loses nothing with its first move, and is back before the next.
 	if only == nil || len(cordoned) == 0 || only.moves == 0 || only.unfinished() || !only.Kube.Ready && only.moves == 1 {
 		return
 	}
@@ -424,16 +416,15 @@ func (p *planner) checkRoom() {
 	})
 }
 
-// Startable are the steps, in order, that may begin now, beside the busy ones:
-// those whose step has begun and has not ended. The snapshot is the one the
-// plan was made from; a busy node may still have steps in it, or none any more.
+// Startable returns the steps, in order, that may begin now beside the busy ones, which are those that have begun
+// and not ended. The plan must have been made from the observation; it may or may not still have steps of busy
+// nodes.
 //
-// What an earlier run left unfinished begins alone and before all else. Control
-// planes, manifests and all components but the kubelets of workers move one at a
-// time with nothing beside them. Workers move beside workers of the same hop, and
-// their kubelets beside kubelets, canaries before the others, for as long as the
-// budget of their kind and the one of their pool allow: one that is unavailable anyway
-// costs nothing. Behind a canary that had its step and is not in service nothing begins.
+// What an earlier run left unfinished begins alone and before everything else. Control planes, manifests and all
+// components but the kubelets of workers move one at a time with nothing beside them. Workers move beside workers
+// in the same hop, and their kubelets beside kubelets, canaries before the others, for as long as the budget of
+// their kind and that of their pool allow. A worker that is unavailable anyway does not count against these
+// budgets. If a canary that had its step is not in service, nothing begins behind it.
 func (p Plan) Startable(observed cluster.Observation, busy []Step) []Step {
 	if len(p.Steps) == 0 {
 		return nil
@@ -452,8 +443,7 @@ func (p Plan) Startable(observed cluster.Observation, busy []Step) []Step {
 	free := newSlotPlan(observed, p.Policy, p.slotsFor(&p.Steps[first]), busy, kubelets)
 	started := p.fill(free, busy)
 
-	// A kubelet is restarted in no time, and waiting would bring nobody back: one
-	// always goes on.
+	// A kubelet restarts within seconds, and waiting would bring no worker back: one is always started.
 	if kubelets && len(started)+len(busy) == 0 && p.Steps[first].parallel() {
 		return p.Steps[first : first+1]
 	}
@@ -461,8 +451,7 @@ func (p Plan) Startable(observed cluster.Observation, busy []Step) []Step {
 	return started
 }
 
-// firstIdle is the index of the first step of a node that is not busy; negative
-// where there is none.
+// firstIdle returns the index of the first step of a node that is not busy; negative if there is none.
 func (p Plan) firstIdle(busy []Step) int {
 	return slices.IndexFunc(p.Steps, func(step Step) bool {
 		return !slices.ContainsFunc(busy, func(s Step) bool { return s.Node == step.Node })
@@ -475,7 +464,7 @@ func (p Plan) fill(free *slotPlan, busy []Step) []Step {
 
 	canaries := slices.ContainsFunc(busy, func(s Step) bool { return s.Canary })
 
-	// waiting tells that a worker found no slot: what goes alone waits behind it.
+	// waiting is true once a worker found no slot: steps that run alone have to wait behind it.
 	waiting := false
 
 	for i := range p.Steps {
@@ -484,7 +473,7 @@ func (p Plan) fill(free *slotPlan, busy []Step) []Step {
 			break
 		}
 
-		// A pending canary holds back the others even while its node is busy.
+		// A pending canary holds the others back even while its node is busy.
 		canaries = canaries || step.Canary
 
 		switch {
@@ -510,32 +499,32 @@ func (p Plan) fill(free *slotPlan, busy []Step) []Step {
 	return started
 }
 
-// sameMove tells whether the steps move the same thing to the same version.
+// sameMove reports whether the steps move the same thing to the same version.
 func (s *Step) sameMove(other Step) bool {
 	return s.To.Equal(other.To) && s.Component == other.Component
 }
 
-// slotPlan counts the workers that are unavailable, and will be.
+// slotPlan counts the workers that are unavailable, or will be.
 type slotPlan struct {
 	// busy are the nodes whose step has begun.
 	busy map[string]bool
-	// available are the workers that are so now and not busy.
+	// available are the workers that are available now and not busy.
 	available map[string]bool
-	// limits are those of all workers and of the pools; each of them has to have a
-	// place left.
+	// limits are the bounds of all workers and of the pools; a step needs a free place in each one that covers
+	// its worker.
 	limits []*slotLimit
 }
 
-// slotLimit counts those of all workers, or of the ones in a pool.
+// slotLimit counts against the bound of all workers, or of a pool.
 type slotLimit struct {
 	Bound
 
-	// underway counts the steps going on, away the unavailable workers.
+	// underway is the number of steps in progress, away the number of unavailable workers.
 	underway, away int
 }
 
-// newSlotPlan counts for steps of nodes or, where the nodes are not emptied
-// before, for those of kubelets: a cordon is no matter of theirs.
+// newSlotPlan counts for steps of nodes or for those of kubelets. Nodes are not drained for kubelets, so for them
+// a cordoned node is available.
 func newSlotPlan(observed cluster.Observation, policy cluster.Policy, budget int, busy []Step, kubelets bool) *slotPlan {
 	s := &slotPlan{
 		busy: make(map[string]bool, len(busy)), available: make(map[string]bool, len(observed.Nodes)),
@@ -579,7 +568,7 @@ func newSlotPlan(observed cluster.Observation, policy cluster.Policy, budget int
 	return s
 }
 
-// take takes a slot for the worker, if one is left in every budget that it is in.
+// take takes a slot for the worker, if one is left in every bound that covers it.
 func (s *slotPlan) take(name string) bool {
 	for _, limit := range s.limits {
 		if limit.Covers(name) && (limit.underway >= limit.Budget || s.available[name] && limit.away >= limit.Budget) {
@@ -604,5 +593,5 @@ func (s *slotPlan) take(name string) bool {
 	return true
 }
 
-// Parallel tells whether the step may have others of its kind beside it.
+// Parallel reports whether other steps of its kind may run beside the step.
 func (s Step) Parallel() bool { return s.parallel() }

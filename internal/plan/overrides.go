@@ -11,8 +11,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
-// checkNames holds the nodes that the configuration names against those that
-// are there.
+// checkNames checks that the nodes named in the configuration exist.
 func (p *planner) checkNames() {
 	p.add(p.selected...)
 
@@ -52,7 +51,7 @@ func (p *planner) checkNames() {
 	p.checkOverrides(roles)
 }
 
-// checkOverrides wants a node for every entry of node_overrides.
+// checkOverrides requires a node for every entry of node_overrides.
 func (p *planner) checkOverrides(roles map[string]cluster.Role) {
 	named := map[string]bool{}
 
@@ -84,8 +83,7 @@ func (p *planner) checkOverrides(roles map[string]cluster.Role) {
 	}
 }
 
-// absence says that there is no such node. While not all nodes could be listed
-// that is only what it looks like.
+// absence says that there is no such node. If not all nodes could be listed, that is not certain.
 func (p *planner) absence(name string) (cluster.Severity, string) {
 	switch {
 	case slices.Contains(p.snapshot.Foreign, name):
@@ -99,15 +97,14 @@ func (p *planner) absence(name string) (cluster.Severity, string) {
 	}
 }
 
-// How far apart the parts of Kubernetes may be, in release lines (the version
-// skew policy of Kubernetes).
+// How many release lines the parts of Kubernetes may be apart (the version skew policy of Kubernetes).
 const (
 	kubeletBehind      = 3
 	controlPlaneBehind = 1
 )
 
-// checkHeld looks at the nodes that the policy leaves alone: what an earlier
-// run left on them, and what the others' way would make of them.
+// checkHeld checks the nodes that the policy leaves alone: whether an earlier run left them unfinished, and
+// whether the path of the other nodes would leave them unsupported.
 func (p *planner) checkHeld() {
 	if len(p.made.Held) == 0 {
 		return
@@ -150,8 +147,7 @@ func (p *planner) checkHeld() {
 	}
 }
 
-// leaves says in which way a hop leaves a held node unsupported; empty when it
-// does not.
+// leaves says how a hop leaves a held node unsupported; empty if it does not.
 func (p *planner) leaves(node *plannedNode, hop Hop, moved map[cluster.Component]bool) string {
 	if hop.Product == version.Talos {
 		return p.leavesTalos(node, hop)
@@ -164,8 +160,8 @@ func (p *planner) leaves(node *plannedNode, hop Hop, moved map[cluster.Component
 	return leavesSkewed(node, hop, moved)
 }
 
-// leavesTalos holds the node's components, as they run and as they would start
-// again, against the Talos of the others.
+// leavesTalos checks the node's components, as they run and as they would start again, against the Talos of the
+// other nodes.
 func (p *planner) leavesTalos(node *plannedNode, hop Hop) string {
 	for i := range node.parts {
 		t := &node.parts[i]
@@ -179,20 +175,20 @@ func (p *planner) leavesTalos(node *plannedNode, hop Hop) string {
 	return ""
 }
 
-// loses tells whether a pair that was supported becomes one that is not.
+// loses reports whether a supported pair becomes one that is not supported.
 func (p *planner) loses(talosFrom, talosTo, kubernetesFrom, kubernetesTo version.Version) bool {
 	return p.walk.supports(talosFrom, kubernetesFrom) && !p.walk.supports(talosTo, kubernetesTo)
 }
 
-// leavesSkewed holds the node's components against the API servers that the
-// hop moves, and the kubelets that it moves against the node's API server.
+// leavesSkewed checks the node's components against the API servers that the hop moves, and the kubelets that it
+// moves against the node's API server.
 func leavesSkewed(node *plannedNode, hop Hop, moved map[cluster.Component]bool) string {
 	to := hop.To.Kubernetes
 
 	for i := range node.parts {
 		component, running := node.parts[i].component, node.parts[i].lowest()
 		if running.IsZero() || component == cluster.Proxy {
-			// The proxies are one DaemonSet: they move on held nodes as well.
+			// kube-proxy is one DaemonSet: its pods move on held nodes as well.
 			continue
 		}
 
@@ -213,7 +209,7 @@ func leavesSkewed(node *plannedNode, hop Hop, moved map[cluster.Component]bool) 
 	return ""
 }
 
-// movedBy tells which components the hop moves on any node.
+// movedBy returns the components that the hop moves on any node.
 func (p *planner) movedBy(hop Hop) map[cluster.Component]bool {
 	moved := map[cluster.Component]bool{}
 	if hop.Product == version.Talos {
@@ -236,9 +232,8 @@ func (p *planner) movedBy(hop Hop) map[cluster.Component]bool {
 	return moved
 }
 
-// behind is how many release lines the one is behind the other; negative when
-// it is ahead.
+// behind returns how many release lines the first version is behind the second; negative if it is ahead.
 func behind(running, to version.Version) int {
-	// Release lines are small numbers, so that neither conversion overflows.
+	// Release lines are small numbers, so neither conversion overflows.
 	return int(to.Minor().Minor) - int(running.Minor().Minor)
 }

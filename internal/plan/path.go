@@ -13,26 +13,24 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
-// Reasons why there is no way from one state to another. Beside them an error
-// of [Path] may wrap the errors of package compat.
+// Reasons why there is no path from one state to another. An error of [Path] may also wrap the errors of package
+// compat.
 var (
-	// ErrDowngrade: one product would have to go down.
+	// ErrDowngrade: one product would have to be downgraded.
 	ErrDowngrade = errors.New("downgrades are not done")
-	// ErrNoRelease: a release line on the way has no known release.
+	// ErrNoRelease: no release is known of a release line on the path.
 	ErrNoRelease = errors.New("no release is known")
-	// ErrNoStart: what runs now is not known.
+	// ErrNoStart: the running version is unknown.
 	ErrNoStart = errors.New("is not known")
-	// ErrNoWay: every way leads through a pair of versions that is not
-	// supported.
+	// ErrNoWay: every path leads through an unsupported pair of versions.
 	ErrNoWay = errors.New("no supported way")
 )
 
-// PathError says why there is no way, and which product of the target is at
-// fault. It unwraps to one of the reasons above or to an error of package
-// compat.
+// PathError says why there is no path, and which product of the target is at fault. It unwraps to one of the
+// reasons above or to an error of package compat.
 type PathError struct {
 	Product version.Product
-	// Reason is what blocks, a sentence without a full stop.
+	// Reason is what prevents it, a sentence without a full stop.
 	Reason string
 	// Remedy is what a person can do about it, one or more sentences.
 	Remedy string
@@ -43,15 +41,14 @@ func (e *PathError) Error() string { return e.Reason }
 
 func (e *PathError) Unwrap() error { return e.Err }
 
-// Path is the way of a whole cluster from one state to another: the states
-// between its hops, beginning with from and ending with to, in which a product
-// that to leaves open stays as it is. Every hop moves one product into its next
-// release line, or to a newer patch, so that no way has fewer hops. Every state
-// but the first is supported, and with that every pair of versions that occurs
-// while a hop is going on: a hop mixes no pairs but those of its two ends.
+// Path returns the path of a whole cluster from one state to another: the states between its hops, beginning with
+// from and ending with to, in which a product that to leaves open keeps its version. Every hop moves one product
+// to its next release line, or to a newer patch, so no path has fewer hops. Every state but the first is
+// supported, and so is every pair of versions that occurs during a hop, because a hop mixes only the pairs of its
+// two ends.
 //
-// Talos moves first where both products may, so that the way from any state on it
-// is the rest of it. Errors are of type [*PathError].
+// If both products may move, Talos moves first, so the path from any state on it is the rest of the same path.
+// Errors are of type [*PathError].
 func Path(from, to State, walk Walk) ([]State, error) {
 	talos, err := walk.stops(version.Talos, from.Talos, to.Talos)
 	if err != nil {
@@ -69,15 +66,14 @@ func Path(from, to State, walk Walk) ([]State, error) {
 	return g.path()
 }
 
-// grid holds the states that a cluster can pass through: one row for each
-// version of Talos, one column for each of Kubernetes.
+// grid holds the states that a cluster can pass through, with a row for each version of Talos and a column for
+// each of Kubernetes.
 type grid struct {
 	talos, kubernetes []version.Version
 	walk              Walk
-	// allowed are the states that may be entered, leads those from which the
-	// last one can be reached.
+	// allowed are the states that may be entered, leads those from which the last one can be reached.
 	allowed, leads [][]bool
-	// unset tells that Kubernetes stays because nothing is asked of it.
+	// unset is true if Kubernetes stays because the target does not name it.
 	unset bool
 }
 
@@ -91,7 +87,7 @@ func newGrid(talos, kubernetes []version.Version, walk Walk) *grid {
 
 	for i := len(talos) - 1; i >= 0; i-- {
 		for j := len(kubernetes) - 1; j >= 0; j-- {
-			// What runs now runs, supported or not.
+			// What runs now is accepted, supported or not.
 			start := i+j == 0
 			last := i == len(talos)-1 && j == len(kubernetes)-1
 
@@ -103,18 +99,17 @@ func newGrid(talos, kubernetes []version.Version, walk Walk) *grid {
 	return g
 }
 
-// down tells whether Talos may move next.
+// down reports whether Talos may move next.
 func (g *grid) down(i, j int) bool {
 	return i+1 < len(g.talos) && g.leads[i+1][j] && g.replaces(i)
 }
 
-// right tells whether Kubernetes may move next.
+// right reports whether Kubernetes may move next.
 func (g *grid) right(i, j int) bool {
 	return j+1 < len(g.kubernetes) && g.leads[i][j+1]
 }
 
-// replaces tells whether the installer of the next version of Talos accepts a
-// host with this one.
+// replaces reports whether the installer of the next version of Talos accepts a host with this one.
 func (g *grid) replaces(i int) bool {
 	return g.walk.tolerates(compat.Upgradeable(g.talos[i], g.talos[i+1]))
 }
@@ -139,20 +134,18 @@ func (g *grid) path() ([]State, error) {
 	return states, nil
 }
 
-// Walk is how a way through several release lines is chosen.
+// Walk says how a path through several release lines is chosen.
 type Walk struct {
-	// Intermediate are versions to walk through, of Talos and of Kubernetes,
-	// instead of the newest known patch of their release lines. Those that lie
-	// on no way have no effect.
+	// Intermediate are versions of Talos and Kubernetes to pass through, instead of the newest known patch of
+	// their release lines. Those that are on no path have no effect.
 	Intermediate []version.Version
 	// AllowUnknown accepts versions that are newer than the support matrix.
 	AllowUnknown bool
-	// Releases are what the newest known patches are chosen from; nil means
-	// what is built in.
+	// Releases is the table from which the newest known patches are chosen; nil means the built-in one.
 	Releases *compat.Table
 }
 
-// supports tells whether the pair may run; what is not known is not judged.
+// supports reports whether the pair may run; an unknown version fits any other.
 func (w Walk) supports(talos, kubernetes version.Version) bool {
 	if talos.IsZero() || kubernetes.IsZero() {
 		return true
@@ -161,13 +154,13 @@ func (w Walk) supports(talos, kubernetes version.Version) bool {
 	return w.tolerates(compat.Supports(talos, kubernetes))
 }
 
-// tolerates tells whether an answer of the matrix stands in the way.
+// tolerates reports whether an answer of the matrix is acceptable.
 func (w Walk) tolerates(err error) bool {
 	return err == nil || (w.AllowUnknown && errors.Is(err, compat.ErrNewer))
 }
 
-// stops are the versions of one product on its way, from the first to the last,
-// one for each release line. Without a last version the product stays.
+// stops returns the versions of one product on its path, from the first to the last, one for each release line.
+// If to is zero, the product keeps its version.
 func (w Walk) stops(product version.Product, from, to version.Version) ([]version.Version, error) {
 	switch order := from.Compare(to); {
 	case to.IsZero(), order == 0:
@@ -201,7 +194,7 @@ func (w Walk) stops(product version.Product, from, to version.Version) ([]versio
 
 	stops := []version.Version{from}
 
-	// However far the target is, there is an end to what is known and named.
+	// However far away the target is, the list of missing release lines is limited.
 	var missing []version.Minor
 
 	for minor := from.Minor().Next(); minor.Compare(to.Minor()) < 0 && len(missing) <= readable.MaxNames; minor = minor.Next() {
@@ -219,7 +212,7 @@ func (w Walk) stops(product version.Product, from, to version.Version) ([]versio
 	return append(stops, to), nil
 }
 
-// refuseMissing names the release lines on the way that have no known release.
+// refuseMissing returns the error about the release lines on the path that have no known release.
 func refuseMissing(product version.Product, from, to version.Version, missing []version.Minor) *PathError {
 	refused := &PathError{Product: product, Err: ErrNoRelease}
 
@@ -245,8 +238,7 @@ func refuseMissing(product version.Product, from, to version.Version, missing []
 	return refused
 }
 
-// knows refuses a version that is newer than the matrix, unless that is
-// allowed, and a release line that is older than it.
+// knows refuses a version that is newer than the matrix, unless that is allowed, and one that is older than it.
 func (w Walk) knows(product version.Product, to version.Version) error {
 	var err error
 	if product == version.Talos {
@@ -267,10 +259,9 @@ func (w Walk) knows(product version.Product, to version.Version) error {
 	return refused
 }
 
-// through is the version in which a release line is crossed.
+// through returns the version through which a release line is crossed.
 func (w Walk) through(product version.Product, minor version.Minor) (version.Version, bool) {
-	// The release lines of Talos and of Kubernetes are too far apart for one
-	// number to mean both.
+	// The release lines of Talos and Kubernetes are too far apart for one version to fit both.
 	for _, named := range w.Intermediate {
 		if !named.IsZero() && named.Minor() == minor {
 			return named, true
@@ -280,7 +271,7 @@ func (w Walk) through(product version.Product, minor version.Minor) (version.Ver
 	return cmp.Or(w.Releases, compat.BuiltIn()).Newest(product, minor)
 }
 
-// refusal says what blocks every way through the grid.
+// refusal returns the error about what prevents every path through the grid.
 func (g *grid) refusal() *PathError {
 	lastTalos, lastKubernetes := len(g.talos)-1, len(g.kubernetes)-1
 
@@ -323,8 +314,8 @@ func (g *grid) refusal() *PathError {
 	return refused
 }
 
-// CheckPair says why the two versions do not go together, wherever a cluster stands;
-// nil where they do, or where AllowUnknown lets them.
+// CheckPair says why the two versions do not go together, whatever a cluster runs; nil if they do, or if
+// AllowUnknown accepts them.
 func (w Walk) CheckPair(talos, kubernetes version.Version) *PathError {
 	if err := compat.Supports(talos, kubernetes); !w.tolerates(err) {
 		return refusePair(talos, kubernetes, err)
@@ -333,8 +324,8 @@ func (w Walk) CheckPair(talos, kubernetes version.Version) *PathError {
 	return nil
 }
 
-// refusePair says why the two versions that are asked for do not go together, with
-// what the matrix says of them.
+// refusePair returns the error about two requested versions that do not go together; err is what the matrix says
+// about them.
 func refusePair(talos, kubernetes version.Version, err error) *PathError {
 	refused := &PathError{Product: version.Kubernetes, Err: err, Reason: err.Error()}
 
@@ -351,7 +342,7 @@ func refusePair(talos, kubernetes version.Version, err error) *PathError {
 	return refused
 }
 
-// refuseEnd says why the two versions at the end do not go together.
+// refuseEnd returns the error about the two versions at the end of the path.
 func (g *grid) refuseEnd(talos, kubernetes version.Version) *PathError {
 	err := compat.Supports(talos, kubernetes)
 	refused := refusePair(talos, kubernetes, err)
@@ -373,7 +364,7 @@ func (g *grid) refuseEnd(talos, kubernetes version.Version) *PathError {
 	return refused
 }
 
-// standing says why Kubernetes does not move out of the way.
+// standing says why Kubernetes keeps its version.
 func (g *grid) standing() string {
 	if g.unset {
 		return fmt.Sprintf("the cluster runs %s, and kubernetes_version is not set", g.kubernetes[0])
@@ -382,8 +373,7 @@ func (g *grid) standing() string {
 	return fmt.Sprintf("the cluster runs %s, and kubernetes_version asks for no other", g.kubernetes[0])
 }
 
-// mismatch says in which way a pair is not supported: "Talos 1.14.1 needs
-// Kubernetes 1.32 or newer".
+// mismatch says how a pair is not supported: "Talos 1.14.1 needs Kubernetes 1.32 or newer".
 func mismatch(talos, kubernetes version.Version) string {
 	oldest, newest, err := compat.KubernetesMinors(talos.Minor())
 
@@ -397,7 +387,7 @@ func mismatch(talos, kubernetes version.Version) string {
 	}
 }
 
-// frontier is the state farthest along the way that can still be reached.
+// frontier returns the state farthest along the path that can still be reached.
 func (g *grid) frontier() (farTalos, farKubernetes int) {
 	reached := make([][]bool, len(g.talos))
 
@@ -418,13 +408,12 @@ func (g *grid) frontier() (farTalos, farKubernetes int) {
 	return farTalos, farKubernetes
 }
 
-// State is what a whole cluster runs between two hops. Kubernetes is zero where
-// it is not known.
+// State is what a whole cluster runs between two hops. A zero version is unknown.
 type State struct {
 	Talos, Kubernetes version.Version
 }
 
-// String is "Talos 1.13.4, Kubernetes 1.35.2".
+// String returns a text such as "Talos 1.13.4, Kubernetes 1.35.2".
 func (s State) String() string {
 	switch {
 	case s.Kubernetes.IsZero():
@@ -436,7 +425,7 @@ func (s State) String() string {
 	}
 }
 
-// version is what the state says about one product.
+// version returns the version of one product.
 func (s State) version(product version.Product) version.Version {
 	if product == version.Kubernetes {
 		return s.Kubernetes
@@ -445,15 +434,14 @@ func (s State) version(product version.Product) version.Version {
 	return s.Talos
 }
 
-// Hop is one part of the way: every node, or every component of Kubernetes,
-// moves to the version of its axis in To. Both ends are equal where nodes are
-// only given another image, or back into service.
+// Hop is one part of the path: every node, or every component of Kubernetes, moves to the version of the product
+// in To. From and To are equal if nodes only get another image, or are only brought back into service.
 type Hop struct {
 	Product  version.Product
 	From, To State
 }
 
-// hopsOf are the hops between the states of a path.
+// hopsOf returns the hops between the states of a path.
 func hopsOf(states []State) []Hop {
 	var hops []Hop
 
@@ -469,8 +457,8 @@ func hopsOf(states []State) []Hop {
 	return hops
 }
 
-// hopsText writes a way out in full: "Talos 1.11.6, Kubernetes 1.33.2 -> Talos
-// 1.12.8 -> Kubernetes 1.34.5 -> Talos 1.13.4".
+// hopsText returns a path as text: "Talos 1.11.6, Kubernetes 1.33.2 -> Talos 1.12.8 -> Kubernetes 1.34.5 -> Talos
+// 1.13.4".
 func hopsText(hops []Hop) string {
 	if len(hops) == 0 {
 		return ""

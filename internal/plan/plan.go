@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
-// Package plan decides, from an observation alone, which nodes have to move, in
-// which order, through which versions and with which image, or why they cannot.
-// It is pure: no clock, no context, no I/O.
+// Package plan decides, from an observation alone, which nodes have to move, in which order, through which
+// versions and with which image, or why they cannot. It is pure: no clock, no context, no I/O.
 package plan
 
 import (
@@ -14,18 +13,17 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
-// Step is what is done to one node, or to one of its components.
+// Step is an upgrade of one node, or of one of its components.
 type Step struct {
-	// Hop is the index in [Plan.Hops] of the hop that the step is a part of.
+	// Hop is the index in [Plan.Hops] of the hop that the step belongs to.
 	Hop int
-	// Component is the part of Kubernetes that moves; empty for a step that
-	// moves Talos. The step of [cluster.Manifests] names no node.
+	// Component is the part of Kubernetes that moves; empty for a step that moves Talos. The step of
+	// [cluster.Manifests] names no node.
 	Component cluster.Component
-	// Pool is the name of the pool that the worker belongs to; empty where there is
-	// none.
+	// Pool is the name of the pool that the worker belongs to; empty if it belongs to none.
 	Pool string
-	// Canary tells that nothing but canaries moves before this one is done; for
-	// a component, that none of its kind does.
+	// Canary is true if only canaries may move before this step is done; for a component, only canaries of its
+	// kind.
 	Canary bool
 	// Estimate is roughly how long the step takes.
 	Estimate time.Duration
@@ -33,47 +31,41 @@ type Step struct {
 	Node    string
 	Role    cluster.Role
 	Address string
-	// Key is the one of the node's entry in the journal.
+	// Key is the key of the node's entry in the journal.
 	Key string
-	// From is what the node runs when the step begins: at present or, where it
-	// has a step in an earlier hop, after that.
+	// From is what the node runs when the step begins: now or, if it has a step in an earlier hop, after that
+	// step.
 	From, To version.Version
-	// Image is the installer image with its tag or, for a component, the one that
-	// the machine configuration is to name; empty for manifests.
+	// Image is the installer image with its tag or, for a component, the image that the machine configuration
+	// will name; empty for manifests.
 	Image string
-	// Configured is what the machine configuration names for a component when
-	// the step begins; empty where it names nothing.
+	// Configured is what the machine configuration names for a component when the step begins; empty if it names
+	// nothing.
 	Configured string
-	// Schematic is the one the node must report afterwards; empty when the
-	// image does not tell.
+	// Schematic is what the node must report afterwards; empty if the image does not say.
 	Schematic string
-	// Demanded tells that a node with the right version and another schematic
-	// is not at its target.
+	// Demanded is true if a node with the right version and another schematic is not at its target.
 	Demanded bool
-	// API is the way in which the node takes this step, as From decides; empty
-	// for a component, and for a node that does not answer and has to be
-	// finished.
+	// API is the API through which the node is upgraded in this step, which depends on From; empty for a
+	// component, and for a node that does not answer and has to be finished.
 	API cluster.UpgradeAPI
-	// Finish tells that an earlier run left the node in the middle of its
-	// step: it is looked at before anything else is done. Only the first step
-	// of a node can be one.
+	// Finish is true if an earlier run left the node in the middle of its step: it is examined before anything
+	// else is done. Only the first step of a node can be one.
 	Finish bool
-	// Done tells that nothing has to be installed: only the way back into
-	// service is left.
+	// Done is true if nothing has to be installed, and the node only has to be brought back into service.
 	Done bool
 }
 
-// Plan is what has to be done, and what stands in the way.
+// Plan is what has to be done, and what prevents it.
 type Plan struct {
-	// Hops are the parts of the way from what runs to the target, in order.
+	// Hops are the parts of the path from what runs to the target, in order.
 	Hops []Hop
-	// Steps are in the order in which the nodes move, through all hops: a node
-	// has one step in each hop of Talos that concerns it, and one for each of
-	// its components in each hop of Kubernetes.
+	// Steps are in the order in which the nodes move, through all hops: a node has one step in each hop of Talos
+	// that concerns it, and one for each of its components in each hop of Kubernetes.
 	Steps []Step
 	// Held are the names of the nodes that the policy leaves alone.
 	Held []string
-	// Policy is the one that the plan was made with, with what its selectors chose.
+	// Policy is the policy that the plan was made with, including what its selectors chose.
 	Policy cluster.Policy
 	// Budget is how many workers may be unavailable at a time.
 	Budget int
@@ -81,23 +73,22 @@ type Plan struct {
 	KubeletBudget int
 	// Settle is how long a node must stay healthy before the next one starts.
 	Settle time.Duration
-	// Talos and Kubernetes are how far the two products are.
+	// Talos and Kubernetes are the progress of the two products.
 	Talos, Kubernetes cluster.Progress
 	// AtTarget are the names of the nodes with nothing to do.
 	AtTarget []string
-	// Elsewhere are the names of the nodes that are not known to be at the
-	// target and cannot be moved there: silent ones, newer ones, and all that
-	// are to be moved when there is no way. A finding says why.
+	// Elsewhere are the names of the nodes that are not known to be at the target and have no step: those that do
+	// not answer, those that are newer, and, if there is no path, all that would have to move. A finding says
+	// why.
 	Elsewhere []string
-	// Findings that are not [cluster.Advice] forbid to begin.
+	// Findings other than [cluster.Advice] prevent the roll from beginning.
 	Findings []cluster.Finding
 
-	// faltering tells that a canary which has no step before the others is not
-	// in service.
+	// faltering is true if a canary that has no step before the others is not in service.
 	faltering bool
 }
 
-// Total counts the nodes that the target applies to: all but the held ones.
+// Total returns the number of nodes that the target applies to: all but the held ones.
 func (p Plan) Total() int {
 	moving := make(map[string]struct{}, len(p.Steps))
 
@@ -110,8 +101,7 @@ func (p Plan) Total() int {
 	return len(moving) + len(p.AtTarget) + len(p.Elsewhere)
 }
 
-// Make plans the way from what was observed to the target. It never fails: what
-// cannot be is a finding.
+// Make plans the path from the observation to the target. It never fails: problems are findings.
 func Make(observed cluster.Observation, target cluster.Target, policy cluster.Policy) Plan {
 	p := newPlanner(observed, target, policy)
 
@@ -151,22 +141,21 @@ type planner struct {
 	policy   cluster.Policy
 	walk     Walk
 	canaries map[string]bool
-	// selected is what is wrong with what the selectors choose.
+	// selected are the findings about what the selectors choose.
 	selected []cluster.Finding
-	// nodes are those that are there, in the order of the observation.
+	// nodes are the nodes that are not gone, in the order of the observation.
 	nodes []plannedNode
-	// unclaimed is what the journal has open under no machine ID of a node.
+	// unclaimed has the open entries of the journal whose key is the machine ID of no node.
 	unclaimed cluster.Journal
-	// start is what the cluster runs: the lowest of what has to move.
+	// start is what the cluster runs: the lowest versions of what has to move.
 	start State
-	// blocked tells that there is no way to the target.
+	// blocked is true if there is no path to the target.
 	blocked bool
-	// proxyless tells that Talos manages kube-proxy nowhere.
+	// proxyless is true if Talos does not manage kube-proxy.
 	proxyless bool
-	// syncs tells that the manifests are to be synced, and may be.
+	// syncs is true if the policy syncs the manifests and a control plane may render them.
 	syncs bool
-	// synced is the version that the last sync of the manifests so far leaves the
-	// pods of kube-proxy at.
+	// synced is the version to which the last scheduled sync of the manifests moves the pods of kube-proxy.
 	synced version.Version
 	// ailing are the components at the target that are not Ready.
 	ailing []ailment
@@ -220,12 +209,12 @@ func newPlanner(observed cluster.Observation, target cluster.Target, policy clus
 	return p
 }
 
-// add adds to the findings.
+// add adds findings to the plan.
 func (p *planner) add(findings ...cluster.Finding) {
 	p.made.Findings = append(p.made.Findings, findings...)
 }
 
-// explainIdle says of every node that has no step why it has none.
+// explainIdle puts every node without a step into AtTarget or Elsewhere.
 func (p *planner) explainIdle() {
 	for i := range p.nodes {
 		node := &p.nodes[i]
@@ -240,7 +229,7 @@ func (p *planner) explainIdle() {
 	}
 }
 
-// arrived tells whether the node is known to be at the target.
+// arrived reports whether the node is known to be at the target.
 func (p *planner) arrived(node *plannedNode) bool {
 	if !p.target.Talos.IsZero() && !p.arrivedTalos(node) {
 		return false

@@ -11,10 +11,9 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
-// AgainstRollback are the reasons why a node must not be sent back to the system
-// that an entry of the journal says it ran before, each a clause; none when it
-// may be. A rollback makes the other slot of the bootloader the one that starts,
-// so it has to be certain what is in there, and that it still fits.
+// AgainstRollback returns the reasons why a node must not be sent back to the system that an entry of the journal
+// says it ran before, each a clause; none if it may be sent back. A rollback starts the other slot of the
+// bootloader, so its content has to be certain, and has to fit the cluster as it is now.
 func AgainstRollback(observed cluster.Observation, name string, entry cluster.Entry) []string {
 	node, found := observed.Node(name)
 	if !found || node.Machine == nil {
@@ -50,21 +49,20 @@ func AgainstRollback(observed cluster.Observation, name string, entry cluster.En
 	return against
 }
 
-// SentBack is what a rollback that a person asks for comes to. Exactly one of its parts says
-// something.
+// SentBack is the answer to a person's request for a rollback. Exactly one of its parts is set.
 type SentBack struct {
 	// Against are the reasons why the node must not be sent back, each a clause.
 	Against []string
-	// Done tells that it runs its old system again already, Unfinished that an
-	// earlier run was sending it back.
+	// Done is true if the node already runs its old system again, Unfinished if an earlier run was sending it
+	// back.
 	Done, Unfinished bool
-	// Ready tells that it may be sent back.
+	// Ready is true if it may be sent back.
 	Ready bool
 }
 
-// SendBack decides whether a node may be sent back to the system that it ran before its
-// last upgrade, because a person asks for that, and what the journal holds about it.
-// An upgrade that is not finished, other than a rollback, is better finished.
+// SendBack decides whether a node may be sent back to the system that it ran before its last upgrade because a
+// person asks for it, and returns what the journal holds about it. An unfinished upgrade, other than a rollback,
+// has to be finished instead.
 func SendBack(observed cluster.Observation, name string) (found SentBack, key string, entry cluster.Entry) {
 	node, there := observed.Node(name)
 
@@ -82,7 +80,7 @@ func SendBack(observed cluster.Observation, name string) (found SentBack, key st
 
 	switch {
 	case recorded && entry.Phase == cluster.PhaseRollingBack:
-		// It may be on its way down.
+		// It may be shutting down.
 		return SentBack{Unfinished: true}, key, entry
 	case recorded && entry.Open():
 		return against(fmt.Sprintf("it is in the middle of its upgrade to Talos %s, which the next terraform apply finishes", entry.Target)), key, entry
@@ -125,13 +123,13 @@ func against(reason string) SentBack { return SentBack{Against: []string{reason}
 
 func lostPlatform(before, now string) bool { return before != "" && now != before }
 
-// runs tells whether a machine runs what an entry of the journal was about to install.
+// runs reports whether a machine runs what an entry of the journal was about to install.
 func runs(machine *cluster.Machine, entry cluster.Entry) bool {
 	return machine.Talos.Equal(entry.Target) && (entry.Schematic == "" || machine.Schematic == entry.Schematic)
 }
 
-// olderTalos objects to Kubernetes that the previous Talos does not run: on a
-// control plane all of the cluster's, as its components serve all nodes.
+// olderTalos objects if the previous Talos does not support the running Kubernetes: on a control plane, that of
+// the whole cluster, because its components serve all nodes.
 func olderTalos(observed cluster.Observation, node cluster.Node, previous version.Version) []string {
 	var seen []version.Version
 
@@ -156,9 +154,9 @@ func olderTalos(observed cluster.Observation, node cluster.Node, previous versio
 	return nil
 }
 
-// olderEtcd objects to a cluster of etcd that has moved on: its version is the
-// release line of its oldest member, it never goes down, and an older member is
-// not let in (etcd, server/etcdserver/api/membership: mustDetectDowngrade).
+// olderEtcd objects if etcd has been upgraded since: the version of the cluster is the release line of its oldest
+// member, it never decreases, and an older member is not admitted (etcd, server/etcdserver/api/membership:
+// mustDetectDowngrade).
 func olderEtcd(observed cluster.Observation, node cluster.Node, entry cluster.Entry) []string {
 	previous, err := version.Parse(entry.PreviousEtcd)
 	if err != nil {

@@ -12,29 +12,28 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
-// OldestManaged is the first version of the support matrix, whose legacy upgrade keeps etcd and its
-// data whatever the flags say: Talos removed leaving etcd in 1.8. Older ones are refused.
+// OldestManaged returns the first version in the support matrix. Its legacy upgrade keeps etcd and its data
+// whatever the flags say: Talos removed leaving etcd in 1.8. Older versions are refused.
 func OldestManaged() version.Version {
 	oldest, _ := compat.TalosMinors()
 
 	return version.MustParse(oldest.String() + ".0")
 }
 
-// OldestTested is the first version that the tests upgrade from. Below it the plan says so.
+// OldestTested returns the first version that the tests upgrade from. Below it, the plan has a warning.
 func OldestTested() version.Version { return version.MustParse("1.11.0") }
 
-// NewestTested is the newest release line that the tests upgrade to.
+// NewestTested returns the newest release line that the tests upgrade to.
 func NewestTested() version.Minor { return version.Minor{Major: 1, Minor: 14} }
 
-// route finds the hops from what the cluster runs to the target, and refuses
-// targets that no waiting makes possible.
+// route finds the hops from what the cluster runs to the target, and refuses targets that no waiting makes
+// possible.
 func (p *planner) route() {
 	highest := p.lowestVersions()
 	to := State{Talos: p.target.Talos, Kubernetes: p.target.Kubernetes}
 
 	if p.start.Kubernetes.IsZero() {
-		// Nobody could say what runs; what could not be observed is a finding
-		// of its own.
+		// It is unknown what runs; what could not be observed is a finding of its own.
 		to.Kubernetes = version.Version{}
 	}
 
@@ -64,14 +63,13 @@ func (p *planner) route() {
 	p.addImageHop()
 
 	if !slices.ContainsFunc(p.made.Hops, func(h Hop) bool { return h.Product == version.Talos }) && p.reinstalls() {
-		// Before Kubernetes moves, as always where the matrix does not care.
+		// It comes before Kubernetes, as always if the matrix allows both orders.
 		p.made.Hops = slices.Insert(p.made.Hops, 0, Hop{Product: version.Talos, From: p.start, To: p.start})
 	}
 }
 
-// lowestVersions finds what has to move from where: the lowest version of each half on
-// nodes that are not held. It names the nodes that are ahead, and returns the
-// highest version of Kubernetes.
+// lowestVersions sets start to the lowest version of each product on nodes that are not held. It reports the
+// nodes that are ahead, and returns the highest version of Kubernetes.
 func (p *planner) lowestVersions() version.Version {
 	named := p.namedProxy()
 
@@ -113,9 +111,8 @@ func (p *planner) lowestVersions() version.Version {
 	return highest
 }
 
-// versionRange are the lowest version of the node's components that is not ahead of
-// the target, and the highest. Named is what the configurations name for
-// kube-proxy.
+// versionRange returns the lowest version of the node's components that is not ahead of the target, and the
+// highest version. Named is the version that the configurations name for kube-proxy.
 func (p *planner) versionRange(node *plannedNode, named version.Version) (lowest, highest version.Version) {
 	see := func(v version.Version) {
 		highest = version.Highest(highest, v)
@@ -134,7 +131,7 @@ func (p *planner) versionRange(node *plannedNode, named version.Version) (lowest
 	return lowest, highest
 }
 
-// pathFinding is the finding for an error of [Path].
+// pathFinding returns the finding for an error of [Path].
 func pathFinding(err error) cluster.Finding {
 	finding := cluster.Finding{
 		Check: cluster.CheckVersions, Severity: cluster.Permanent, Attribute: attributeTalos, Found: err.Error(),
@@ -155,8 +152,8 @@ func pathFinding(err error) cluster.Finding {
 	return finding
 }
 
-// checkHighest holds the newest components against each version of Talos on
-// the way; the way itself was found for the oldest.
+// checkHighest checks the newest components against each version of Talos on the path, which was found for the
+// oldest ones.
 func (p *planner) checkHighest(states []State, highest version.Version) (cluster.Finding, bool) {
 	for index, state := range states {
 		if index == 0 || highest.Compare(state.Kubernetes) <= 0 || p.walk.supports(state.Talos, highest) {
@@ -173,7 +170,7 @@ func (p *planner) checkHighest(states []State, highest version.Version) (cluster
 	return cluster.Finding{}, false
 }
 
-// checkAge refuses versions that are too old to be upgraded at all.
+// checkAge refuses versions that are too old to be upgraded at all, and warns about those that are not tested.
 func (p *planner) checkAge() []cluster.Finding {
 	from := p.start.Talos
 	moves := !p.target.Talos.IsZero() && from.Less(p.target.Talos)
@@ -198,8 +195,7 @@ func (p *planner) checkAge() []cluster.Finding {
 	}
 }
 
-// checkLength refuses a way through several release lines that was not asked
-// for, and spells it out.
+// checkLength refuses a path through several release lines unless the policy allows it, and spells it out.
 func (p *planner) checkLength() []cluster.Finding {
 	if p.policy.AllowIntermediate {
 		return nil
@@ -229,8 +225,8 @@ func (p *planner) checkLength() []cluster.Finding {
 	return findings
 }
 
-// onlyForPods tells whether nothing but pods of kube-proxy moves in the hop, for
-// which nobody waits: it is no length of the way.
+// onlyForPods reports whether the hop moves only pods of kube-proxy that nothing waits for: it does not count
+// towards the length of the path.
 func (p *planner) onlyForPods(hop Hop) bool {
 	if hop.Product != version.Kubernetes || p.waitsForPods() {
 		return false
@@ -252,8 +248,8 @@ func (p *planner) onlyForPods(hop Hop) bool {
 	return true
 }
 
-// reinstalls tells whether a node has a step in Talos although no version
-// changes: its schematic does, or an earlier run left it unfinished.
+// reinstalls reports whether a node has a step in Talos although no version changes: its schematic changes, or an
+// earlier run left it unfinished.
 func (p *planner) reinstalls() bool {
 	for i := range p.nodes {
 		if node := &p.nodes[i]; p.movable(node) && (node.unfinished() || !p.atTarget(node)) {
@@ -264,9 +260,8 @@ func (p *planner) reinstalls() bool {
 	return false
 }
 
-// checkIntermediate refuses versions to walk through that no way to the target
-// leads through. One that lies behind the cluster is none of them: it was
-// walked through before.
+// checkIntermediate refuses intermediate versions that are on no path to the target. Versions that the cluster
+// has already passed are accepted.
 func (p *planner) checkIntermediate() {
 	taken := map[version.Minor]version.Version{}
 
@@ -304,9 +299,8 @@ func (p *planner) checkIntermediate() {
 	}
 }
 
-// productOf tells which product of the target a version to walk through leads to, and
-// that product; zero where it leads to neither. The release lines of Talos and of
-// Kubernetes are too far apart for one number to mean both.
+// productOf returns the product whose target an intermediate version leads to, and that target; zero if it leads
+// to neither. The release lines of Talos and Kubernetes are too far apart for one version to fit both.
 func (p *planner) productOf(named version.Version) (version.Product, version.Version) {
 	oldestTalos, _ := compat.TalosMinors()
 	oldestKubernetes, _ := compat.KubernetesRange()
@@ -325,7 +319,7 @@ func (p *planner) productOf(named version.Version) (version.Product, version.Ver
 	}
 }
 
-// goal is the target as people read it.
+// goal returns the target as people read it.
 func (p *planner) goal() State {
 	return State{Talos: p.target.Talos, Kubernetes: p.target.Kubernetes}
 }

@@ -12,15 +12,13 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/readable"
 )
 
-// Select is the policy with what its selectors choose in the observation, and what
-// is wrong with that. What the policy has selected before are earlier looks of the
-// same run: a node that was held stays held, and a canary stays one, whatever its
-// labels say now.
+// Select returns the policy with what its selectors choose in the observation, and findings about that. What the
+// policy has selected already comes from earlier observations of the same run: a node that was held stays held,
+// and a canary stays a canary, whatever its labels say now.
 //
-// A node without a Node object has labels that nobody can read: it is held where a
-// selector could hold it, and takes up a place in every pool. Where the Kubernetes
-// API does not answer at all nothing is chosen anew, and no node held for that: the
-// observation is refused as a whole.
+// The labels of a node without a Node object are unknown: it is held if a selector could hold it, and takes up a
+// place in every pool. If the Kubernetes API does not answer at all, nothing is chosen anew and no node is held
+// for that reason, because the observation is refused as a whole.
 func Select(observed cluster.Observation, policy cluster.Policy) (cluster.Policy, []cluster.Finding) {
 	if policy.CanarySelector == nil && len(policy.SelectorOverrides)+len(policy.Pools) == 0 {
 		return policy, nil
@@ -48,14 +46,13 @@ type selection struct {
 	findings []cluster.Finding
 }
 
-// chosenBy tells whether the selector chooses the node. It chooses none whose labels
-// cannot be read.
+// chosenBy reports whether the selector chooses the node. It chooses no node whose labels could not be read.
 func chosenBy(selector cluster.Selector, node *cluster.Node) bool {
 	return node.Kube != nil && selector.Matches(node.Kube.Labels)
 }
 
-// hold holds the nodes that an element of selector_overrides holds, could hold, or
-// held at an earlier look.
+// hold holds the nodes that an element of selector_overrides holds, could hold, or held in an earlier
+// observation.
 func (s *selection) hold() {
 	held := map[string]cluster.Hold{}
 
@@ -84,7 +81,7 @@ func (s *selection) hold() {
 	}
 }
 
-// idle says that a selector chooses nothing.
+// idle reports a selector that chooses nothing.
 func (s *selection) idle(attribute string, within []cluster.Within, selector cluster.Selector, what string) {
 	s.findings = append(s.findings, cluster.Finding{
 		Check: cluster.CheckSelectors, Severity: cluster.Advice, Attribute: attribute, Within: within,
@@ -93,8 +90,7 @@ func (s *selection) idle(attribute string, within []cluster.Within, selector clu
 	})
 }
 
-// chooseSettings gives the nodes the images and the reboot modes of the elements that choose
-// them.
+// chooseSettings sets the images and the reboot modes of the nodes that elements of selector_overrides choose.
 func (s *selection) chooseSettings() {
 	s.policy.Selected.Overrides = s.choose(setting{
 		what: "installer image", field: fieldImage,
@@ -108,19 +104,19 @@ func (s *selection) chooseSettings() {
 	})
 }
 
-// setting is what an element of selector_overrides can say of the nodes that it chooses.
+// setting is something that an element of selector_overrides can set for the nodes that it chooses.
 type setting struct {
-	// what it is, for people, and the field of the element.
+	// what is its name for people, field the field of the element.
 	what  string
 	field cluster.Within
-	// of is what an element sets; empty where it sets nothing.
+	// of returns what an element sets; empty if it sets nothing.
 	of func(override cluster.SelectorOverride) string
-	// named tells whether node_overrides set it for the node.
+	// named reports whether node_overrides set it for the node.
 	named func(node string) bool
 }
 
-// choose finds, by node, the element that sets something, and refuses two that set
-// different things. A node of which node_overrides say it needs none.
+// choose returns, by node, the element that sets something, and refuses two elements that set different things. A
+// node for which node_overrides set it needs no element.
 func (s *selection) choose(what setting) map[string]int {
 	chosen := map[string]int{}
 
@@ -152,9 +148,9 @@ func (s *selection) choose(what setting) map[string]int {
 	return chosen
 }
 
-// chooseCanaries adds the canaries that the selector chooses to those that have a
-// name. To be held and to move first at the same look is a contradiction; a canary
-// that is held later stays a canary, behind which the others wait.
+// chooseCanaries adds the canaries that the selector chooses to those that are named. A node that is held when it
+// becomes a canary is a contradiction. A canary that is held later stays a canary, and the other nodes wait for
+// it.
 func (s *selection) chooseCanaries() {
 	known := slices.Clone(s.earlier.Canaries)
 	chosen := 0
@@ -177,7 +173,7 @@ func (s *selection) chooseCanaries() {
 
 		known = append(known, node.Name)
 
-		// What names alone contradict is found with the names.
+		// Contradictions between names alone are found by checkNames.
 		hold, byLabels := s.policy.Selected.Held[node.Name]
 		if (selected || byLabels) && s.policy.Holds(node.Name) && !hold.Unread {
 			s.findings = append(s.findings, s.contradiction(node.Name, selected))
@@ -191,7 +187,7 @@ func (s *selection) chooseCanaries() {
 	}
 }
 
-// contradiction is the finding about a node that is held and a canary.
+// contradiction returns the finding about a node that is both held and a canary.
 func (s *selection) contradiction(name string, selected bool) cluster.Finding {
 	finding := cluster.Finding{
 		Check: cluster.CheckCanary, Severity: cluster.Permanent, Node: name, Attribute: attributeCanarySelector,
@@ -210,7 +206,7 @@ func (s *selection) contradiction(name string, selected bool) cluster.Finding {
 	return finding
 }
 
-// fillPools puts the workers into their pools, and refuses one that is in two.
+// fillPools puts the workers into their pools, and refuses a worker that is in two pools.
 func (s *selection) fillPools() {
 	pools := make([]cluster.SelectedPool, 0, len(s.policy.Pools))
 	of := map[string][]string{}
@@ -253,7 +249,7 @@ func (s *selection) fillPools() {
 	}
 }
 
-// HeldBy says what leaves a held node alone, a phrase for people.
+// HeldBy says why a held node is left alone, a phrase for people.
 func HeldBy(policy cluster.Policy, name string) string {
 	var by []string
 
@@ -279,7 +275,7 @@ func HeldBy(policy cluster.Policy, name string) string {
 	return strings.Join(by, " and ")
 }
 
-// holdAt points a finding at what holds the node.
+// holdAt returns the attribute that holds the node, for a finding to point at.
 func holdAt(policy cluster.Policy, name string) (attribute string, within []cluster.Within) {
 	hold, byLabels := policy.Selected.Held[name]
 	if policy.Hold[name] || !byLabels {
@@ -289,7 +285,7 @@ func holdAt(policy cluster.Policy, name string) (attribute string, within []clus
 	return attributeSelectorOverrides, []cluster.Within{cluster.Index(hold.Override), fieldHold}
 }
 
-// canaryAt points a finding at what makes the node a canary.
+// canaryAt returns the attribute that makes the node a canary, for a finding to point at.
 func canaryAt(policy cluster.Policy, name string) (attribute string, within []cluster.Within) {
 	if index := slices.Index(policy.Canary, name); index >= 0 {
 		return attributeCanary, []cluster.Within{cluster.Index(index)}

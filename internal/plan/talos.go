@@ -10,7 +10,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/readable"
 )
 
-// checkStep looks at what one node's own upgrade needs.
+// checkStep checks what the upgrade of one node requires.
 func (p *planner) checkStep(node *plannedNode, step Step) {
 	if node.moves == 0 {
 		p.checkImage(node)
@@ -22,8 +22,7 @@ func (p *planner) checkStep(node *plannedNode, step Step) {
 		p.add(finding)
 	}
 
-	// The defaults move with the version of Talos alone, and the first time is
-	// the one to speak of.
+	// The defaults change only with the version of Talos, and the first time is the one to report.
 	if !step.From.Equal(step.To) && node.Machine.Talos.Equal(step.From) {
 		if finding, ok := checkPins(node); ok {
 			p.add(finding)
@@ -39,7 +38,7 @@ func (p *planner) checkStep(node *plannedNode, step Step) {
 	}
 }
 
-// checkContainers refuses to upgrade Talos where it runs in containers.
+// checkContainers refuses to upgrade Talos if it runs in containers.
 func (p *planner) checkContainers() {
 	var names []string
 
@@ -60,9 +59,8 @@ func (p *planner) checkContainers() {
 	})
 }
 
-// checkFallback refuses an image from which the node already fell back, or was
-// sent back, until the target or the image changes or the user asks for another
-// try.
+// checkFallback refuses an image from which the node already fell back, or was rolled back, until the target or
+// the image changes or the user asks for another attempt.
 func (p *planner) checkFallback(node *plannedNode, step Step) (cluster.Finding, bool) {
 	entry := node.entry
 	if !entry.Returned() || entry.Image != step.Image {
@@ -73,8 +71,7 @@ func (p *planner) checkFallback(node *plannedNode, step Step) (cluster.Finding, 
 		return cluster.Finding{}, false
 	}
 
-	// An entry without a boot ID must not pass for a retry that nobody asked
-	// for.
+	// An entry without a boot ID must not match a retry that nobody asked for.
 	if retry, asked := p.policy.Retry[node.Name]; asked && retry == entry.BootID {
 		return cluster.Finding{}, false
 	}
@@ -97,8 +94,7 @@ func (p *planner) checkFallback(node *plannedNode, step Step) (cluster.Finding, 
 	}, true
 }
 
-// AskedFor says who asked for the rollback that an entry of the journal is about, and
-// why: a clause.
+// AskedFor says who asked for the rollback that an entry of the journal is about, and why: a clause.
 func AskedFor(entry cluster.Entry) string {
 	text := "as " + readable.Escaped(entry.Asked) + " asked at " + entry.Written.UTC().Format(time.RFC3339)
 	if entry.Reason != "" {
@@ -108,9 +104,8 @@ func AskedFor(entry cluster.Entry) string {
 	return text
 }
 
-// checkUnfinished refuses a target below what an earlier run may have installed
-// on a node: the next boot of it, whoever asks for that, may start the newer
-// version, and then the node is ahead of the target for good.
+// checkUnfinished refuses a target below what an earlier run may have installed on a node: the next boot,
+// whatever causes it, may start the newer version, and the node would then stay ahead of the target.
 func (p *planner) checkUnfinished() {
 	if p.target.Talos.IsZero() {
 		return
@@ -131,15 +126,15 @@ func (p *planner) checkUnfinished() {
 	}
 }
 
-// checkPendingInstalls refuses to move Kubernetes alone while an earlier run may have
-// installed another Talos on a node: whatever reboots it then starts that.
+// checkPendingInstalls refuses to move Kubernetes alone while an earlier run may have installed another Talos on
+// a node: any reboot would start it.
 func (p *planner) checkPendingInstalls() {
 	if !p.target.Talos.IsZero() || len(p.made.Steps) == 0 {
 		return
 	}
 
 	for i := range p.nodes {
-		// Held ones are a finding of their own.
+		// Held nodes are a finding of their own.
 		node := &p.nodes[i]
 		if !node.open || node.held {
 			continue
@@ -167,8 +162,8 @@ func (p *planner) checkPendingInstalls() {
 	}
 }
 
-// rebooted tells that the node went through a boot since the journal's entry
-// was written: whatever was installed has had its chance.
+// rebooted reports whether the node has booted since the journal's entry was written: a pending install has taken
+// effect by then, or failed.
 func (s *plannedNode) rebooted() bool {
 	return s.Machine != nil && s.Machine.BootID != "" && s.entry.BootID != "" && s.Machine.BootID != s.entry.BootID
 }

@@ -19,19 +19,18 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 )
 
-// maxRedirects is how often in a row a source may point elsewhere.
+// maxRedirects is how many redirects in a row are followed.
 const maxRedirects = 10
 
 var (
-	// errTooLarge is what reading an answer beyond the limit gives.
+	// errTooLarge is returned if an answer exceeds the limit.
 	errTooLarge = errors.New("the answer is larger than " + strconv.Itoa(maxAnswer>>20) + " MiB")
-	// errRedirects is what following a source in circles gives.
+	// errRedirects is returned if a source redirects too often.
 	errRedirects = errors.New("more than " + strconv.Itoa(maxRedirects) + " redirects in a row")
 )
 
-// meter is a transport for one look at one source. It counts the bytes of all
-// answers together, so that neither a body nor a chain of pages is endless, and
-// the redirects, which not every client above it does.
+// meter is a transport for one query of one source. It limits the bytes of all answers together, so that neither
+// a body nor a chain of pages is endless, and the redirects, which not every client on top of it does.
 type meter struct {
 	inner     *http.Transport
 	read      atomic.Int64
@@ -68,8 +67,8 @@ func (m *meter) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// close lets go of the connections. Answers that were not read to the end are
-// cut off by the context of their request.
+// close closes idle connections. Answers that were not read to the end are cut off by the context of their
+// request.
 func (m *meter) close() { m.inner.CloseIdleConnections() }
 
 type meteredBody struct {
@@ -88,7 +87,7 @@ func (b *meteredBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// get is what is at the address, and its content type. Errors are those of a [Source].
+// get returns the content at the address, and its content type. Errors are those of a [Source].
 func get(ctx context.Context, address, accept string, options Options) (body []byte, contentType string, err error) {
 	bounded, cancel := context.WithTimeout(ctx, options.timeout())
 	defer cancel()
@@ -126,8 +125,8 @@ func get(ctx context.Context, address, accept string, options Options) (body []b
 	return body, resp.Header.Get("Content-Type"), nil
 }
 
-// failed puts the reason why a source gave no answer into words. Outer is the
-// context that the caller gave, which the timeout is not a part of.
+// failed puts the reason why a source gave no answer into words. Outer is the caller's context, without the
+// timeout.
 func failed(outer context.Context, source string, timeout time.Duration, err error) error {
 	var (
 		request     *url.Error
@@ -135,7 +134,7 @@ func failed(outer context.Context, source string, timeout time.Duration, err err
 		network     net.Error
 	)
 
-	// It repeats the address, which the message begins with.
+	// The message already begins with the address that this error repeats.
 	if errors.As(err, &request) {
 		err = request.Err
 	}
@@ -158,8 +157,8 @@ func failed(outer context.Context, source string, timeout time.Duration, err err
 	}
 }
 
-// refused puts an HTTP status other than success into words. The text is what
-// the source said about it; it may be empty.
+// refused puts an HTTP status other than success into words. Text is what the source said about it; it may be
+// empty.
 func refused(source string, status int, text string) error {
 	meaning := ErrAnswer
 

@@ -8,7 +8,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
-// embedded is the list that is built in.
+// embedded is the built-in list.
 type embedded struct {
 	product version.Product
 	options Options

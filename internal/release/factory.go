@@ -12,7 +12,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
-// errFactoryURL says what a base of an Image Factory has to look like.
+// errFactoryURL says what the base URL of an Image Factory must look like.
 var errFactoryURL = errors.New("want an absolute http or https URL without credentials, query and fragment, such as " + DefaultFactoryURL)
 
 // factory is the version list of an Image Factory.
@@ -21,8 +21,7 @@ type factory struct {
 	options Options
 }
 
-// CheckFactoryURL is nil when the text can be the base of an Image Factory.
-// Errors wrap [ErrLocation].
+// CheckFactoryURL returns nil if the text can be the base URL of an Image Factory. Errors wrap [ErrLocation].
 func CheckFactoryURL(text string) error {
 	_, err := factoryURL(text)
 
@@ -32,7 +31,7 @@ func CheckFactoryURL(text string) error {
 func factoryURL(text string) (*url.URL, error) {
 	parsed, err := url.Parse(text)
 	if err != nil {
-		// The text of the error repeats what may be a password.
+		// The text of the library's error could repeat a password.
 		return nil, fmt.Errorf("the URL of the Image Factory is %w: %w", ErrLocation, errFactoryURL)
 	}
 
@@ -74,7 +73,7 @@ func (f factory) Versions(ctx context.Context) (List, error) {
 	return newOffer(f.list, version.Talos, tags, f.options)
 }
 
-// kind names a content type.
+// kind returns the content type as a message names it.
 func kind(contentType string) string {
 	if contentType == "" {
 		return "something"

@@ -15,8 +15,8 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 )
 
-// Why there are no credentials. What a helper printed is not repeated: it may
-// be the credentials.
+// These errors say why there are no credentials. The output of a helper is not repeated, as it may contain the
+// credentials.
 var (
 	errHelperFailed  = errors.New("the credential helper of docker failed")
 	errHelperMissing = errors.New("the credential helper of docker is not installed")
@@ -24,18 +24,16 @@ var (
 	errUnreadable    = errors.New("the credentials of docker or podman cannot be read")
 )
 
-// keychain is the library's, which runs helpers of docker without a bound, for
-// callers that have one. Nobody waits for a helper that hangs longer than for
-// anything else, and of all callers that are after one registry, one at a time
-// runs it. It is safe for concurrent use.
+// keychain wraps the library's keychain, which runs docker's credential helpers without a time limit, for callers
+// that have one. A caller waits for a helper only as long as its context allows, and for each registry only one
+// helper runs at a time. It is safe for concurrent use.
 type keychain struct {
 	mutex sync.Mutex
 	// flights are by registry.
 	flights map[string]*flight
 }
 
-// flight is one question for credentials. The results may be read once done is
-// closed.
+// flight is one query for credentials. The results may be read once done is closed.
 type flight struct {
 	target  string
 	done    chan struct{}
@@ -45,11 +43,11 @@ type flight struct {
 
 func newKeychain() *keychain { return &keychain{flights: map[string]*flight{}} }
 
-// blank is a new value of a type that has no name here.
+// blank returns a new value of a type that cannot be named here.
 func blank[T any](*T) *T { return new(T) }
 
-// resolve finds credentials. The error is one of those above, or that of the
-// context; a helper may go on then.
+// resolve finds credentials. The error is one of those above, or that of the context; the helper may still be
+// running then.
 func (k *keychain) resolve(ctx context.Context, target authn.Resource) (authn.Authenticator, error) {
 	for ctx.Err() == nil {
 		flight := k.board(target)
@@ -60,7 +58,7 @@ func (k *keychain) resolve(ctx context.Context, target authn.Resource) (authn.Au
 		case <-flight.done:
 		}
 
-		// A repository may have credentials of its own.
+		// The credentials may be those of another repository in the same registry.
 		if flight.target == target.String() {
 			return flight.found, flight.problem
 		}
@@ -69,8 +67,7 @@ func (k *keychain) resolve(ctx context.Context, target authn.Resource) (authn.Au
 	return nil, cluster.Ended(ctx)
 }
 
-// board is the question about the registry that is under way, or a new one
-// about the target.
+// board returns the query about the registry that is in flight, or starts one for the target.
 func (k *keychain) board(target authn.Resource) *flight {
 	k.mutex.Lock()
 	defer k.mutex.Unlock()
@@ -84,8 +81,8 @@ func (k *keychain) board(target authn.Resource) *flight {
 	k.flights[registry] = started
 
 	go func() {
-		// The library's own value has one lock for all registries, which a helper
-		// that hangs never gives back.
+		// The library's shared keychain has one lock for all registries, which a hanging helper would never
+		// release.
 		inner := blank(authn.DefaultKeychain)
 		started.found, started.problem = inner.Resolve(target)
 		started.problem = withoutOutput(started.problem)
@@ -100,8 +97,8 @@ func (k *keychain) board(target authn.Resource) *flight {
 	return started
 }
 
-// withoutOutput is the reason why there are no credentials without anything
-// that a helper or a file said.
+// withoutOutput returns the reason why there are no credentials, without anything that a helper or a file
+// contained.
 func withoutOutput(err error) error {
 	switch {
 	case err == nil:
@@ -115,17 +112,17 @@ func withoutOutput(err error) error {
 	}
 }
 
-// access are the credentials for one look at a registry. Without an answer of
-// the keychain it is taken anonymously, as a pull of a public image would do.
+// access provides the credentials for one query of a registry. If the keychain has no answer, the query is
+// anonymous, like a pull of a public image.
 type access struct {
 	keychain *keychain
 	// patience is how long the keychain may take.
 	patience time.Duration
-	// problem is why there are no credentials, once that is known.
+	// problem is why there are no credentials, if that is known.
 	problem error
 }
 
-// within is access that leaves the other half of the time to the registry.
+// within returns an access that leaves half of the time to the registry.
 func (k *keychain) within(timeout time.Duration) *access {
 	return &access{keychain: k, patience: timeout / 2}
 }
@@ -135,10 +132,9 @@ func (a *access) Resolve(target authn.Resource) (authn.Authenticator, error) {
 	return a.ResolveContext(context.Background(), target)
 }
 
-// ResolveContext implements [authn.ContextKeychain]. The error is that of the
-// context.
+// ResolveContext implements [authn.ContextKeychain]. The only error is that of the context.
 func (a *access) ResolveContext(ctx context.Context, target authn.Resource) (authn.Authenticator, error) {
-	// One look may be several requests.
+	// One query may take several requests.
 	if a.problem != nil {
 		return authn.Anonymous, nil
 	}
@@ -162,15 +158,14 @@ func (a *access) ResolveContext(ctx context.Context, target authn.Resource) (aut
 	return authn.Anonymous, nil
 }
 
-// noted is the error of a look that failed, with the reason why it was taken
-// without credentials.
+// noted returns the error of a failed query, with the reason why no credentials were used.
 func (a *access) noted(err error) error {
 	if err == nil || a.problem == nil {
 		return err
 	}
 
 	if errors.Is(err, cluster.ErrNotFound) {
-		// What is private does not exist for those who may not see it.
+		// A registry may report private images as not found to clients without credentials.
 		return fmt.Errorf("%w: %s; no credentials were used: %w", cluster.ErrUnreachable, err.Error(), a.problem)
 	}
 

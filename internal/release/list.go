@@ -11,12 +11,12 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
-// releasePattern is how Talos and Kubernetes both name what they release. A
-// registry holds more than that: builds between releases (v1.14.0-alpha.1-12-gabcdef),
-// variants (v1.34.1-slim), signatures (sha256-...) and floating tags (latest, v1.13).
+// releasePattern matches the tags that Talos and Kubernetes give releases. A registry holds other tags too:
+// builds between releases (v1.14.0-alpha.1-12-gabcdef), variants (v1.34.1-slim), signatures (sha256-...) and
+// floating tags (latest, v1.13).
 var releasePattern = regexp.MustCompile(`^v?\d+\.\d+\.\d+(-(alpha|beta|rc)\.\d+)?$`)
 
-// newList sorts out of the tags what is a release that was asked for.
+// newList returns the releases among the tags that the options ask for.
 func newList(source string, product version.Product, tags []string, options Options) (List, error) {
 	list := List{Source: source}
 	withheld := 0
@@ -56,7 +56,7 @@ func newList(source string, product version.Product, tags []string, options Opti
 	}
 }
 
-// newOffer sorts out of the tags what is a release that was asked for and was not withdrawn.
+// newOffer returns the releases among the tags that the options ask for and that were not withdrawn.
 func newOffer(source string, product version.Product, tags []string, options Options) (List, error) {
 	list, err := newList(source, product, tags, options)
 	if err != nil || product != version.Talos {
@@ -73,7 +73,7 @@ func newOffer(source string, product version.Product, tags []string, options Opt
 	return list, nil
 }
 
-// given is a list that somebody wrote down.
+// given is a list that a user wrote down.
 type given struct {
 	name     string
 	product  version.Product
@@ -81,7 +81,7 @@ type given struct {
 	options  Options
 }
 
-// Given is the source of a list that somebody wrote down; the name says where.
+// Given returns the source of a list that a user wrote down; name says where.
 func Given(name string, product version.Product, versions []version.Version, options Options) Source {
 	return given{name: name, product: product, versions: versions, options: options}
 }

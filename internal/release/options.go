@@ -17,13 +17,13 @@ type Options struct {
 	// FactoryURL is the base of the Image Factory; empty means
 	// [DefaultFactoryURL].
 	FactoryURL string
-	// PreReleases asks for alphas, betas and release candidates as well.
+	// PreReleases includes alphas, betas and release candidates.
 	PreReleases bool
-	// Timeout of one answer; zero means [DefaultTimeout].
+	// Timeout is how long one answer may take; zero means [DefaultTimeout].
 	Timeout time.Duration
 	// UserAgent names the caller to the source.
 	UserAgent string
-	// Table is what is known without asking anybody; nil means [compat.BuiltIn].
+	// Table is what is known without querying a source; nil means [compat.BuiltIn].
 	Table *compat.Table
 }
 
@@ -37,16 +37,15 @@ func (o Options) timeout() time.Duration {
 	return o.Timeout
 }
 
-// digest is how a reference to an image may end.
+// digest matches the digest at the end of an image reference.
 var digest = regexp.MustCompile(`@sha256:[0-9a-f]+$`)
 
-// hides tells whether the text may hold credentials: in front of a host, in a
-// query or in a fragment.
+// hides reports whether the text may contain credentials: in front of a host, in a query or in a fragment.
 func hides(text string) bool {
 	return strings.ContainsAny(digest.ReplaceAllString(text, ""), "@?#")
 }
 
-// quoted is the text as a message may repeat it.
+// quoted returns the text as a message may repeat it.
 func quoted(text string) string {
 	if hides(text) {
 		return "the value (not repeated here, because it may hold credentials)"

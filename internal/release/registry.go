@@ -29,9 +29,8 @@ type Registry struct {
 	keychain *keychain
 }
 
-// NewRegistry is a registry client; nothing is contacted. Of the options, those
-// count that are about the client: a timeout, of which the default is 10 seconds
-// here, and the user agent.
+// NewRegistry returns a registry client; nothing is contacted. Only two options are used: the user agent and the
+// timeout, which defaults to 10 seconds here.
 func NewRegistry(options Options) *Registry {
 	if options.Timeout == 0 {
 		options.Timeout = imageTimeout
@@ -40,14 +39,13 @@ func NewRegistry(options Options) *Registry {
 	return &Registry{options: options, keychain: newKeychain()}
 }
 
-// Image implements [cluster.Registry]. Credentials come from where docker and
-// podman keep them; without an answer from there the registry is asked
-// anonymously. It downloads no more than the manifest, and that only where
-// the registry does not answer a HEAD in full.
+// Image implements [cluster.Registry]. Credentials come from where docker and podman keep them; without an answer
+// from there the query is anonymous. At most the manifest is downloaded, and only if the registry does not fully
+// answer a HEAD.
 func (r *Registry) Image(ctx context.Context, reference string) error {
 	parsed, err := name.ParseReference(reference)
 	if err != nil || hides(reference) {
-		// The library's error repeats what may be a password.
+		// The library's error could repeat a password.
 		return fmt.Errorf("unable to look for an image: %w: %s is no reference to one, such as ghcr.io/siderolabs/installer:v1.13.4",
 			cluster.ErrNotFound, clip(quoted(reference)))
 	}
@@ -70,9 +68,8 @@ func (r *Registry) Image(ctx context.Context, reference string) error {
 	return nil
 }
 
-// look asks with a HEAD, and with a GET where that says too little: a registry
-// may not know it, may leave out headers, and cannot say in an answer without a
-// body what it has not found.
+// look sends a HEAD, and a GET if the answer is unclear: a registry may not support HEAD, may leave out headers,
+// and cannot say what it has not found in an answer without a body.
 func look(reference name.Reference, options ...remote.Option) error {
 	_, err := remote.Head(reference, options...)
 	if err == nil || !unclear(err) {
@@ -99,8 +96,7 @@ func unclear(err error) bool {
 	return !errors.As(err, &request)
 }
 
-// meaning puts the reason why an image was not found into words. Outer is the
-// caller's context.
+// meaning puts the reason why an image was not found into words. Outer is the caller's context.
 func (r *Registry) meaning(outer context.Context, err error) error {
 	var (
 		answered *transport.Error
@@ -117,15 +113,15 @@ func (r *Registry) meaning(outer context.Context, err error) error {
 	case errors.Is(err, context.DeadlineExceeded):
 		return fmt.Errorf("%w: no answer within %s", cluster.ErrUnreachable, r.options.timeout())
 	case errors.As(err, &request):
-		// It repeats the address, which a redirect may have given a signature.
+		// It repeats the address, to which a redirect may have added a signature.
 		err = request.Err
 	}
 
 	return fmt.Errorf("%w: %s", cluster.ErrUnreachable, clip(withoutSecrets(err.Error())))
 }
 
-// answer is the meaning of a registry's answer other than yes. The code in it
-// says more than the status; a page of something that is no registry has none.
+// answer returns the error for a registry's answer other than success. The code in it says more than the status,
+// but the HTML page of a server that is no registry has none.
 func answer(answered *transport.Error) error {
 	said := fmt.Sprintf("the registry answered %d %s", answered.StatusCode, http.StatusText(answered.StatusCode))
 	says := func(codes ...transport.ErrorCode) bool {
@@ -152,8 +148,8 @@ func answer(answered *transport.Error) error {
 	}
 }
 
-// asksForManifest tells the question for an image from those before it, which
-// find out how to ask.
+// asksForManifest reports whether the request is the one for the manifest, as opposed to those before it, which
+// negotiate access.
 func asksForManifest(request *http.Request) bool {
 	return request != nil && strings.Contains(request.URL.Path, "/manifests/")
 }
@@ -163,8 +159,7 @@ var (
 	queryInURL = regexp.MustCompile(`\?[^\s"]*`)
 )
 
-// withoutSecrets is a text in which no address has a part that may hold
-// credentials.
+// withoutSecrets returns the text with those parts of addresses removed that may contain credentials.
 func withoutSecrets(text string) string {
 	return queryInURL.ReplaceAllString(userInURL.ReplaceAllString(text, "://"), "")
 }

@@ -34,7 +34,7 @@ func newRepository(product version.Product, location string, options Options) (S
 
 	problem := fmt.Errorf("%s is %w of %s: want oci://REGISTRY/REPOSITORY without a tag, such as %s", quoted(location), ErrLocation, product.Name(), example(product))
 	if hides(location) {
-		// The library's error repeats what may be a password.
+		// The library's error could repeat a password.
 		return nil, fmt.Errorf("%w; credentials are taken from where docker login and podman login keep them", problem)
 	}
 
@@ -49,8 +49,8 @@ func example(product version.Product) string {
 	return OCI + "registry.k8s.io/kube-apiserver"
 }
 
-// Versions implements [Source]. Credentials come from where docker and podman
-// keep them; without an answer from there the repository is read anonymously.
+// Versions implements [Source]. Credentials come from where docker and podman keep them; without an answer from
+// there the query is anonymous.
 func (r repository) Versions(ctx context.Context) (List, error) {
 	bounded, cancel := context.WithTimeout(ctx, r.options.timeout())
 	defer cancel()
@@ -62,7 +62,7 @@ func (r repository) Versions(ctx context.Context) (List, error) {
 
 	tags, err := remote.List(r.name, remote.WithContext(bounded), remote.WithTransport(wire),
 		remote.WithAuthFromKeychain(credentials), remote.WithUserAgent(r.options.UserAgent),
-		// Once more after a moment: the library's own patience would outlast the timeout of a plan.
+		// One retry after a moment: the library's default retries would outlast the timeout of a plan.
 		remote.WithRetryBackoff(remote.Backoff{Duration: 200 * time.Millisecond, Factor: 1, Steps: 2}))
 	if err != nil {
 		return List{}, credentials.noted(r.failed(ctx, err))
@@ -86,8 +86,8 @@ func (r repository) failed(ctx context.Context, err error) error {
 		return failed(ctx, r.location, r.options.timeout(), err)
 	}
 
-	// A registry says in a code what its status may leave open; a page of HTML
-	// from something that is no registry says nothing.
+	// The code in a registry's answer is more precise than its status; an HTML page of a server that is no
+	// registry has none.
 	said := ""
 	if len(answered.Errors) > 0 {
 		said = strings.TrimSuffix(fmt.Sprintf("%s: %s", answered.Errors[0].Code, answered.Errors[0].Message), ": ")

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
-// Package release finds out which versions of Talos and of Kubernetes exist: in
-// the list that is built in, at an Image Factory, or among the tags of an OCI
-// repository; and whether a registry has an image. It only reads.
+// Package release finds out which versions of Talos and Kubernetes exist, from the built-in list, an Image
+// Factory or the tags of an OCI repository, and whether a registry has an image. It only reads.
 package release
 
 import (
@@ -15,31 +14,30 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
-// Errors of sources, by meaning. What [New] returns wraps ErrLocation; what
-// [Source.Versions] returns wraps one of the others, or the error of a context
-// that was cancelled. Each text begins with the name of the source.
+// Errors of sources, by meaning. Errors of [New] wrap ErrLocation; errors of [Source.Versions] wrap one of the
+// others, or the error of a cancelled context. Each text begins with the name of the source.
 var (
 	// ErrLocation: the text names no source.
 	ErrLocation = errors.New("not a source of releases")
-	// ErrUnreachable: nothing answered, or not in time; it may heal by itself.
+	// ErrUnreachable: there was no answer, or not in time, which may pass.
 	ErrUnreachable = errors.New("unavailable")
-	// ErrDenied: the source wants credentials, or others.
+	// ErrDenied: the source requires credentials, or other ones.
 	ErrDenied = errors.New("access denied")
 	// ErrNotFound: there is no such list or repository.
 	ErrNotFound = errors.New("not found")
 	// ErrAnswer: the answer is no list of versions.
 	ErrAnswer = errors.New("unusable answer")
-	// ErrEmpty: the answer is a list, and no version that was asked for is in it.
+	// ErrEmpty: the answer is a list, but contains no version that was asked for.
 	ErrEmpty = errors.New("no version")
 )
 
-// The ways to write a location.
+// The values that a location may have.
 const (
-	// Embedded is the list that is built in: offline, and as old as it says.
+	// Embedded is the built-in list: it works offline, and is complete up to the day in [List.AsOf].
 	Embedded = "embedded"
-	// Factory is the version list of the Image Factory. It knows Talos alone.
+	// Factory is the version list of the Image Factory. It lists Talos only.
 	Factory = "factory"
-	// OCI is what the location of a repository begins with.
+	// OCI is the prefix of the location of a repository.
 	OCI = "oci://"
 )
 
@@ -48,30 +46,30 @@ const (
 	DefaultFactoryURL = "https://factory.talos.dev"
 	// DefaultTimeout is how long a source may take to answer.
 	DefaultTimeout = 20 * time.Second
-	// maxAnswer is how many bytes of answers a source may send: some ten times
-	// what the longest known list takes.
+	// maxAnswer is how many bytes a source may send in all answers together: about ten times the longest known
+	// list.
 	maxAnswer = 4 << 20
 )
 
-// Source knows which versions of one product exist.
+// Source lists the existing versions of one product.
 type Source interface {
-	// Versions asks the source. It is safe for concurrent use.
+	// Versions queries the source. It is safe for concurrent use.
 	Versions(ctx context.Context) (List, error)
 }
 
-// List is what a source answered.
+// List is the answer of a source.
 type List struct {
-	// Versions are in ascending order, each once; at least one.
+	// Versions are in ascending order, without duplicates; there is at least one.
 	Versions []version.Version
 	// Source is where they come from, as a person would write it.
 	Source string
-	// AsOf is the day, as in 2026-10-01, up to which the list is complete; empty
-	// when the source was asked just now.
+	// AsOf is the day, as in 2026-10-01, up to which the list is complete; empty if the source was queried just
+	// now.
 	AsOf string
 }
 
-// New is the source at the location: [Embedded], [Factory], or [OCI] and the
-// repository. Nothing is contacted. Errors wrap [ErrLocation].
+// New returns the source at the location: [Embedded], [Factory], or [OCI] and the repository. Nothing is
+// contacted. Errors wrap [ErrLocation].
 func New(product version.Product, location string, options Options) (Source, error) {
 	switch {
 	case location == Embedded:
@@ -87,7 +85,7 @@ func New(product version.Product, location string, options Options) (Source, err
 	}
 }
 
-// allowed lists what may be written, with an example of a repository.
+// allowed lists the possible locations, with an example of a repository.
 func allowed(product version.Product) string {
 	if product == version.Talos {
 		return `"embedded", "factory" and a repository such as "oci://ghcr.io/siderolabs/installer"`

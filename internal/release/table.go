@@ -18,19 +18,19 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/compat"
 )
 
-// TableLocation is where a table of releases is: a file, or an https address.
+// TableLocation is the location of a table of releases: a file, or an https address.
 type TableLocation struct {
 	Location string
-	// SHA256 of the table, in hexadecimal; a file may be without it.
+	// SHA256 is the checksum of the table, in hexadecimal; it is optional for a file.
 	SHA256 string
 }
 
 var sha256Pattern = regexp.MustCompile(`^[0-9a-fA-F]{64}$`)
 
-// remote tells whether it is an address.
+// remote reports whether the location is an address.
 func (l TableLocation) remote() bool { return strings.Contains(l.Location, "://") }
 
-// Check is nil when the location can be read from, if it exists. Errors wrap [ErrLocation].
+// Check returns nil if the location is valid; it need not exist. Errors wrap [ErrLocation].
 func (l TableLocation) Check() error {
 	switch {
 	case l.SHA256 != "" && !sha256Pattern.MatchString(l.SHA256):
@@ -53,8 +53,8 @@ func (l TableLocation) Check() error {
 	return nil
 }
 
-// ReadTable is what is built in with what the table at the location adds. Errors are those of a
-// [Source], or wrap [ErrLocation].
+// ReadTable returns the built-in table with what the table at the location adds. Errors are those of a [Source],
+// or wrap [ErrLocation].
 func ReadTable(ctx context.Context, at TableLocation, options Options) (*compat.Table, error) {
 	if err := at.Check(); err != nil {
 		return nil, err
@@ -88,7 +88,7 @@ func ReadTable(ctx context.Context, at TableLocation, options Options) (*compat.
 	return table, nil
 }
 
-// readFile reads a regular file that is no larger than an answer may be.
+// readFile reads a regular file that is no larger than maxAnswer.
 func readFile(path string) ([]byte, error) {
 	info, err := os.Stat(path)
 

@@ -12,11 +12,10 @@ type Minor struct {
 	Major, Minor uint64
 }
 
-// String prints "1.13".
+// String returns the release line as in "1.13".
 func (m Minor) String() string { return fmt.Sprintf("%d.%d", m.Major, m.Minor) }
 
-// Compare is negative, zero or positive as m is older than, equal to or newer
-// than other.
+// Compare returns a negative number, zero or a positive number if m is older than, equal to or newer than other.
 func (m Minor) Compare(other Minor) int {
 	if byMajor := cmp.Compare(m.Major, other.Major); byMajor != 0 {
 		return byMajor
@@ -25,5 +24,5 @@ func (m Minor) Compare(other Minor) int {
 	return cmp.Compare(m.Minor, other.Minor)
 }
 
-// Next is the release line after m within the same major.
+// Next returns the release line after m within the same major version.
 func (m Minor) Next() Minor { return Minor{Major: m.Major, Minor: m.Minor + 1} }

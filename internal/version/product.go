@@ -2,8 +2,8 @@
 
 package version
 
-// Product is what has a version of its own in a cluster. Its text is how keys of
-// annotations and names of attributes begin.
+// Product is software with its own version in a cluster. Keys of annotations and names of attributes begin with
+// it.
 type Product string
 
 // The products.
@@ -12,7 +12,7 @@ const (
 	Kubernetes Product = "kubernetes"
 )
 
-// Name is the product as people write it.
+// Name returns the product as people write it.
 func (p Product) Name() string {
 	if p == Kubernetes {
 		return "Kubernetes"

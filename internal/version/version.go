@@ -23,10 +23,9 @@ type Version struct {
 	ok bool
 }
 
-// Parse reads "1.13.4", "v1.13.4" or a pre-release such as "1.14.0-rc.1".
-// Major, minor and patch are all required: "1.13" names a minor, not a
-// version one could install. Build metadata is refused, because an image tag
-// cannot carry it.
+// Parse reads "1.13.4", "v1.13.4" or a pre-release such as "1.14.0-rc.1". Major, minor and patch are all
+// required: "1.13" names a release line, not a version that could be installed. Build metadata is refused,
+// because an image tag cannot carry it.
 func Parse(text string) (Version, error) {
 	trimmed := strings.TrimPrefix(text, "v")
 
@@ -42,8 +41,7 @@ func Parse(text string) (Version, error) {
 	return Version{sv: *parsed, ok: true}, nil
 }
 
-// MustParse is [Parse] for constants known to be well-formed; it panics
-// otherwise.
+// MustParse is like [Parse] but panics if the text is malformed. It is for constants.
 func MustParse(text string) Version {
 	parsed, err := Parse(text)
 	if err != nil {
@@ -53,10 +51,10 @@ func MustParse(text string) Version {
 	return parsed
 }
 
-// IsZero tells whether the version is unknown.
+// IsZero reports whether the version is unknown.
 func (v Version) IsZero() bool { return !v.ok }
 
-// String prints the version without a leading "v"; "unknown" when it is zero.
+// String returns the version without a leading "v", or "unknown" if it is zero.
 func (v Version) String() string {
 	if !v.ok {
 		return "unknown"
@@ -65,11 +63,11 @@ func (v Version) String() string {
 	return v.sv.String()
 }
 
-// Tag prints the version as image tags and release pages spell it: with "v".
+// Tag returns the version with a leading "v", as image tags and release pages spell it.
 func (v Version) Tag() string { return "v" + v.String() }
 
-// Compare is negative when v is older than other, zero when they are the same
-// version, positive when v is newer. Pre-releases are older than their release.
+// Compare returns a negative number if v is older than other, zero if they are the same version, and a positive
+// number if v is newer. Pre-releases are older than their release.
 func (v Version) Compare(other Version) int {
 	switch {
 	case !v.ok && !other.ok:
@@ -83,19 +81,19 @@ func (v Version) Compare(other Version) int {
 	return v.sv.Compare(&other.sv)
 }
 
-// Less tells whether v is older than other.
+// Less reports whether v is older than other.
 func (v Version) Less(other Version) bool { return v.Compare(other) < 0 }
 
-// Equal tells whether both are the same version, however they were spelled.
+// Equal reports whether both are the same version, with or without a leading "v".
 func (v Version) Equal(other Version) bool { return v.Compare(other) == 0 }
 
-// Minor is the release line that v belongs to.
+// Minor returns the release line that v belongs to.
 func (v Version) Minor() Minor {
 	return Minor{Major: v.sv.Major(), Minor: v.sv.Minor()}
 }
 
-// Core is v without its pre-release part. Talos compares cores when it decides
-// what an installer accepts (machinery/compatibility).
+// Core returns v without its pre-release part. Talos compares cores when it decides what an installer accepts
+// (machinery/compatibility).
 func (v Version) Core() Version {
 	if !v.ok {
 		return v
@@ -104,12 +102,12 @@ func (v Version) Core() Version {
 	return Version{sv: *semver.New(v.sv.Major(), v.sv.Minor(), v.sv.Patch(), "", ""), ok: true}
 }
 
-// AtLeast tells whether the core of v is major.minor.0 or newer.
+// AtLeast reports whether the core of v is major.minor.0 or newer.
 func (v Version) AtLeast(major, minor uint64) bool {
 	return v.ok && v.Minor().Compare(Minor{Major: major, Minor: minor}) >= 0
 }
 
-// Lowest is the oldest of the known versions, zero when none is known.
+// Lowest returns the oldest of the known versions, or zero if none is known.
 func Lowest(versions ...Version) Version {
 	var lowest Version
 
@@ -122,7 +120,7 @@ func Lowest(versions ...Version) Version {
 	return lowest
 }
 
-// Highest is the newest of the versions, zero when none is known.
+// Highest returns the newest of the versions, or zero if none is known.
 func Highest(versions ...Version) Version {
 	var highest Version
 

@@ -4,39 +4,40 @@ package fact
 
 import "time"
 
-// Dated is the answer to a question. It precedes a step if its question did, and its age counts from its
-// end: what changes from one moment to the next is what a machine is asked for last.
+// Dated is the answer to a question, with the times of both. An answer precedes a step if its question began
+// before it. The age counts from the answer, because a machine is asked last for what changes from one moment to
+// the next.
 type Dated[T any] struct {
 	Value T
-	// Err is why there is no answer.
+	// Err is why there is no value.
 	Err error
-	// Asked is when the question began, and Got when it was answered; zero where nobody has asked.
+	// Asked is when the question began, and Got when it was answered; zero if it was never asked.
 	Asked Moment
 	Got   time.Time
 }
 
-// Moment is a time, and the number of steps that were taken by then: the time alone does not order them.
+// Moment is a time with the number of steps taken by then, because the time alone does not order them.
 type Moment struct {
 	At    time.Time
 	Steps Steps
 }
 
-// Steps counts what upgrades did to nodes: all that they did, and what they did to control
-// planes, which concerns everybody.
+// Steps counts what upgrades did to nodes: All counts all steps, Grave those on nodes other than workers, which
+// invalidate the observations of every upgrade.
 type Steps struct{ All, Grave int }
 
 // Need is how recent an answer has to be.
 type Need struct {
-	// Now is when that is asked. If a control plane was changed between the question and now, no answer
-	// will do.
+	// Now is when the answer is needed. If a control plane was changed between the question and now, no answer
+	// fits.
 	Now Moment
-	// Age is how long ago the answer may have come; 0 accepts none.
+	// Age is how old the answer may be; 0 accepts none.
 	Age time.Duration
-	// After is what the question has to have begun after.
+	// After is the time after which the question must have begun.
 	After time.Time
 }
 
-// fits tells whether there is an answer, and it is recent enough.
+// fits reports whether there is an answer, and it is recent enough.
 func (d Dated[T]) fits(need Need) bool {
 	return need.Age > 0 && d.Err == nil && !d.Got.IsZero() && need.Now.At.Sub(d.Got) < need.Age && d.Asked.At.After(need.After) && d.Asked.Steps.Grave == need.Now.Steps.Grave
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
 
-// Package fact is what the engine knows of a cluster: who belongs to it, and what was answered to
-// which question, when.
+// Package fact holds what the engine knows about a cluster: which nodes belong to it, and the dated answers to
+// what was asked.
 package fact

@@ -11,11 +11,10 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 )
 
-// Inventory is who belongs to the cluster: Kubernetes nodes and discovery
-// members, matched by address. Either list alone will do when the other one is
-// not to be had.
+// Inventory returns the nodes of the cluster: Kubernetes nodes and discovery members, matched by address. One of
+// the lists is enough if the other is not available.
 func Inventory(members []cluster.Member, nodes []cluster.KubeNode, now time.Time) (known []cluster.Node, foreign []string) {
-	// at are the members with an address.
+	// at holds the indexes of the members by address.
 	at := make(map[string][]int, len(members))
 
 	for index, member := range members {
@@ -58,10 +57,9 @@ func Inventory(members []cluster.Member, nodes []cluster.KubeNode, now time.Time
 	return known, foreign
 }
 
-// matchMembers returns the index of the member of each node, negative where it has none,
-// and which members have a node. A member has one node at most. If several Node objects
-// have its address, all but one are stale: the one with the member's hostname is chosen,
-// then one that is Ready, then the first by name.
+// matchMembers returns the index of the member of each node, negative if it has none, and which members have a
+// node. A member has one node at most. If several Node objects have its address, all but one are stale: the one
+// with the member's hostname is chosen, then one that is Ready, then the first by name.
 func matchMembers(members []cluster.Member, nodes []cluster.KubeNode, at map[string][]int) (owned []int, matched []bool) {
 	owned, matched = make([]int, len(nodes)), make([]bool, len(members))
 	order := make([]int, len(nodes))
@@ -93,8 +91,7 @@ func matchMembers(members []cluster.Member, nodes []cluster.KubeNode, at map[str
 	return owned, matched
 }
 
-// memberOf is the first member that has an address of the node and is free; negative
-// where there is none.
+// memberOf returns the index of the first free member that has an address of the node; negative if there is none.
 func memberOf(kube *cluster.KubeNode, at map[string][]int, free func(int) bool) int {
 	first := -1
 
@@ -109,9 +106,8 @@ func memberOf(kube *cluster.KubeNode, at map[string][]int, free func(int) bool) 
 	return first
 }
 
-// lastAddress is where the machine of a node without a member is asked: at its first address
-// or, where the node is not Ready, at the first one that discovery knows, as that of another
-// machine may have been its own before.
+// lastAddress returns the address at which the machine of a node without a member is asked: the first one or, if
+// the node is not Ready, the first one that discovery knows, because it may belong to another machine by now.
 func lastAddress(kube *cluster.KubeNode, at map[string][]int) string {
 	for _, address := range kube.Addresses {
 		if kube.Ready || len(at[address]) > 0 {
@@ -134,8 +130,8 @@ func readyRank(node cluster.KubeNode) int {
 	return 1
 }
 
-// shortName is a hostname without its domain: discovery may spell it with one, and the
-// kubelet without, or the other way round.
+// shortName returns a hostname without its domain, because discovery and the kubelet may differ in whether they
+// include it.
 func shortName(name string) string {
 	short, _, _ := strings.Cut(name, ".")
 
@@ -150,7 +146,7 @@ func kubeRole(kube cluster.KubeNode) cluster.Role {
 	return cluster.Worker
 }
 
-// commonAddress is the first of the node's addresses that discovery knows too.
+// commonAddress returns the first of the node's addresses that the member has too.
 func commonAddress(member, node []string) string {
 	for _, address := range node {
 		if slices.Contains(member, address) {
@@ -161,7 +157,7 @@ func commonAddress(member, node []string) string {
 	return ""
 }
 
-// SharedAddresses are the addresses that several Node objects have.
+// SharedAddresses returns the addresses that several Node objects have.
 func SharedAddresses(nodes []cluster.Node) map[string]bool {
 	seen, shared := make(map[string]bool, len(nodes)), map[string]bool{}
 
@@ -181,10 +177,9 @@ func SharedAddresses(nodes []cluster.Node) map[string]bool {
 	return shared
 }
 
-// SetStaleAside takes the stale Node objects out of the nodes. A Node object is stale if it
-// is not Ready and the machine that it leads to says that it registers under the name of
-// another Node object of the same machine. That of a node whose upgrade goes on is never
-// taken out, so that the upgrade does not lose sight of it.
+// SetStaleAside separates the stale Node objects from the nodes. A Node object is stale if it is not Ready and
+// the machine at its address says that it is registered under the name of another Node object of the same
+// machine. The Node object of a node that is being upgraded is never stale, so that its upgrade does not lose it.
 func SetStaleAside(nodes []cluster.Node, moves func(string) bool) (current []cluster.Node, stale []cluster.StaleNode) {
 	byName := make(map[string]*cluster.Node, len(nodes))
 
@@ -226,7 +221,7 @@ func SetStaleAside(nodes []cluster.Node, moves func(string) bool) (current []clu
 	return current, stale
 }
 
-// sameMachine tells whether two nodes lead to one machine, which may have two addresses.
+// sameMachine reports whether two nodes are one machine, which may have two addresses.
 func sameMachine(a, b cluster.Node) bool {
 	if a.Address == b.Address {
 		return true
@@ -235,9 +230,8 @@ func sameMachine(a, b cluster.Node) bool {
 	return a.Machine != nil && b.Machine != nil && a.Machine.BootID != "" && a.Machine.BootID == b.Machine.BootID && a.Machine.MachineID == b.Machine.MachineID
 }
 
-// KeepUnfinished does not let a node count as gone whose upgrade is unfinished:
-// going on without it could take down one node after the other with an image
-// that does not boot.
+// KeepUnfinished unmarks gone nodes whose upgrade is unfinished: continuing without them could take down one node
+// after the other with an image that does not boot.
 func KeepUnfinished(nodes []cluster.Node, journal cluster.Journal) {
 	for index := range nodes {
 		if !nodes[index].Gone {
@@ -250,8 +244,7 @@ func KeepUnfinished(nodes []cluster.Node, journal cluster.Journal) {
 	}
 }
 
-// unfinished tells whether the journal has an open entry for a machine that
-// says nothing of itself.
+// unfinished reports whether the journal has an awaited entry for a machine that does not answer.
 func unfinished(journal cluster.Journal, name string) bool {
 	for _, entry := range journal.Entries {
 		if shortName(entry.Node) == shortName(name) && entry.Awaited() {
@@ -262,8 +255,8 @@ func unfinished(journal cluster.Journal, name string) bool {
 	return false
 }
 
-// Sort puts workers first and orders by name within a role, so that every
-// table and every message lists nodes the same way.
+// Sort sorts workers first and by name within a role, so that every table and every message lists nodes the same
+// way.
 func Sort(nodes []cluster.Node) {
 	slices.SortFunc(nodes, func(a, b cluster.Node) int {
 		return cmp.Or(cmp.Compare(roleRank(a.Role), roleRank(b.Role)), cmp.Compare(a.Name, b.Name))

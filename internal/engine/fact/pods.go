@@ -12,12 +12,11 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
-// PodsByNode are pods by the names of their nodes. Nobody changes them: many observations
-// have the same.
+// PodsByNode are pods by the names of their nodes. It must not be changed, because many observations share it.
 type PodsByNode map[string]map[cluster.Component]cluster.ComponentPod
 
-// AddPods gives each node its pods. One with no others than kube-proxy's, as most are,
-// shares these.
+// AddPods sets the pods of each node. Nodes that have only pods of kube-proxy, as most have, share the maps of
+// proxies.
 func AddPods(nodes []cluster.Node, pods []cluster.ComponentPod, proxies PodsByNode) {
 	own := PodsByNode{}
 
@@ -38,8 +37,8 @@ func AddPods(nodes []cluster.Node, pods []cluster.ComponentPod, proxies PodsByNo
 	}
 }
 
-// AddVersions derives the running component versions from what the kubelets report and
-// from the images of the component pods. Nodes that run the same share them.
+// AddVersions derives the running component versions from what the kubelets report and from the images of the
+// component pods. Workers that run the same versions share a map.
 func AddVersions(nodes []cluster.Node) {
 	type running struct {
 		kubelet version.Version
@@ -78,7 +77,7 @@ func AddVersions(nodes []cluster.Node) {
 	}
 }
 
-// Fill takes what its machine said over into the node.
+// Fill sets the fields of a node that follow from what its machine reported.
 func Fill(node *cluster.Node, machine cluster.Machine) {
 	node.Machine = &machine
 	pods := node.Pods
@@ -87,7 +86,7 @@ func Fill(node *cluster.Node, machine cluster.Machine) {
 		if why := Outdated(machine, pod); why != "" {
 			pod.Ready, pod.Outdated, pod.Trouble = false, true, why
 
-			// Others may have the same.
+			// Other nodes may share the map.
 			node.Pods = maps.Clone(node.Pods)
 			node.Pods[component] = pod
 		}
@@ -102,17 +101,16 @@ func Fill(node *cluster.Node, machine cluster.Machine) {
 	}
 }
 
-// What is wrong with a static pod that Kubernetes does not show as it is.
+// Why Kubernetes does not show a static pod as it is.
 const (
 	earlierPod  = "Kubernetes shows it as it was before the boot"
 	replacedPod = "its node has made it anew, and Kubernetes shows the one before"
 )
 
-// Outdated says why what Kubernetes shows of a static pod is not, or will not be for
-// long, what its node runs; empty where it is. Its mirror outlives the container
-// when the node boots. Both times are of the node's clock, and Kubernetes knows no
-// parts of a second. The API server is made anew with each version of its files,
-// which the kubelet comes to later than the node.
+// Outdated says why Kubernetes does not show a static pod as its node runs it, or soon will not; empty if it
+// does. After a boot, the mirror pod still describes the container from before. Both times are by the node's
+// clock, and Kubernetes truncates them to seconds. The API server is recreated with each version of its files,
+// which the node knows before the kubelet does.
 func Outdated(machine cluster.Machine, pod cluster.ComponentPod) string {
 	switch {
 	case !pod.Component.Static():
@@ -126,8 +124,7 @@ func Outdated(machine cluster.Machine, pod cluster.ComponentPod) string {
 	}
 }
 
-// Unready says what is wrong with a static pod of a machine; empty where it is Ready
-// and what the machine runs.
+// Unready says what is wrong with a static pod of a machine; empty if it is Ready and is what the machine runs.
 func Unready(machine cluster.Machine, pod cluster.ComponentPod) string {
 	why := Outdated(machine, pod)
 
@@ -141,7 +138,7 @@ func Unready(machine cluster.Machine, pod cluster.ComponentPod) string {
 	}
 }
 
-// Troubled is the trouble of a pod in brackets, after a space; empty where it has none.
+// Troubled returns the trouble of a pod in brackets, after a space; empty if it has none.
 func Troubled(pod cluster.ComponentPod) string {
 	if pod.Trouble == "" {
 		return ""

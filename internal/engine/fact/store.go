@@ -12,21 +12,19 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 )
 
-// Store is all that is known of a cluster, so that a run has to ask only for what may have changed. It
-// may be used by several goroutines. Nobody changes what it gives.
+// Store holds all that is known about a cluster, so that a run has to ask only for what may have changed. It is
+// safe for concurrent use. What it returns must not be changed.
 type Store struct {
 	mu sync.Mutex
 
 	steps     Steps
 	clusterID string
 	members   Dated[[]cluster.Member]
-	// registered are the names of the Node objects that there were when the members were
-	// listed; nil before that.
+	// registered are the names of the Node objects from when the members were listed; nil before that.
 	registered map[string]bool
-	// strangers tells that members were listed that have no Node object: they may be about to join, or have left.
+	// strangers is true if listed members have no Node object: they may be about to join, or have left.
 	strangers bool
-	// pods are those of the control planes, proxies those of kube-proxy; nil where they have to be
-	// listed.
+	// pods are those of the control planes, proxies those of kube-proxy; nil if they have to be listed.
 	pods    Dated[[]cluster.ComponentPod]
 	proxies PodsByNode
 	// machines are by address.
@@ -35,28 +33,27 @@ type Store struct {
 	moving map[string]bool
 }
 
-// machine is what is known of a machine. All of it belongs to one boot.
+// machine is what is known about a machine. All of it is from one boot.
 type machine struct {
-	// said is what it said last; nil where it did not answer.
+	// said is what it reported last; nil if it did not answer.
 	said Dated[*cluster.Machine]
-	// complete tells that it has said all that stays the same in this boot: before it has
-	// finished booting it may not.
+	// complete is true once it has reported everything that stays the same in this boot, which may be missing
+	// until it has finished booting.
 	complete bool
-	// staticPods tells that said was asked for what static pods are made from.
+	// staticPods is true if said includes what static pods are made from.
 	staticPods bool
-	// shown is what its Node object showed before it was asked, and silent tells that it did not answer
-	// and had none, as Kubernetes said.
+	// shown is what its Node object showed before it was asked; silent is true if it did not answer and
+	// Kubernetes had no Node object for it.
 	shown  shown
 	silent bool
-	// since is when it was first heard of in this boot.
+	// since is when it first answered in this boot.
 	since time.Time
-	// etcd is what its member of etcd said last, and members that it was asked for the others.
+	// etcd is what its member of etcd reported last; members is true if that includes the list of members.
 	etcd    Dated[*cluster.EtcdView]
 	members bool
 }
 
-// shown is the part of a Node object by which one sees that something has happened to the
-// machine.
+// shown is the part of a Node object that changes if something happens to the machine.
 type shown struct {
 	bootID     string
 	ready      bool
@@ -73,12 +70,12 @@ func shownBy(kube *cluster.KubeNode) shown {
 	return shown{bootID: kube.BootID, ready: kube.Ready, since: kube.ReadySince, kubelet: kube.Kubelet.String(), cordonedBy: kube.CordonedByTalos}
 }
 
-// New is a store of a cluster of which nothing is known.
+// New returns an empty store.
 func New() *Store {
 	return &Store{machines: map[string]machine{}, moving: map[string]bool{}}
 }
 
-// Moment is the present, at the given time.
+// Moment returns the given time with the number of steps taken so far.
 func (s *Store) Moment(now time.Time) Moment {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -86,7 +83,7 @@ func (s *Store) Moment(now time.Time) Moment {
 	return Moment{At: now, Steps: s.steps}
 }
 
-// Steps are those that there were so far.
+// Steps returns the number of steps taken so far.
 func (s *Store) Steps() Steps {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -94,7 +91,7 @@ func (s *Store) Steps() Steps {
 	return s.steps
 }
 
-// Acted notes that something was done to a node of that role, or came of it.
+// Acted counts something that was done to a node of that role, or a consequence of it.
 func (s *Store) Acted(role cluster.Role) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -102,8 +99,8 @@ func (s *Store) Acted(role cluster.Role) {
 	s.count(role)
 }
 
-// Take notes a step about to be done where the function allows it, which is told the steps that there were
-// so far. Nobody takes another one meanwhile; the function must not ask the store.
+// Take counts a step that is about to be taken if allow, which is given the steps taken so far, returns true. No
+// other step is counted meanwhile, so allow must not use the store.
 func (s *Store) Take(role cluster.Role, allow func(sofar Steps) bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -121,7 +118,7 @@ func (s *Store) count(role cluster.Role) {
 	}
 }
 
-// Move notes that the upgrade of a node begins or has ended.
+// Move records that the upgrade of a node begins or has ended.
 func (s *Store) Move(node string, moving bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -135,7 +132,7 @@ func (s *Store) Move(node string, moving bool) {
 	s.moving[node] = true
 }
 
-// Moves tells whether the upgrade of a node has begun and not ended.
+// Moves reports whether the upgrade of a node has begun and not ended.
 func (s *Store) Moves(node string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -143,9 +140,9 @@ func (s *Store) Moves(node string) bool {
 	return s.moving[node]
 }
 
-// Tell takes note of what the machine at the address said, or why it did not answer. StaticPods tells
-// that it was asked for what static pods are made from, and kube is its Node object as it was before;
-// nil where there was none, or nobody has looked at it.
+// Tell records what the machine at the address reported, or why it did not answer. StaticPods is true if it was
+// asked for what static pods are made from. Kube is its Node object from before the question; nil if there was
+// none, or none was read.
 func (s *Store) Tell(address string, said Dated[*cluster.Machine], staticPods bool, kube *cluster.KubeNode) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -166,9 +163,9 @@ func (s *Store) Tell(address string, said Dated[*cluster.Machine], staticPods bo
 	s.machines[address] = now
 }
 
-// TellEtcd takes note of what the member of etcd on the machine at the address said, or why it did not
-// answer. Members tells that it was asked for the others. Nothing is noted of a machine that has not
-// answered, nor of a question that began before it was heard of in this boot.
+// TellEtcd records what the member of etcd on the machine at the address reported, or why it did not answer.
+// Members is true if it was asked for the list of members. Nothing is recorded if the machine has not answered,
+// or if the question began before the machine first answered in this boot.
 func (s *Store) TellEtcd(address string, said Dated[*cluster.EtcdView], members bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -182,7 +179,7 @@ func (s *Store) TellEtcd(address string, said Dated[*cluster.EtcdView], members 
 	s.machines[address] = known
 }
 
-// Machine is what the machine at the address said, where that is recent enough.
+// Machine returns what the machine at the address reported, and whether that is recent enough.
 func (s *Store) Machine(address string, need Need, staticPods bool) (*cluster.Machine, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -192,7 +189,7 @@ func (s *Store) Machine(address string, need Need, staticPods bool) (*cluster.Ma
 	return known.said.Value, known.said.fits(need) && (known.staticPods || !staticPods)
 }
 
-// Etcd is what the member of etcd on the machine at the address said, where that is recent enough.
+// Etcd returns what the member of etcd on the machine at the address reported, and whether that is recent enough.
 func (s *Store) Etcd(address string, need Need, members bool) (*cluster.EtcdView, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -202,8 +199,8 @@ func (s *Store) Etcd(address string, need Need, members bool) (*cluster.EtcdView
 	return known.etcd.Value, known.etcd.fits(need) && (known.members || !members)
 }
 
-// Known is what is known of the machine at the address, for [cluster.Talos.Machine]; nil where
-// all has to be asked.
+// Known returns what is known about the machine at the address, for [cluster.Talos.Machine]; nil if everything
+// has to be asked.
 func (s *Store) Known(address string) *cluster.Machine {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -216,7 +213,7 @@ func (s *Store) Known(address string) *cluster.Machine {
 	return known.said.Value
 }
 
-// Forget has the machine at the address asked for everything again.
+// Forget drops what is known about the machine at the address, so that it is asked for everything again.
 func (s *Store) Forget(address string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -224,7 +221,7 @@ func (s *Store) Forget(address string) {
 	delete(s.machines, address)
 }
 
-// Configured takes note that the configuration of a machine names another image.
+// Configured records that the configuration of a machine names another image.
 func (s *Store) Configured(address string, change cluster.ImageChange) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -252,14 +249,14 @@ func (s *Store) Configured(address string, change cluster.ImageChange) {
 	s.machines[address] = known
 }
 
-// askAgainAfter is for how long a machine that did not answer is not asked again: one that
-// is switched off holds up whoever asks until the call times out.
+// askAgainAfter is how long a machine that did not answer is not asked again: a machine that is switched off
+// delays the caller until the call times out.
 const askAgainAfter = 30 * time.Second
 
-// Unchanged is what a node's machine said when it was asked last, or why it did not answer, provided
-// that its Node object shows that nothing has happened to it since; known is false where it has to be
-// asked. A machine that is being upgraded by this run is as it was before: its upgrade knows better.
-// So is every one where nothing can be begun, which blind tells.
+// Unchanged returns what a node's machine reported last, or why it did not answer, if its Node object shows no
+// change since; known is false if the machine has to be asked. A machine that this run is upgrading counts as
+// unchanged, because its own upgrade asks it. If blind is true, which means that nothing can be begun, every
+// machine that has answered does.
 func (s *Store) Unchanged(node cluster.Node, blind bool, now time.Time) (said *cluster.Machine, err error, known bool) { //nolint:revive // the error is a fact
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -280,8 +277,8 @@ func (s *Store) Unchanged(node cluster.Node, blind bool, now time.Time) (said *c
 	}
 }
 
-// silence is why the machine of a worker without a Node object did not answer; nil where it did, or
-// has to be asked. The caller holds the lock.
+// silence returns why the machine of a worker without a Node object did not answer; nil if it did, or has to be
+// asked. The caller holds the lock.
 func (s *Store) silence(address string) error {
 	if last := s.machines[address]; last.silent {
 		return last.said.Err
@@ -290,9 +287,9 @@ func (s *Store) silence(address string) error {
 	return nil
 }
 
-// Doubts tells whether a node has to be asked whether it is there, be the look about it or not: nobody
-// can take a machine out of discovery, which forgets it half an hour after its last word. One that is
-// known to be silent is asked again by looks that want to know of all nodes.
+// Doubts reports whether a node has to be asked whether it still exists, even if the observation is not about it.
+// A machine that has left cannot be removed from discovery, which lists it for half an hour after its last sign
+// of life. A machine that is known to be silent is asked again only by observations of all nodes.
 func (s *Store) Doubts(node cluster.Node) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -300,9 +297,8 @@ func (s *Store) Doubts(node cluster.Node) bool {
 	return node.Kube == nil && node.Role == cluster.Worker && s.silence(node.Address) == nil
 }
 
-// MarkGone marks the workers as gone that discovery lists, and nothing else speaks
-// for: they have no Node object, which the Kubernetes API must have said, do not
-// answer, and no run of ours is in the middle of anything with them.
+// MarkGone marks workers as gone that only discovery still lists: the Kubernetes API has no Node object for them,
+// they do not answer, and no run of ours left them unfinished. The Kubernetes API must have answered.
 func (s *Store) MarkGone(nodes []cluster.Node, journal cluster.Journal) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -330,7 +326,7 @@ func (s *Store) MarkGone(nodes []cluster.Node, journal cluster.Journal) {
 	}
 }
 
-// Identify takes note of the ID of the cluster, where it was told.
+// Identify records the ID of the cluster, unless it is empty.
 func (s *Store) Identify(id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -340,7 +336,7 @@ func (s *Store) Identify(id string) {
 	}
 }
 
-// ClusterID is the one that the cluster told last.
+// ClusterID returns the ID that the cluster reported last.
 func (s *Store) ClusterID() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -348,7 +344,7 @@ func (s *Store) ClusterID() string {
 	return s.clusterID
 }
 
-// ListMembers takes over the members that were listed, and beside which Node objects.
+// ListMembers records the listed members, and the Node objects from the same time.
 func (s *Store) ListMembers(listed Dated[[]cluster.Member], nodes []cluster.KubeNode) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -371,8 +367,8 @@ func (s *Store) ListMembers(listed Dated[[]cluster.Member], nodes []cluster.Kube
 	})
 }
 
-// Members are the members that discovery listed last; known is false where they have to
-// be listed again, because nodes have joined or left, or because one may be gone.
+// Members returns the members that discovery listed last; known is false if they have to be listed again, because
+// nodes have joined or left, or because one may be gone.
 func (s *Store) Members(nodes []cluster.KubeNode, now time.Time) (members []cluster.Member, known bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -393,7 +389,7 @@ func (s *Store) Members(nodes []cluster.KubeNode, now time.Time) (members []clus
 	return s.members.Value, true
 }
 
-// ListedMembers tells whether members were listed before.
+// ListedMembers reports whether members were listed before.
 func (s *Store) ListedMembers() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -401,8 +397,8 @@ func (s *Store) ListedMembers() bool {
 	return s.registered != nil
 }
 
-// ListPods takes over the pods of the control planes that were listed. Those of which one is not
-// well are listed again by whoever looks next.
+// ListPods records the listed pods of the control planes, unless newer ones are known. If one of them is not
+// Ready, nothing is kept, so that the next caller lists them again.
 func (s *Store) ListPods(listed Dated[[]cluster.ComponentPod]) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -417,7 +413,7 @@ func (s *Store) ListPods(listed Dated[[]cluster.ComponentPod]) {
 	}
 }
 
-// StaticPods are those of the control planes, where they were listed recently enough.
+// StaticPods returns the pods of the control planes, and whether they were listed recently enough.
 func (s *Store) StaticPods(need Need) ([]cluster.ComponentPod, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -425,7 +421,7 @@ func (s *Store) StaticPods(need Need) ([]cluster.ComponentPod, bool) {
 	return s.pods.Value, s.pods.fits(need)
 }
 
-// ListProxies takes over the pods of kube-proxy that were listed; nil has them listed again.
+// ListProxies records the listed pods of kube-proxy; nil has them listed again.
 func (s *Store) ListProxies(proxies PodsByNode) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -433,8 +429,7 @@ func (s *Store) ListProxies(proxies PodsByNode) {
 	s.proxies = proxies
 }
 
-// Proxies are the pods of kube-proxy as they were listed last; nil where they have to be
-// listed again.
+// Proxies returns the pods of kube-proxy as they were listed last; nil if they have to be listed again.
 func (s *Store) Proxies() PodsByNode {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -448,9 +443,9 @@ type Date struct {
 	Got  time.Time
 }
 
-// Dates are those of what a permit for a node rests on beside the Node objects: of its machine, of the control
-// planes with their members of etcd and their static pods, and of the members. What nobody has asked for is not
-// among them.
+// Dates returns the dates of the facts that a permit for a node is based on besides the Node objects: those about
+// its machine, about the control planes with their members of etcd and their static pods, and the members. Facts
+// that were never asked for are left out.
 func (s *Store) Dates(observed cluster.Observation, node string) []Date {
 	s.mu.Lock()
 	defer s.mu.Unlock()

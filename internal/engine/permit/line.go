@@ -12,7 +12,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/rule"
 )
 
-// what is asked for, as people say it.
+// what returns what is asked for, in words for people.
 func (w World) what(a Ask) string {
 	switch {
 	case a.Cordons:
@@ -28,8 +28,8 @@ func (w World) what(a Ask) string {
 	}
 }
 
-// Line says why something was permitted: how old the facts are that it rests on, which step of the run it is, when
-// the lease was renewed, and which other nodes of the run are out of service.
+// Line returns why something was permitted: how old the facts behind it are, how many steps of the run came
+// before it, when the lease was renewed, and which other nodes of the run are out of service.
 func (w World) Line(a Ask, renewed time.Time) string {
 	ages := []string{"nodes " + age(w.Now.At, w.Seen)}
 	for _, date := range w.Dates {

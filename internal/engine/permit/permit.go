@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
-// Package permit decides whether an upgrade may do what it is about to do to a node, or to a component on
-// it: on the facts, which have their dates, and on what the other upgrades of the run do. Nobody is asked
-// here.
+// Package permit decides whether an upgrade may do what it is about to do to a node, or to a component on it,
+// based on dated facts and on what the other upgrades of the run do. It asks nobody.
 package permit
 
 import (
@@ -17,84 +16,85 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/say"
 )
 
-// MostAge is how old the look behind a disruptive call may be. To record what is about to be done may take
-// longer than that while the API server is away, and what took it away may be what the rules look for.
+// MostAge is how old the observation behind a disruptive call may be. Recording what is about to be done may take
+// longer than that if the API server does not answer, and the cause may be something that the rules look for.
 const MostAge = 10 * time.Second
 
-// Ask is what an upgrade asks for.
+// Ask is what an upgrade asks permission for.
 type Ask struct {
 	// Stage is what is about to be done.
 	Stage rule.Stage
-	// Cordons tells that the node is about to be cordoned, whatever the stage is: a node on which something
-	// may be installed can lack a cordon, too.
+	// Cordons is true if the node is about to be cordoned, whatever the stage: a node on which something may be
+	// installed may lack a cordon, too.
 	Cordons bool
-	// Installed tells that the next boot of the node may start another system, Cordoned that the cordon on
-	// it is ours, and Retried that its install was tried before.
+	// Installed is true if the next boot of the node may start another system, Cordoned if the cordon on it is
+	// ours, and Retried if its install was tried before.
 	Installed, Cordoned, Retried bool
-	// Acts tells that it is done at once. What has to be recorded first is asked for twice: before the
-	// record, and then to act, for which Judged tells that the rules hold on this very view.
+	// Acts is true if the action follows at once. An action that has to be recorded first is asked for twice:
+	// before the record, and then with Acts, in which case Judged is true because the rules were found to hold
+	// for the same view.
 	Acts, Judged bool
 }
 
-// Touched tells whether the upgrade has disturbed its node already. Behind the cordon it has, also where
-// somebody else's cordon was there before.
+// Touched reports whether the upgrade has already disturbed its node. Without Cordons it has, because the node is
+// cordoned by then, even if by somebody else.
 func (a Ask) Touched() bool { return !a.Cordons || a.Installed || a.Cordoned || a.Retried }
 
-// World is what a permit rests on.
+// World is what a permit is based on.
 type World struct {
 	rule.View
 
-	// Rules are those that are asked.
+	// Rules are the rules that are applied.
 	Rules []rule.Rule
-	// Looked are the steps that upgrades had done when the look at the node began, and Seen is when it ended.
+	// Looked are the steps taken when the observation of the node began, and Seen is when it ended.
 	Looked fact.Steps
 	Seen   time.Time
-	// Dates are those of the other facts, for [World.Line].
+	// Dates are the dates of the other facts, for [World.Line].
 	Dates []fact.Date
-	// Occupied tells that the node was out of service already.
+	// Occupied is true if the node was already out of service.
 	Occupied bool
-	// Now is the present.
+	// Now is the present time, with the number of steps taken so far.
 	Now fact.Moment
-	// Leased tells that the lease is ours, and was renewed so recently that nobody can have taken it.
+	// Leased is true if the lease is ours, and was renewed so recently that nobody can have taken it.
 	Leased bool
-	// Untouched tells that the upgrade has not disturbed its node, and Over is why no further node may be
-	// disturbed. Doubtful are nodes on their way whose outcome has to be known first.
+	// Untouched is true if the upgrade has not disturbed its node, and Over is why no further node may be
+	// disturbed. Doubtful are nodes whose upgrades are in progress and whose outcome must be known first.
 	Untouched bool
 	Over      error
 	Doubtful  []string
 }
 
-// Kind is what a verdict comes to.
+// Kind is the kind of a verdict.
 type Kind int
 
 // The kinds of verdicts.
 const (
-	// Go: nothing stands in the way.
+	// Go: nothing is in the way.
 	Go Kind = iota
-	// Wait: what stands in the way may pass.
+	// Wait: what is in the way may pass.
 	Wait
-	// Yield: the upgrade ends here without a failure and without having done anything to its node, because
-	// the run has a better use for the time. The error of the verdict is one of this package.
+	// Yield: the upgrade ends here without a failure and without having done anything to its node, so that the
+	// run can use the time for other nodes. The error of the verdict is one of this package.
 	Yield
-	// Abort: no waiting helps.
+	// Abort: waiting does not help.
 	Abort
 )
 
-// Verdict is the answer.
+// Verdict is the answer to an [Ask].
 type Verdict struct {
 	Kind Kind
-	// Missing is what is waited for, and Err with what the upgrade ends.
+	// Missing is what is waited for, and Err is the error with which the upgrade ends.
 	Missing string
 	Err     error
-	// Findings stand in the way, and Skipped would if the policy did not say otherwise.
+	// Findings are in the way, and Skipped would be if the policy did not skip them.
 	Findings, Skipped []cluster.Finding
-	// Slow tells that nothing is missing but a look that takes less time.
+	// Slow is true if only the observation took too long.
 	Slow bool
 }
 
-// Permit decides. First the rules are asked, then whether the lease is ours. For what is done at once it matters
-// besides whether the look is recent enough, whether another upgrade has done anything since, and, for an upgrade
-// that has not disturbed its node, whether it may still begin.
+// Permit decides. First the rules are applied, then the lease is checked. An action that follows at once also
+// requires that the observation is recent enough, that no relevant step of another upgrade was taken since and,
+// if the upgrade has not disturbed its node, that it may still begin.
 func Permit(w World, a Ask) Verdict {
 	judged := w.Policy.Skip(w.findings(a))
 	made := w.standing(a, cluster.Blocking(judged))
@@ -119,8 +119,8 @@ func Permit(w World, a Ask) Verdict {
 	return made
 }
 
-// findings is what stands in the way by the rules. For a component that a gate keeps from being begun, nothing
-// else was looked at.
+// findings returns what is in the way according to the rules. If gates are closed for a component, nothing else
+// was observed.
 func (w World) findings(a Ask) []cluster.Finding {
 	switch {
 	case a.Judged:
@@ -132,10 +132,10 @@ func (w World) findings(a Ask) []cluster.Finding {
 	}
 }
 
-// overtaken tells whether there was another step since the look began that it has to take into account. A
-// worker that is out of service already was counted when that began, so what other workers do in their own
-// upgrades is nothing to it; nor are to a kubelet those of other workers, because the budget says how many may
-// restart at a time.
+// overtaken reports whether a step that invalidates the observation was taken since it began. Steps on other
+// workers do not invalidate the observation for a worker that is already out of service: it was counted as
+// unavailable when they began. Neither do they for a kubelet, because the budget says how many may restart at a
+// time.
 func (w World) overtaken() bool {
 	looked := w.Looked
 	if w.Step.Role == cluster.Worker && w.Occupied {
@@ -145,7 +145,7 @@ func (w World) overtaken() bool {
 	return looked != w.Now.Steps
 }
 
-// over is why a node may not be disturbed that is not yet.
+// over returns why an undisturbed node must not be disturbed; nil if it may be.
 func (w World) over() error {
 	switch {
 	case w.Over != nil:
@@ -157,7 +157,7 @@ func (w World) over() error {
 	}
 }
 
-// standing is what is done about findings that stand in the way.
+// standing returns the verdict for findings that are in the way.
 func (w World) standing(a Ask, findings []cluster.Finding) Verdict {
 	made := Verdict{Findings: findings}
 
@@ -183,7 +183,7 @@ func (w World) standing(a Ask, findings []cluster.Finding) Verdict {
 	return made
 }
 
-// Fatal is what no waiting cures; nil where waiting may.
+// Fatal returns the error that waiting does not cure; nil if waiting may help.
 func Fatal(findings []cluster.Finding) error {
 	for _, finding := range findings {
 		if finding.Err != nil && !cluster.Heals(finding.Err) {
@@ -194,9 +194,9 @@ func Fatal(findings []cluster.Finding) error {
 	return nil
 }
 
-// ErrOccupied is an operator that began to upgrade the cluster just before the run would have.
+// ErrOccupied is returned if an operator began to upgrade the cluster just before the run.
 var ErrOccupied = fmt.Errorf("%w is upgrading it", say.ErrOperator)
 
-// ErrStopped ends an upgrade that has not touched its node, because the run must not begin another one. It
-// is no failure of the upgrade.
+// ErrStopped ends an upgrade that has not touched its node, because the run must not begin another one. It is no
+// failure of the upgrade.
 var ErrStopped = errors.New("no further node is begun")

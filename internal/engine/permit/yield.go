@@ -10,39 +10,39 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/rule"
 )
 
-// ErrYield ends an upgrade that gives way, because workers of other upgrades use up what may be unavailable.
-// It leaves its node as it found it.
+// ErrYield ends an upgrade because workers of other upgrades use up the budget of unavailable workers. It leaves
+// its node as it found it.
 var ErrYield = errors.New("other workers of this run have to come back first")
 
-// ErrGateClosed ends the upgrade of a node that has not been touched, because a gate closed since it was
-// waited for.
+// ErrGateClosed ends the upgrade of a node that has not been touched, because a gate closed after it was waited
+// for.
 var ErrGateClosed = errors.New("a gate closed")
 
-// NoPlaceError is an [ErrYield] for the lack of nodes to which the pods could go.
+// NoPlaceError is an [ErrYield] because no other node can take the pods.
 type NoPlaceError struct{ Why string }
 
 func (n *NoPlaceError) Error() string { return n.Why }
 
 func (n *NoPlaceError) Unwrap() error { return ErrYield }
 
-// WaitsError is an [ErrYield] for nodes that were moved before and are not as they have to be, or for looks
-// that take too long.
+// WaitsError is an [ErrYield] because nodes that were moved before are not in the required state, or because
+// observations take too long.
 type WaitsError struct{ Why string }
 
 func (w *WaitsError) Error() string { return w.Why }
 
 func (w *WaitsError) Unwrap() error { return ErrYield }
 
-// LeftError ends the upgrade of a node, or of a component, that nothing was done to yet, because somebody has
-// suspended the upgrades meanwhile, or labels say that it is not its turn.
+// LeftError ends the upgrade of a node, or of a component, before anything was done to it, because the upgrades
+// were suspended meanwhile, because labels hold the node, or because a canary has to go first.
 type LeftError struct{ Why string }
 
 func (l *LeftError) Error() string { return l.Why }
 
-// Unwrap: a node is left as it was found, and so is a component.
+// Unwrap returns both errors, because the node or component is left as it was found.
 func (l *LeftError) Unwrap() []error { return []error{ErrYield, ErrStopped} }
 
-// yieldTo is what the upgrade ends with that stands back for these findings; nil where it does not.
+// yieldTo returns the error with which the upgrade yields to these findings; nil if it does not yield.
 func (w World) yieldTo(a Ask, findings []cluster.Finding) error {
 	if a.Stage == rule.Component {
 		return componentYieldsTo(findings)
@@ -62,7 +62,7 @@ func (w World) yieldTo(a Ask, findings []cluster.Finding) error {
 	}
 }
 
-// componentYieldsTo is yieldTo for a component, which gives way to no other upgrade.
+// componentYieldsTo is [World.yieldTo] for a component, which yields to no other upgrade.
 func componentYieldsTo(findings []cluster.Finding) error {
 	if left := leftTo(findings); left != nil {
 		return left
@@ -79,21 +79,21 @@ func componentYieldsTo(findings []cluster.Finding) error {
 	return nil
 }
 
-// nodeTouched is [Ask.Touched] as if a cordon were asked for.
+// nodeTouched is [Ask.Touched] regardless of whether a cordon is asked for.
 func (a Ask) nodeTouched() bool {
 	a.Cordons = true
 
 	return a.Touched()
 }
 
-// onlyGates tells whether nothing but closed gates keeps an upgrade from going on: it then waits for them as
-// long as they may take, and holds up nobody meanwhile.
+// onlyGates reports whether nothing but closed gates prevents an upgrade: it then waits for them as long as their
+// timeouts allow, without holding up other upgrades.
 func onlyGates(findings []cluster.Finding) bool {
 	return !slices.ContainsFunc(findings, func(f cluster.Finding) bool { return f.Check != cluster.CheckGates })
 }
 
-// leftTo is the error of an upgrade that has done nothing yet, and leaves its node to a later run; nil where the
-// findings ask for no such thing.
+// leftTo returns the error of an upgrade that has done nothing yet and leaves its node to a later run; nil if the
+// findings do not require that.
 func leftTo(findings []cluster.Finding) error {
 	index := slices.IndexFunc(findings, func(f cluster.Finding) bool {
 		return f.Check == cluster.CheckSuspended && f.Err == nil || f.Check == cluster.CheckSelectors
@@ -105,7 +105,7 @@ func leftTo(findings []cluster.Finding) error {
 	return &LeftError{Why: findings[index].Found}
 }
 
-// standsBackFor is what an upgrade ends with that stands back for these reasons.
+// standsBackFor returns the error with which an upgrade yields for these reasons.
 func standsBackFor(findings []cluster.Finding) error {
 	if index := slices.IndexFunc(findings, rule.AboutMoved); index >= 0 {
 		return &WaitsError{Why: findings[index].String()}
@@ -118,14 +118,14 @@ func standsBackFor(findings []cluster.Finding) error {
 	return &NoPlaceError{Why: findings[0].Found}
 }
 
-// yields tells whether the upgrade ends here without having done anything to its node, because the run has a
-// better use for the time than to wait with it: nothing is wrong but that other upgrades of this run are in
-// the way, or that a node which was moved before has to become well first. One that has cordoned its node, and
-// nothing more, gives it back only to the budget: others used that up meanwhile.
+// yields reports whether the upgrade ends here without having done anything to its node, so that the run can use
+// the time for other nodes: the only findings are about other upgrades of this run, or about a node moved before
+// that has to become healthy first. An upgrade that has only cordoned its node yields only if others have used up
+// the budget meanwhile.
 func (w World) yields(a Ask, findings []cluster.Finding) bool {
 	beside := len(w.Others) > 0
 
-	// A gate that is closed as well is waited for when there is room.
+	// Closed gates are waited for once there is room.
 	rest := slices.DeleteFunc(slices.Clone(findings), func(f cluster.Finding) bool { return f.Check == cluster.CheckGates })
 
 	if a.Installed || a.Retried || len(rest) == 0 {

@@ -11,17 +11,17 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
 )
 
-// CheckBudget is the name of the check of how many workers are unavailable, and
-// attributeBudget and attributePools where their number is configured.
+// CheckBudget is the name of the check of how many workers are unavailable; attributeBudget and attributePools
+// are the attributes that configure their number.
 const (
 	CheckBudget     = cluster.CheckNodesReady
 	attributeBudget = "max_unavailable"
 	attributePools  = "pools"
 )
 
-// budget keeps no more workers unavailable than the policy allows, of all of them
-// and of those in the pool, the step's own node included. A node that is unavailable
-// without the doing of this run costs nothing.
+// budget refuses to make more workers unavailable than the policy allows, of all workers and of the pool,
+// including the step's own node. A node that is already unavailable for other reasons than this run costs
+// nothing.
 func budget(s View) []cluster.Finding {
 	node, found := s.Node(s.Step.Node)
 	if !found || node.Role != cluster.Worker || node.Kube == nil {
@@ -56,8 +56,7 @@ func budget(s View) []cluster.Finding {
 	return nil
 }
 
-// awayBeside are the workers that are unavailable beside the node, or will be before it
-// is, sorted.
+// awayBeside returns the workers other than the node that are unavailable, or will be before it is, sorted.
 func (s View) awayBeside(node string) []string {
 	var away []string
 
@@ -66,8 +65,8 @@ func (s View) awayBeside(node string) []string {
 			continue
 		}
 
-		// Where two upgrades would wait for each other, the later one waits: its
-		// node does not count for the earlier one.
+		// If two upgrades would wait for each other, the later one waits: its node does not count for the earlier
+		// one.
 		earlier, busy := s.Others[other.Name]
 		if busy && earlier || !busy && !other.Available() {
 			away = append(away, other.Name)
@@ -79,7 +78,7 @@ func (s View) awayBeside(node string) []string {
 	return away
 }
 
-// BudgetRemedy is what to do about a budget that is spent.
+// BudgetRemedy says what to do about a budget that is used up.
 func BudgetRemedy(observed cluster.Observation, raised string) string {
 	if !plan.SparesOne(observed) {
 		return "Bring them back (kubectl uncordon, kubectl describe node)."
@@ -88,16 +87,14 @@ func BudgetRemedy(observed cluster.Observation, raised string) string {
 	return "Bring them back (kubectl uncordon, kubectl describe node) or raise " + raised + "."
 }
 
-// AboutBudget tells whether the finding is about the number of those that may be
-// unavailable.
+// AboutBudget reports whether the finding is about the number of workers that may be unavailable.
 func AboutBudget(f cluster.Finding) bool {
 	return f.Check == CheckBudget && (f.Attribute == attributeBudget || f.Attribute == attributePools)
 }
 
-// kubelets counts the workers whose kubelets run the new version and whose
-// nodes are not Ready with it: as many as may restart at a time, of all or of the pool,
-// are enough to stop, and so is one canary. A kubelet that does not come up with a version must
-// not be followed by others, in this run or in the next.
+// kubelets refuses the step if too many workers whose kubelets run the new version are not Ready: as many as may
+// restart at a time, of all workers or of the pool, or a single canary if the step's node is none. A version with
+// which kubelets do not come up must not spread, in this run or in the next.
 func kubelets(s View) []cluster.Finding {
 	if s.Step.Component != cluster.Kubelet || s.Step.Role != cluster.Worker || s.KubernetesError != nil {
 		return nil
@@ -134,8 +131,8 @@ func kubelets(s View) []cluster.Finding {
 	return nil
 }
 
-// brokenKubelets says that as many kubelets did not come up as may restart at a time, of
-// the workers that are named so. Raised is what would have to be raised.
+// brokenKubelets returns the finding that as many kubelets did not come up as may restart at a time. Workers
+// names the workers that count, and raised the attribute to raise.
 func brokenKubelets(step plan.Step, broken []string, budget int, workers, raised string) []cluster.Finding {
 	return NewFinding(CheckKubelets, broken[0],
 		fmt.Sprintf("%d of at most %d %s are not Ready with their kubelets %s: %s", len(broken), budget, workers, step.To, strings.Join(broken, ", ")),

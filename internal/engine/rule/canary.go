@@ -9,8 +9,8 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
 )
 
-// canaries wants every canary to run what the step leads to, and to be in
-// service: it is there to stop the others, also those whose upgrades have begun.
+// canaries requires every canary to run what the step leads to, and to be in service. That stops other nodes even
+// if their upgrades have begun.
 func canaries(s View) []cluster.Finding {
 	if s.Step.Canary || s.Returning || s.KubernetesError != nil {
 		return nil
@@ -19,7 +19,7 @@ func canaries(s View) []cluster.Finding {
 	var findings []cluster.Finding
 
 	for _, name := range s.Policy.Canaries() {
-		// One that is missing has left the cluster, and the plan knows what is wrong.
+		// A missing canary has left the cluster, and the plan reports other problems.
 		if node, found := s.Node(name); found && !node.Left() && node.Role == cluster.Worker && !s.Policy.Hold[name] {
 			findings = append(findings, plan.Faltering(s.Policy, node, s.Step)...)
 		}
@@ -28,8 +28,8 @@ func canaries(s View) []cluster.Finding {
 	return findings
 }
 
-// kubeletCanaries wants the kubelet of every canary to be replaced before others:
-// labels may have made one a canary since the plan was made, or hold one.
+// kubeletCanaries requires the kubelet of every canary to be replaced before others: labels may have made a node
+// a canary since the plan was made, or hold one.
 func kubeletCanaries(s View) []cluster.Finding {
 	if !s.Starting || s.Step.Component != cluster.Kubelet || s.Step.Canary || s.KubernetesError != nil {
 		return nil
@@ -46,7 +46,7 @@ func kubeletCanaries(s View) []cluster.Finding {
 	return nil
 }
 
-// AboutMoved tells whether the finding is about a node that was moved before.
+// AboutMoved reports whether the finding is about a node that was moved before.
 func AboutMoved(f cluster.Finding) bool {
 	return f.Check == cluster.CheckCanary || f.Check == CheckSettle
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/health"
 )
 
-// controlPlanes wants every other control plane whole: finished booting
-// and Ready, whatever is about to be disturbed.
+// controlPlanes requires every other control plane to have finished booting and to be Ready, whichever node is
+// about to be disturbed.
 func controlPlanes(s View) []cluster.Finding {
 	const remedy = "Bring it back to health first (talosctl health, kubectl describe node)."
 
@@ -36,8 +36,8 @@ func controlPlanes(s View) []cluster.Finding {
 	return findings
 }
 
-// otherControlPlanes wants the other control planes whole before anything
-// of this one is restarted. Kubelets of workers are nothing to them.
+// otherControlPlanes requires the other control planes to be healthy before a component of a control plane
+// restarts. It does not apply to kubelets of workers.
 func otherControlPlanes(s View) []cluster.Finding {
 	if s.Step.Role != cluster.ControlPlane {
 		return nil
@@ -55,7 +55,7 @@ func otherControlPlanes(s View) []cluster.Finding {
 	return append(findings, controlPlanes(s)...)
 }
 
-// Unmet says what a machine still waits for.
+// Unmet returns what a machine is still waiting for.
 func Unmet(machine cluster.Machine) string {
 	if len(machine.Unmet) == 0 {
 		return ""
@@ -64,8 +64,8 @@ func Unmet(machine cluster.Machine) string {
 	return "; not yet: " + strings.Join(machine.Unmet, ", ")
 }
 
-// serving wants the static pods of the other control planes Ready before a
-// control plane goes away: the Kubernetes API must not go with it.
+// serving requires the static pods of the other control planes to be Ready before a control plane goes down, so
+// that the Kubernetes API remains available.
 func serving(s View) []cluster.Finding {
 	if s.Step.Role != cluster.ControlPlane || s.KubernetesError != nil {
 		return nil
@@ -88,9 +88,9 @@ func serving(s View) []cluster.Finding {
 	return findings
 }
 
-// staticPods wants every static pod of every control plane to be Ready, but
-// the one that is to be replaced: that may be broken, and this the cure. What an
-// earlier run left broken must not be followed by the next component.
+// staticPods requires every static pod of every control plane to be Ready, except for the one that is to be
+// replaced, which may be broken and cured by the step. If an earlier run left one broken, the next component must
+// not follow.
 func staticPods(s View) []cluster.Finding {
 	if s.KubernetesError != nil {
 		return nil
@@ -106,7 +106,7 @@ func staticPods(s View) []cluster.Finding {
 
 			pod, found := node.Pods[component]
 			if component != cluster.APIServer && node.Versions[component].Less(s.Step.To) {
-				// Its own upgrade is still to come, and may be the cure.
+				// Its own upgrade is still pending, and may be the cure.
 				continue
 			}
 
@@ -124,8 +124,8 @@ func staticPods(s View) []cluster.Finding {
 	return findings
 }
 
-// restartedKubelets wants the kubelets of the other control planes to be done with
-// their static pods before one more restarts: no two API servers may go away.
+// restartedKubelets requires the kubelets of the other control planes to be done with their static pods before
+// another one restarts, so that no two API servers are down at the same time.
 func restartedKubelets(s View) []cluster.Finding {
 	var findings []cluster.Finding
 
@@ -145,8 +145,8 @@ func restartedKubelets(s View) []cluster.Finding {
 	return findings
 }
 
-// APIServerToRestart says that a kubelet may still make the API server of its node anew;
-// empty where it has. Both tell the time by the clock of the node.
+// APIServerToRestart says that a kubelet may still recreate the API server of its node; empty if it already has.
+// Both times are by the clock of the node.
 func APIServerToRestart(kubelet cluster.ComponentStatus, pod cluster.ComponentPod) string {
 	if !pod.Started.Before(kubelet.Since) {
 		return ""
@@ -156,13 +156,12 @@ func APIServerToRestart(kubelet cluster.ComponentStatus, pod cluster.ComponentPo
 		kubelet.Since.UTC().Format(time.TimeOnly), pod.Component, pod.Started.UTC().Format(time.TimeOnly))
 }
 
-// KeepsPods is how long a kubelet that has restarted has to keep the static pods that it
-// found before they count as those it goes on with. It looks at their sources each 20 seconds,
-// and an API server has 30 seconds to stop, while its pod is Ready.
+// KeepsPods is how long a restarted kubelet must have kept the static pods that it found before they count as
+// final. It reads their sources every 20 seconds, and an API server has 30 seconds to stop, during which its pod
+// is still Ready.
 const KeepsPods = time.Minute
 
-// skew wants no API server to be of an older release line than what is to
-// talk to it.
+// skew requires that no API server is of an older release line than the component that will talk to it.
 func skew(s View) []cluster.Finding {
 	if s.Step.Component == cluster.APIServer || s.Step.Component == cluster.Proxy {
 		return nil

@@ -11,8 +11,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/health"
 )
 
-// Etcd are what keeps etcd from counting as healthy, alarms aside,
-// whichever node is about to be disturbed.
+// Etcd returns what keeps etcd from counting as healthy, alarms aside, whichever node is about to be disturbed.
 func Etcd(observed cluster.Observation) []cluster.Finding {
 	var findings []cluster.Finding
 
@@ -23,8 +22,8 @@ func Etcd(observed cluster.Observation) []cluster.Finding {
 	return findings
 }
 
-// wholeEtcd wants etcd to be healthy before a component of a control plane restarts: its member of etcd stays, and
-// an API server that comes back has to find the others as well.
+// wholeEtcd requires etcd to be healthy before a component of a control plane restarts: its member of etcd keeps
+// running, but an API server that comes back has to reach the other members as well.
 func wholeEtcd(s View) []cluster.Finding {
 	if s.Step.Role != cluster.ControlPlane {
 		return nil
@@ -33,14 +32,13 @@ func wholeEtcd(s View) []cluster.Finding {
 	return Etcd(s.Observation)
 }
 
-// etcdNodes are the control planes whose members of etcd have to be well. A node that is
-// to be sent back to its old system need not have one: its member is missing already.
+// etcdNodes returns the control planes whose members of etcd must be healthy. The node that is sent back to its
+// old system is left out, because its member is already missing.
 func (s View) etcdNodes() []cluster.Node {
 	return slices.DeleteFunc(s.ControlPlanes(), s.ill)
 }
 
-// members wants the same members, all started and none a learner, from
-// every control plane's point of view.
+// members requires every control plane to list the same members, all started and none a learner.
 func members(s View) []cluster.Finding {
 	var (
 		findings []cluster.Finding
@@ -75,7 +73,7 @@ func members(s View) []cluster.Finding {
 	return findings
 }
 
-// etcdSilence says why nothing is known of the member on a control plane.
+// etcdSilence says why nothing is known about the member on a control plane.
 func etcdSilence(node cluster.Node) string {
 	switch {
 	case node.EtcdError != nil:
@@ -98,8 +96,8 @@ func memberList(members []cluster.EtcdMember) string {
 	return strings.Join(lines, "\n")
 }
 
-// quorum wants one leader that everyone follows, and a majority of healthy
-// members that remains when the step's node is gone.
+// quorum requires one leader that every member follows, and a majority of healthy members without the step's
+// node.
 func quorum(s View) []cluster.Finding {
 	voters, controlPlanes := s.etcdNodes(), s.ControlPlanes()
 	findings := health.EtcdLeader(voters)
@@ -111,9 +109,8 @@ func quorum(s View) []cluster.Finding {
 		}
 	}
 
-	// A single member is allowed to go: nothing is lost but availability, and
-	// there is no other way. So is one of two, where that is asked for: the other
-	// keeps the data, and they are a majority again as soon as it is back.
+	// A single member may go down: only availability is lost, and there is no other way. So may one of two, if
+	// the policy skips that check: the other keeps the data, and they are a majority again as soon as it is back.
 	least := len(controlPlanes)/2 + 1
 
 	switch {
@@ -131,10 +128,10 @@ func quorum(s View) []cluster.Finding {
 	return findings
 }
 
-// alarms wants no alarm.
+// alarms requires that there is no alarm.
 func alarms(s View) []cluster.Finding { return health.EtcdAlarms(s.Observation) }
 
-// lag wants every member to have applied nearly everything there is.
+// lag requires every member to have applied nearly every raft entry.
 func lag(s View) []cluster.Finding {
 	return health.EtcdLag(s.etcdNodes(), s.ControlPlanes())
 }

@@ -20,8 +20,8 @@ func kubernetes(s View) []cluster.Finding {
 		"Make it answer again: without it nothing can be cordoned, drained or recorded.", s.KubernetesError)
 }
 
-// machines wants an answer from every control plane and from the node
-// itself, which must be there and neither booting nor going down.
+// machines requires an answer from every control plane and from the node itself, which must exist and be neither
+// booting nor going down.
 func machines(s View) []cluster.Finding {
 	var findings []cluster.Finding
 
@@ -58,8 +58,7 @@ func machines(s View) []cluster.Finding {
 	return findings
 }
 
-// machine wants the node to be there, and to be neither booting nor going
-// down.
+// machine requires the node to exist, to answer, and to be neither booting nor going down.
 func machine(s View) []cluster.Finding {
 	node, found := s.Node(s.Step.Node)
 
@@ -77,9 +76,8 @@ func machine(s View) []cluster.Finding {
 	}
 }
 
-// external wants nobody else to be upgrading or rebooting a node. Those of
-// this run, and those that an earlier run left in the middle of an upgrade, are its
-// own affair.
+// external requires that nobody else is upgrading or rebooting a node. Nodes of this run, nodes that an earlier
+// run left in the middle of an upgrade, and held workers do not count.
 func external(s View) []cluster.Finding {
 	var findings []cluster.Finding
 
@@ -97,8 +95,8 @@ func external(s View) []cluster.Finding {
 	return findings
 }
 
-// Unfinished tells whether an earlier run, or another upgrade of this one, left the
-// node in the middle of its upgrade.
+// Unfinished reports whether the journal has an open entry about the node, from an earlier run or another upgrade
+// of this one.
 func Unfinished(observed cluster.Observation, node cluster.Node) bool {
 	if observed.Journal == nil {
 		return false
@@ -109,7 +107,7 @@ func Unfinished(observed cluster.Observation, node cluster.Node) bool {
 	return found && entry.Open()
 }
 
-// doneElsewhere says what a machine is doing that no healthy one does by itself.
+// doneElsewhere says what a machine is doing that a healthy one does not do by itself; empty if nothing.
 func doneElsewhere(node cluster.Node) string {
 	switch {
 	case node.Machine != nil && health.Leaving(node.Machine.Stage):
@@ -121,8 +119,8 @@ func doneElsewhere(node cluster.Node) string {
 	}
 }
 
-// pending refuses to touch a system that Talos has not confirmed: an install now
-// would overwrite the one that it could return to, or a newer one that a person tries.
+// pending refuses to touch a system that Talos has not confirmed: an install now would overwrite the system that
+// the node could return to, or a newer one that a person is trying.
 func pending(s View) []cluster.Finding {
 	node, found := s.Node(s.Step.Node)
 	if !found || node.Machine == nil || !node.Machine.UpgradePending {
@@ -142,10 +140,10 @@ func clock(s View) []cluster.Finding {
 
 func gates(s View) []cluster.Finding { return s.Closed }
 
-// operator wants the operator of the cluster to leave it alone.
+// operator requires that the operator of the cluster does not act on it.
 func operator(s View) []cluster.Finding { return s.Intruded }
 
-// held wants a node that nothing was done to yet not to be held by its labels.
+// held requires a node to which nothing was done yet not to be held by its labels.
 func held(s View) []cluster.Finding {
 	if _, chosen := s.Policy.Selected.Held[s.Step.Node]; !chosen || !s.Starting {
 		return nil
@@ -155,12 +153,12 @@ func held(s View) []cluster.Finding {
 		"To have it upgraded, take that label away and apply again.", nil)
 }
 
-// OfCheck are the findings of one check that stop something.
+// OfCheck returns the blocking findings of one check.
 func OfCheck(check string, findings []cluster.Finding) []cluster.Finding {
 	return slices.DeleteFunc(cluster.Blocking(findings), func(f cluster.Finding) bool { return f.Check != check })
 }
 
-// NewFinding makes the finding of a rule.
+// NewFinding returns the finding of a rule.
 func NewFinding(check, node, found, remedy string, err error) []cluster.Finding {
 	return []cluster.Finding{{Check: check, Severity: cluster.Observed, Node: node, Found: found, Remedy: remedy, Err: err}}
 }

@@ -10,23 +10,23 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 )
 
-// CheckRoom is the name of the check of where the pods of a node could go.
+// CheckRoom is the name of the check of whether the pods of a node have somewhere to go.
 const CheckRoom = "room-for-pods"
 
-// Room is what a node has for the pods of another one.
+// Room is whether a node can take the pods of another one.
 type Room int
 
 const (
 	// NoRoom: it takes no pods, whatever this run does.
 	NoRoom Room = iota
-	// RoomLater: it takes pods when this run is done with it.
+	// RoomLater: it takes pods once this run is done with it.
 	RoomLater
 	// RoomNow: it takes pods.
 	RoomNow
 )
 
-// RoomOn tells what room a node has. Busy are those that an upgrade of this run is
-// taking out of service.
+// RoomOn returns whether a node can take pods. Busy is true if an upgrade of this run is taking it out of
+// service.
 func RoomOn(node cluster.KubeNode, run string, busy bool) Room {
 	switch {
 	case node.ExcludesWorkloads, node.Unschedulable && node.CordonedBy == "":
@@ -44,15 +44,14 @@ func RoomOn(node cluster.KubeNode, run string, busy bool) Room {
 	}
 }
 
-// roomForPods keeps a node in service while other upgrades of this run have every
-// node that could take its pods: these would have nowhere to go. So does it with the
-// last one that takes pods while another upgrade empties a node, whether that one takes
-// any afterwards or not. Where there is no such node anyway, as in a cluster of one
-// worker, waiting is of no use.
+// roomForPods keeps a node in service while other upgrades of this run occupy every node that could take its
+// pods, which would have nowhere to go. It also keeps the last node that takes pods in service while another
+// upgrade drains a node, whether or not that one takes pods afterwards. If there is no other such node anyway, as
+// in a cluster with one worker, it does not wait.
 func roomForPods(s View) []cluster.Finding {
 	node, found := s.Node(s.Step.Node)
 	if !s.Cordoning || !found || node.Kube == nil || !node.Kube.Ready {
-		// To move a node that is not Ready may be what brings it back.
+		// Moving a node that is not Ready may bring it back.
 		return nil
 	}
 

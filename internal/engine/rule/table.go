@@ -1,22 +1,21 @@
 // SPDX-License-Identifier: MPL-2.0
 
-// Package rule is what has to hold before an upgrade does something to a node: what its guards ask.
-// All of it is asked of one view of the cluster, and nobody is asked here. What is not known does not
-// hold.
+// Package rule holds the conditions for doing something to a node, which the guards of upgrades check. All of
+// them judge one view of the cluster, and ask nobody. What is unknown does not hold.
 package rule
 
 import "github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 
-// Stage is what an upgrade is about to do. Several of them are a set.
+// Stage is what an upgrade is about to do. Stages can be combined into a set.
 type Stage uint8
 
-// The stages of a node, in order, and that of a component of Kubernetes, which has one.
+// The stages of a node, in order, and the only stage of a component of Kubernetes.
 const (
-	// Cordon is a cordon of a node about which the journal has nothing open, and Install all that follows
-	// until it has: so does a rollback that a person asks for begin.
+	// Cordon is a cordon of a node without an open entry in the journal, and Install is everything that follows
+	// until there is one. A rollback that a person asks for begins with these stages, too.
 	Cordon Stage = 1 << iota
 	Install
-	// Reboot is all that is done to a node on which something may be installed, a cordon included.
+	// Reboot is everything that is done to a node on which something may be installed, including a cordon.
 	Reboot
 	// SendBack is Reboot for a node that is to start its old system.
 	SendBack
@@ -31,13 +30,13 @@ const (
 
 // Rule is one condition for doing something to a node, or to a component on it.
 type Rule struct {
-	// Name tells rules apart in tests. What the policy may skip goes by the check of a finding.
+	// Name tells rules apart in tests. What the policy may skip depends on the check of a finding.
 	Name string
-	// Stages are those before which it has to hold.
+	// Stages are those before which it must hold.
 	Stages Stage
-	// Check finds what is in the way. It neither waits nor asks anybody: it is called under locks.
+	// Check returns what is in the way. It is called under locks, so it must neither wait nor ask anybody.
 	Check func(View) []cluster.Finding
-	// About is what has to hold, for people.
+	// About is what must hold, for people.
 	About string
 }
 
@@ -50,8 +49,7 @@ const (
 	CheckRestarted     = "restarted-kubelets"
 )
 
-// Table is all rules, in the order in which they are asked: what comes first is what a person is told
-// first.
+// Table returns all rules, in the order in which they are applied and in which people read their findings.
 func Table() []Rule {
 	return []Rule{
 		{cluster.CheckKubernetesAPI, nodeStages | Component, kubernetes, "the Kubernetes API answers"},
@@ -84,7 +82,7 @@ func Table() []Rule {
 	}
 }
 
-// Judge asks the rules of a stage.
+// Judge applies the rules of a stage.
 func Judge(rules []Rule, stage Stage, seen View) []cluster.Finding {
 	var findings []cluster.Finding
 

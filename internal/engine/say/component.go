@@ -10,19 +10,19 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
 )
 
-// Component is what matters to a person about an upgrade of a component of Kubernetes that failed.
+// Component is what a person has to know about a failed upgrade of a component of Kubernetes.
 type Component struct {
 	Step plan.Step
 	// At is the step that was entered last.
 	At cluster.NodeStep
-	// Configured tells that the machine configuration was changed, or may have been, and Arrived that
-	// the node has seen the change.
+	// Configured is true if the machine configuration was changed, or may have been; Arrived is true if the node
+	// has seen the change.
 	Configured, Arrived bool
-	// OnlyControlPlane tells that there is no other control plane.
+	// OnlyControlPlane is true if there is no other control plane.
 	OnlyControlPlane bool
-	// Ended is why the context of the upgrade ended; nil where it did not.
+	// Ended is why the context of the upgrade ended; nil if it did not.
 	Ended error
-	// Excerpts are what the kubelet and the component said last.
+	// Excerpts are the last lines of the logs of the kubelet and the component.
 	Excerpts []Excerpt
 }
 
@@ -61,7 +61,7 @@ func (c Component) Failure(err error) *Failure {
 	return failed
 }
 
-// state says how the node is left.
+// state says in which state the node is left.
 func (c Component) state() string {
 	switch {
 	case c.Arrived && c.Step.Component.Static() && c.OnlyControlPlane:
@@ -77,7 +77,7 @@ func (c Component) state() string {
 	}
 }
 
-// lookRemedy is where to look for the reason why a component does not run.
+// lookRemedy says where to look for the reason why a component does not run.
 func (c Component) lookRemedy() string {
 	if c.Step.Component == cluster.Kubelet {
 		return fmt.Sprintf("Look at it (talosctl -n %s logs kubelet, kubectl describe node %s). When it runs, or its reason is gone, run terraform apply again: it continues with this node.",
@@ -88,8 +88,7 @@ func (c Component) lookRemedy() string {
 		c.Step.Component, c.Step.Node, c.Step.Address, cluster.ContainerLog(c.Step.Component, c.Step.Node))
 }
 
-// interrupted words the failure of a component's upgrade that the end of the context has
-// cut off.
+// interrupted puts into words the failure of a component's upgrade that was cut off by the end of its context.
 func (c Component) interrupted(failed *Failure) {
 	failed.Seen = Interrupted(c.Ended, c.activity(failed.Err), failed.Err)
 
@@ -98,7 +97,7 @@ func (c Component) interrupted(failed *Failure) {
 	}
 }
 
-// activity is what was being done to the component: it completes "while".
+// activity returns what was being done to the component: it completes "while".
 func (c Component) activity(err error) string {
 	if unpulled := (*PullError)(nil); errors.As(err, &unpulled) {
 		return c.Step.Node + " was pulling " + unpulled.Image

@@ -11,34 +11,34 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 )
 
-// Failure is why a run stopped, in the words a person needs at night.
+// Failure is why a run stopped, in words for the person who has to fix it.
 type Failure struct {
 	// Summary is one line: "Unable to upgrade node worker-2 to Talos 1.13.4".
 	Summary string
-	// Node is the node it happened on, empty for the cluster.
+	// Node is the node at which it happened; empty for the cluster.
 	Node string
-	// Component is the part of Kubernetes that it is about, empty for Talos.
+	// Component is the part of Kubernetes that it is about; empty for Talos.
 	Component cluster.Component
-	// Findings are all reasons, when checks refused.
+	// Findings are all reasons if checks refused.
 	Findings []cluster.Finding
 	// Seen is what was observed.
 	Seen string
-	// Excerpts are what the installer and the logs of the node said last.
+	// Excerpts are the last lines of the installer and of the logs of the node.
 	Excerpts []Excerpt
-	// State is where the node and the cluster are left.
+	// State is the state in which the node and the cluster are left.
 	State string
 	// Remedy is what to do now.
 	Remedy string
-	// Err is the cause, nil when there is nothing behind it.
+	// Err is the cause; nil if there is none.
 	Err error
 }
 
-// Error is the failure in one paragraph.
+// Error returns the failure as one text.
 func (f *Failure) Error() string {
 	return f.Summary + ": " + f.Detail()
 }
 
-// Detail is everything but the summary.
+// Detail returns everything but the summary.
 func (f *Failure) Detail() string {
 	var parts []string
 
@@ -65,11 +65,10 @@ func (f *Failure) findings() string {
 	return strings.Join(lines, "\n")
 }
 
-// CheckNodeUpgrade is the check of findings about upgrades that failed beside the one
-// that a failure is about.
+// CheckNodeUpgrade is the check of findings about upgrades that failed besides the one that a failure is about.
 const CheckNodeUpgrade = "node-upgrade"
 
-// Nodes are the names of all nodes whose upgrades failed, the first one first.
+// Nodes returns the names of all nodes whose upgrades failed, the first one first.
 func (f *Failure) Nodes() []string {
 	var nodes []string
 
@@ -86,8 +85,8 @@ func (f *Failure) Nodes() []string {
 	return nodes
 }
 
-// elsewhere tells that nothing failed on the node itself: it waited for its gate,
-// or the run had to stop while it was on its way.
+// elsewhere reports whether nothing failed on the node itself: it waited for its gate, or the run had to stop
+// while it was being upgraded.
 func (f *Failure) elsewhere() bool {
 	for _, cause := range []error{ErrInstaller, ErrFallback, ErrRolledBack, ErrUnhealthy, ErrPlatform, ErrExtensions} {
 		if errors.Is(f.Err, cause) {
@@ -104,10 +103,10 @@ func (f *Failure) elsewhere() bool {
 	return false
 }
 
-// Unwrap is the cause.
+// Unwrap returns the cause.
 func (f *Failure) Unwrap() error { return f.Err }
 
-// Reasons that tests and the provider tell apart with errors.Is.
+// Reasons that tests and the provider distinguish with errors.Is.
 var (
 	// ErrBlocked: checks refused before anything was touched.
 	ErrBlocked = errors.New("blocked by checks")
@@ -115,22 +114,21 @@ var (
 	ErrWrongCluster = errors.New("another cluster")
 	// ErrLocked: somebody else is upgrading the cluster.
 	ErrLocked = errors.New("locked by another upgrade")
-	// ErrLeaseLost: somebody else took the lease in the middle of the run.
+	// ErrLeaseLost: the lease was lost in the middle of the run, because somebody took, freed or deleted it.
 	ErrLeaseLost = errors.New("the lease was taken over")
-	// ErrGuard: a condition for going on did not come to hold in time.
+	// ErrGuard: a condition for continuing did not hold in time.
 	ErrGuard = errors.New("not safe to go on")
 	// ErrFallback: a node returned to its old system by itself.
 	ErrFallback = errors.New("node fell back to its old system")
-	// ErrUnhealthy: a node runs its new system and did not become healthy with it
-	// in time.
+	// ErrUnhealthy: a node runs its new system and did not become healthy in time.
 	ErrUnhealthy = errors.New("node did not become healthy")
-	// ErrRolledBack: a node did not become healthy with its new system and was
-	// sent back to its old one.
+	// ErrRolledBack: a node was sent back to its old system, because it did not become healthy or because a
+	// person asked for it.
 	ErrRolledBack = errors.New("node was rolled back to its old system")
 	// ErrPlatform: a node came back on another platform than it ran on.
 	ErrPlatform = errors.New("node lost its platform")
-	// ErrExtensions: a node came back without system extensions that it ran, or without the
-	// schematic that its image is named after.
+	// ErrExtensions: a node came back without system extensions that it had, or without the schematic that its
+	// image is named after.
 	ErrExtensions = errors.New("node lost extensions")
 	// ErrInstaller: the installer ran and failed.
 	ErrInstaller = errors.New("installer failed")
@@ -144,11 +142,10 @@ var (
 	ErrRenamed = errors.New("node has another name")
 	// ErrDrain: pods did not leave a node in time.
 	ErrDrain = errors.New("node could not be drained")
-	// ErrUncordoned: somebody else put a node back into service while it was being
-	// drained.
+	// ErrUncordoned: somebody else uncordoned a node while it was being drained.
 	ErrUncordoned = errors.New("somebody uncordoned the node")
-	// ErrUnsettled: a node that was moved did not stay healthy for as long as
-	// it has to before the next one is disturbed.
+	// ErrUnsettled: a node that was moved did not stay healthy for as long as is required before the next one is
+	// disturbed.
 	ErrUnsettled = errors.New("node did not stay healthy")
 	// ErrForeignWriter: somebody else writes machine configurations meanwhile.
 	ErrForeignWriter = errors.New("the machine configuration is written by somebody else")
@@ -156,7 +153,7 @@ var (
 	ErrManifests = errors.New("bootstrap manifests not synced")
 	// ErrNotBegun: the run stopped before it disturbed anything.
 	ErrNotBegun = errors.New("nothing was begun")
-	// ErrGate: a gate of the user did not come to hold.
+	// ErrGate: a gate of the user did not hold in time.
 	ErrGate = errors.New("a gate does not hold")
 	// ErrSuspended: somebody has suspended the upgrades of the cluster.
 	ErrSuspended = errors.New("upgrades are suspended")
@@ -164,17 +161,16 @@ var (
 	ErrWindow = errors.New("the maintenance window is closed")
 	// ErrSnapshot: no snapshot of etcd could be taken.
 	ErrSnapshot = errors.New("no snapshot of etcd")
-	// ErrOperator: the operator of the cluster is in the way, or did not do what it
-	// was asked for.
+	// ErrOperator: the operator of the cluster is in the way, or did not do what it was asked for.
 	ErrOperator = errors.New("the operator of the cluster")
 	// ErrDeadline: the time for the whole run is used up.
 	ErrDeadline = errors.New("the time for the run is used up")
 )
 
-// BlockedRemedy is what to do about checks; each of them says how.
+// BlockedRemedy says what to do about checks; each finding has its own remedy.
 const BlockedRemedy = "Follow the advice above, then run terraform apply again: all checks are repeated."
 
-// Blocked is the failure of checks before a run.
+// Blocked returns the failure of checks before a run.
 func Blocked(target cluster.Target, findings []cluster.Finding) *Failure {
 	var wanted []string
 
@@ -204,7 +200,7 @@ func Undisturbed(failure *Failure) *Failure {
 	return failure
 }
 
-// Causes are the errors behind the findings.
+// Causes returns the errors behind the findings.
 func Causes(findings []cluster.Finding) []error {
 	var all []error
 
@@ -217,7 +213,7 @@ func Causes(findings []cluster.Finding) []error {
 	return all
 }
 
-// NotAcquired is the failure of a run that never got the lease.
+// NotAcquired returns the failure of a run that never got the lease.
 func NotAcquired(cancelled bool, err error) error {
 	var failure *Failure
 	if errors.As(err, &failure) {
@@ -236,7 +232,7 @@ func NotAcquired(cancelled bool, err error) error {
 	return &Failure{Summary: summary, Seen: seen, State: "Nothing was touched.", Remedy: ResumeRemedy, Err: err}
 }
 
-// Brief is the failure in a few words, for those who watch annotations.
+// Brief returns the failure in a few words, for readers of annotations.
 func Brief(err error) string {
 	var failure *Failure
 	if !errors.As(err, &failure) {
@@ -289,11 +285,11 @@ func Brief(err error) string {
 	}
 }
 
-// Excerpt is what something said last.
+// Excerpt is the end of a log or an output.
 type Excerpt struct {
-	// Source is who said it: "machined on worker-1".
+	// Source is where the lines come from: "machined on worker-1".
 	Source string
-	// Lines are the oldest first.
+	// Lines are in order, the oldest first.
 	Lines []string
 }
 
@@ -301,8 +297,8 @@ func (e Excerpt) String() string {
 	return "The last lines of " + e.Source + ":\n  " + strings.Join(e.Lines, "\n  ")
 }
 
-// explained says what is said in the same way whatever failed: which guards did
-// not hold, and whose the lease is. It tells whether there is nothing to add.
+// explained adds what is said in the same way whatever failed: which guards did not hold, why an image could not
+// be pulled, and who has the lease. It reports whether there is nothing to add.
 func (f *Failure) explained(ended, err error) bool {
 	var guarded *GuardError
 	if errors.As(err, &guarded) {

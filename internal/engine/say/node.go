@@ -13,43 +13,41 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
-// Node is what matters to a person about an upgrade of a node, or a rollback, that failed.
+// Node is what a person has to know about a failed upgrade or rollback of a node.
 type Node struct {
 	Step plan.Step
-	// Entry is that of the journal, as last written. Open tells that it is there, and open.
+	// Entry is the journal's entry, as last written. Open is true if it is in the journal, and open.
 	Entry cluster.Entry
 	Open  bool
-	// MayHaveInstalled tells that the next boot may start another system, Rebooted that the node
-	// went through a boot since the entry was written, and InService that it is in service with the
-	// system that it is to run.
+	// MayHaveInstalled is true if the next boot may start another system, Rebooted if the node has booted since
+	// the entry was written, and InService if it is in service with the system that it should run.
 	MayHaveInstalled, Rebooted, InService bool
-	// Cordoned tells that the cordon on the node is ours.
+	// Cordoned is true if the cordon on the node is ours.
 	Cordoned bool
-	// Runs is what the node runs; zero where nobody knows.
+	// Runs is what the node runs; zero if it is unknown.
 	Runs version.Version
-	// NotSentBack is why the node was not sent back to its old system; empty where it was, or was
-	// not to be.
+	// NotSentBack is why the node was not sent back to its old system; empty if it was, or was not meant to be.
 	NotSentBack string
-	// At is the step that was entered last, and Waits what is waited for before the next one: it
-	// completes "until", and is empty while a step is going on.
+	// At is the step that was entered last, and Waits is what is waited for before the next one: it completes
+	// "until", and is empty during a step.
 	At    cluster.NodeStep
 	Waits string
-	// Ended is why the context of the upgrade ended; nil where it did not.
+	// Ended is why the context of the upgrade ended; nil if it did not.
 	Ended error
-	// Excerpts are what the installer and the node said last.
+	// Excerpts are the last lines of the installer and of the logs of the node.
 	Excerpts []Excerpt
-	// Stored is what the node has under the tag of the image; nil where nobody asked, or knows.
+	// Stored is what the node has under the tag of the image; nil if it was not asked, or is unknown.
 	Stored *StoredImage
 }
 
-// StoredImage is what a node has under the tag of an image that was to no avail.
+// StoredImage is what a node has under the tag of an image that failed.
 type StoredImage struct {
-	// Digest is empty where the node has nothing under the tag any more.
+	// Digest is empty if the node no longer has anything under the tag.
 	Digest string
 }
 
-// Failure puts the error of the upgrade into words: what was seen, how the node and the
-// cluster are left, and what to do.
+// Failure puts the error of the upgrade into words: what was seen, in which state the node and the cluster are
+// left, and what to do.
 func (n Node) Failure(err error) *Failure {
 	failed := &Failure{
 		Summary: fmt.Sprintf("Unable to upgrade node %s to Talos %s", n.Step.Node, n.Step.To),
@@ -119,7 +117,7 @@ func (n Node) Failure(err error) *Failure {
 	return failed
 }
 
-// withoutNode is what is said of a node that was deleted before its new system was seen.
+// withoutNode returns the texts about a node that was deleted before its new system was seen.
 func (n Node) withoutNode(err error) (seen, state, advice string) {
 	seen = fmt.Sprintf("Node %s %s. Nobody has seen whether its new system boots, so no other node is started.", n.Step.Node, strings.TrimPrefix(err.Error(), ErrDeparted.Error()+": "))
 	advice = fmt.Sprintf("Find out who deleted it, such as an autoscaler or a health check, and have nodes left alone while they are upgraded. When you know that %s boots, run terraform apply again: it goes on without this node. "+
@@ -129,7 +127,7 @@ func (n Node) withoutNode(err error) (seen, state, advice string) {
 	return seen, "The journal keeps the node, as departed.", advice
 }
 
-// withoutConfiguration is what is said of a node that came back in maintenance mode.
+// withoutConfiguration returns the texts about a node that came back in maintenance mode.
 func (n Node) withoutConfiguration(err error) (seen, advice string) {
 	seen = fmt.Sprintf("Node %s did not come back with its configuration: %s", n.Step.Node, WithFullStop(strings.TrimPrefix(err.Error(), ErrUnconfigured.Error()+": ")))
 	advice = fmt.Sprintf("Talos starts without a configuration where it does not find the partition STATE: a disk is missing, or another one was found first. Look at its console and at its disks (talosctl get disks --insecure --nodes %s), and start it anew. "+
@@ -139,7 +137,7 @@ func (n Node) withoutConfiguration(err error) (seen, advice string) {
 	return seen, advice
 }
 
-// renamedRemedy is what to do about a node that came back under another name.
+// renamedRemedy says what to do about a node that came back under another name.
 func (n Node) renamedRemedy(err error) string {
 	var other *RenamedError
 	if !errors.As(err, &other) {
@@ -151,8 +149,7 @@ func (n Node) renamedRemedy(err error) string {
 		other.Before, other.Now, other.Before)
 }
 
-// extensionsRemedy is what to do about a node that lost extensions, or came back with another
-// schematic.
+// extensionsRemedy says what to do about a node that lost extensions, or came back with another schematic.
 func (n Node) extensionsRemedy(err error) string {
 	remedy := fmt.Sprintf("Start its old system again (talosctl -n %s rollback).", n.Step.Address)
 
@@ -165,7 +162,7 @@ func (n Node) extensionsRemedy(err error) string {
 		cluster.CheckSchematic)
 }
 
-// returnedState says how a node is left that returned to its old system.
+// returnedState says in which state a node that returned to its old system is left.
 func returnedState(err error) string {
 	var (
 		fell *FallbackError
@@ -179,7 +176,7 @@ func returnedState(err error) string {
 	return "The node is back in service with its old system."
 }
 
-// state says how the node is left.
+// state says in which state the node is left.
 func (n Node) state() string {
 	switch {
 	case n.Open && n.Entry.Phase == cluster.PhaseRollingBack:
@@ -218,7 +215,7 @@ func (n Node) retryRemedy() string {
 		n.Step.Node, n.Entry.BootID)
 }
 
-// interrupted words the failure of an upgrade that the end of the context has cut off.
+// interrupted puts into words the failure of an upgrade that was cut off by the end of its context.
 func (n Node) interrupted(failed *Failure) {
 	failed.Seen = Interrupted(n.Ended, n.activity(failed.Err), failed.Err)
 
@@ -227,7 +224,7 @@ func (n Node) interrupted(failed *Failure) {
 	}
 }
 
-// activity is what was being done to the node: it completes "while".
+// activity returns what was being done to the node: it completes "while".
 func (n Node) activity(err error) string {
 	if unpulled := (*PullError)(nil); errors.As(err, &unpulled) {
 		return n.Step.Node + " was pulling " + unpulled.Image
@@ -304,9 +301,9 @@ func (n Node) RollbackFailure(err error) *Failure {
 	return failed
 }
 
-// storedImage says what the node has under the tag of an image that was to no avail. A
-// node does not download a tag that it has had since it started, whatever was pushed there
-// since; one below Talos 1.13 downloads it anew with each upgrade.
+// storedImage says what the node has under the tag of an image that failed. A node does not download a tag again
+// that it has had since it started, whatever was pushed there since; below Talos 1.13, it is downloaded again
+// with each upgrade.
 func (n Node) storedImage() string {
 	repository, tag, malformed := image.Split(n.Entry.Image)
 
@@ -314,7 +311,7 @@ func (n Node) storedImage() string {
 	case n.Stored == nil || malformed != nil || tag == "":
 		return ""
 	case n.Stored.Digest == "":
-		// It was started anew since.
+		// The node has been restarted since.
 		return " Its next try downloads " + n.Entry.Image + " anew, as it is under that tag by then."
 	default:
 		return fmt.Sprintf(" The node has %s as %s. Where another image is pushed under that tag, nodes that have pulled this one since they were started do not download it: "+

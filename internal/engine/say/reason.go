@@ -15,7 +15,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
-// WaitError is a wait that ended before its condition held.
+// WaitError is the error of a wait that ended before its condition held.
 type WaitError struct {
 	What, Seen string
 	After      time.Duration
@@ -37,11 +37,11 @@ func (w *WaitError) Error() string {
 
 func (w *WaitError) Unwrap() error { return w.Cause }
 
-// GuardError is a guard that did not come to hold.
+// GuardError is the error of guards that did not hold in time.
 type GuardError struct {
 	Before   string
 	Findings []cluster.Finding
-	// Slow tells that nothing stood in the way but the time that looks take.
+	// Slow is true if only slow observations prevented the action.
 	Slow bool
 	Err  error
 }
@@ -50,7 +50,7 @@ func (g *GuardError) Error() string { return g.Err.Error() }
 
 func (g *GuardError) Unwrap() []error { return []error{ErrGuard, g.Err} }
 
-// GateError is a gate that did not come to hold.
+// GateError is the error of a gate that did not hold.
 type GateError struct {
 	Finding cluster.Finding
 	After   time.Duration
@@ -67,7 +67,7 @@ func (g *GateError) Error() string {
 
 func (g *GateError) Unwrap() []error { return []error{ErrGate, g.Finding.Err} }
 
-// PullError is an image that a node could not get when its turn came.
+// PullError is the error of an image that a node could not get when its turn came.
 type PullError struct {
 	Image string
 	Err   error
@@ -77,8 +77,8 @@ func (p *PullError) Error() string { return Unpulled(p.Image, p.Err) }
 
 func (p *PullError) Unwrap() error { return p.Err }
 
-// Unpulled says that an image could not be pulled, and why. It does not say where: nodes
-// that fail alike are named together.
+// Unpulled says that an image could not be pulled, and why. It does not say where, so that nodes with the same
+// failure can be listed together.
 func Unpulled(reference string, err error) string {
 	why := err.Error()
 	if asked, rest, found := strings.Cut(why, ": "); found && strings.HasPrefix(asked, "unable to pull "+reference+" on ") {
@@ -88,11 +88,11 @@ func Unpulled(reference string, err error) string {
 	return fmt.Sprintf("could not pull %s: %s", reference, why)
 }
 
-// DrainError is a node that could not be emptied in time.
+// DrainError is the error of a node that could not be drained in time.
 type DrainError struct {
 	Timeout string
 	Left    map[string]string
-	// OfNode tells that it was the time for the whole upgrade of the node.
+	// OfNode is true if the time for the whole upgrade of the node ran out.
 	OfNode bool
 }
 
@@ -113,7 +113,7 @@ func (d *DrainError) Error() string {
 
 func (d *DrainError) Unwrap() error { return ErrDrain }
 
-// ending tells that all pods that are left were told to stop: no budget keeps them.
+// ending reports whether all pods that are left are terminating: no budget keeps them.
 func (d *DrainError) ending() bool {
 	for _, why := range d.Left {
 		if why != ShuttingDown {
@@ -124,10 +124,10 @@ func (d *DrainError) ending() bool {
 	return len(d.Left) > 0
 }
 
-// ShuttingDown is why a pod is still there that was told to stop.
+// ShuttingDown is why a terminating pod is still there.
 const ShuttingDown = "is shutting down"
 
-// VolumesError is a node to which volumes are attached that no pod on it uses any more.
+// VolumesError is the error of a node with attached volumes that no pod on it uses.
 type VolumesError struct {
 	After time.Duration
 	Left  []cluster.Volume
@@ -153,7 +153,7 @@ func (v *VolumesError) remedy() string {
 	return "Look at what keeps them (kubectl get volumeattachments, and the log of the driver's controller), then run terraform apply again. drain.wait_for_volumes = true goes on with a warning."
 }
 
-// VolumeNames are the volumes in ascending order, as one text.
+// VolumeNames returns the volumes in ascending order, as one text.
 func VolumeNames(volumes []cluster.Volume) string {
 	names := make([]string, 0, len(volumes))
 	for _, volume := range volumes {
@@ -165,14 +165,13 @@ func VolumeNames(volumes []cluster.Volume) string {
 	return strings.Join(names, ", ")
 }
 
-// UncordonedError is a node that somebody else puts back into service while it is
-// being drained.
+// UncordonedError is the error of a node that somebody else uncordons while it is being drained.
 type UncordonedError struct {
-	// By is who wrote to it last, empty where Kubernetes does not tell.
+	// By is who wrote to the node last; empty if Kubernetes does not say.
 	By string
 }
 
-// Who names whoever wrote to the node last, in brackets after a space; empty where nobody knows.
+// Who names the last writer of the node, in brackets after a space; empty if it is unknown.
 func (u *UncordonedError) Who() string {
 	if u.By == "" {
 		return ""
@@ -187,7 +186,7 @@ func (u *UncordonedError) Error() string {
 
 func (u *UncordonedError) Unwrap() error { return ErrUncordoned }
 
-// InstallerError is an installer that ran and failed.
+// InstallerError is the error of an installer that ran and failed.
 type InstallerError struct {
 	Exit   int32
 	Output []string
@@ -204,7 +203,7 @@ func (i *InstallerError) Error() string {
 
 func (i *InstallerError) Unwrap() error { return ErrInstaller }
 
-// FallbackError is a node that returned to its old system by itself.
+// FallbackError is the error of a node that returned to its old system by itself.
 type FallbackError struct {
 	Image, Previous, BootID string
 }
@@ -215,12 +214,12 @@ func (f *FallbackError) Error() string {
 
 func (f *FallbackError) Unwrap() error { return ErrFallback }
 
-// RolledBackError is a node that was sent back to its old system.
+// RolledBackError is the error of a node that was sent back to its old system.
 type RolledBackError struct {
-	// Failed is why, nil where an earlier run knew.
+	// Failed is why; nil if only an earlier run knew.
 	Failed                  error
 	Image, Previous, BootID string
-	// Asked is who asked for it, a clause; empty where the node did not become healthy.
+	// Asked is who asked for it, a clause; empty if the node did not become healthy.
 	Asked string
 	// Unserved is why it is not in service with its old system.
 	Unserved error
@@ -255,7 +254,7 @@ func (r *RolledBackError) Unwrap() []error {
 	return causes
 }
 
-// UnhealthyError is a node that runs its new system and is not well with it.
+// UnhealthyError is the error of a node that runs its new system and is not healthy.
 type UnhealthyError struct {
 	Version string
 	Err     error
@@ -267,7 +266,7 @@ func (u *UnhealthyError) Error() string {
 
 func (u *UnhealthyError) Unwrap() []error { return []error{ErrUnhealthy, u.Err} }
 
-// ExtensionsError is a node whose new system lacks extensions that the old one has.
+// ExtensionsError is the error of a node whose new system lacks extensions that the old one has.
 type ExtensionsError struct {
 	Image   string
 	Missing []string
@@ -284,8 +283,8 @@ func (e *ExtensionsError) Error() string {
 
 func (e *ExtensionsError) Unwrap() error { return ErrExtensions }
 
-// SchematicError is a node whose new system is of another schematic than the one that its image
-// is named after.
+// SchematicError is the error of a node whose new system has another schematic than the one that its image is
+// named after.
 type SchematicError struct {
 	Image, Installed, Now string
 	Talos                 version.Version
@@ -302,7 +301,7 @@ func (s *SchematicError) Error() string {
 
 func (s *SchematicError) Unwrap() error { return ErrExtensions }
 
-// PlatformError is a node whose new system is built for another platform.
+// PlatformError is the error of a node whose new system is built for another platform.
 type PlatformError struct {
 	Image, Before, Now string
 }
@@ -314,10 +313,10 @@ func (p *PlatformError) Error() string {
 
 func (p *PlatformError) Unwrap() error { return ErrPlatform }
 
-// RenamedError is a node that came back under another name.
+// RenamedError is the error of a node that came back under another name.
 type RenamedError struct {
 	Before, Now string
-	// Registered tells that there is a Node object of the new name.
+	// Registered is true if there is a Node object with the new name.
 	Registered bool
 }
 
@@ -332,13 +331,11 @@ func (r *RenamedError) Error() string {
 
 func (r *RenamedError) Unwrap() error { return ErrRenamed }
 
-// ErrOverwritten is a machine configuration that does not keep what was
-// written.
+// ErrOverwritten is the error of a machine configuration that does not keep what was written.
 var ErrOverwritten = errors.New("its machine configuration does not keep the new image: something else writes it")
 
-// ErrLeaseFreed is a lease that somebody took away, by hand it seems: nobody holds
-// it.
+// ErrLeaseFreed is the error of a lease that somebody deleted or freed, probably by hand, and that nobody holds.
 var ErrLeaseFreed = fmt.Errorf("%w: somebody deleted or freed kube-system/talosupgrade, and nobody holds it now", ErrLeaseLost)
 
-// ErrStartedAgain is a node that was told to start its old system and did not.
+// ErrStartedAgain is the error of a node that was told to start its old system and did not.
 var ErrStartedAgain = errors.New("it was told to start its old system, and did not")

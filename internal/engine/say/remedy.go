@@ -8,16 +8,16 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 )
 
-// ResumeRemedy is what to do about a run that another one continues.
+// ResumeRemedy says what to do about a run that another one continues.
 const ResumeRemedy = "Run terraform apply again to continue where the cluster is."
 
-// WritableRemedy is what to do where the lease or the journal is out of reach.
+// WritableRemedy says what to do if the lease or the journal cannot be read or written.
 const WritableRemedy = "Look at why the Kubernetes API does not take it (kubectl get --raw=/readyz?verbose), then run terraform apply again to continue where the cluster is."
 
-// continueRemedy is what to do about a node that an interrupted run has begun with.
+// continueRemedy says what to do about a node that an interrupted run has begun to upgrade.
 const continueRemedy = "Run terraform apply again: it continues with this node."
 
-// LostRemedy is what to do where another run has the lease, or nobody has.
+// LostRemedy says what to do if another run has the lease, or nobody has.
 func LostRemedy(err error) string {
 	if errors.Is(err, ErrLeaseFreed) {
 		return "Find out who took the lease away, then run terraform apply again: it continues where the cluster is."
@@ -26,7 +26,7 @@ func LostRemedy(err error) string {
 	return "Another upgrade has taken over; let it finish, then run terraform apply again."
 }
 
-// UnreachedRemedy is what to do about a cluster that says nothing.
+// UnreachedRemedy says what to do about a cluster that does not answer.
 func UnreachedRemedy(err error) string {
 	switch {
 	case errors.Is(err, cluster.ErrCredentials):
@@ -38,7 +38,7 @@ func UnreachedRemedy(err error) string {
 	}
 }
 
-// GateRemedy is what to do about a gate.
+// GateRemedy says what to do about a gate.
 func GateRemedy(err error) string {
 	var missed *GateError
 	if errors.As(err, &missed) && !missed.Late {
@@ -48,7 +48,7 @@ func GateRemedy(err error) string {
 	return "When it holds, run terraform apply again, or give the gate a longer timeout."
 }
 
-// PullRemedy is what to do about an image that a node cannot get.
+// PullRemedy says what to do about an image that a node cannot get.
 func PullRemedy(err error) string {
 	if errors.Is(err, cluster.ErrRefused) {
 		return "Waiting does not change what the node says: let it into the registry, correct the reference, make room on its disk and in its memory, or correct its rules of image verification (ImageVerificationConfig); then run terraform apply again."
@@ -57,7 +57,7 @@ func PullRemedy(err error) string {
 	return "Check that the image exists and that the nodes reach its registry, then run terraform apply again."
 }
 
-// drainRemedy is what to do about pods that did not leave a node in time.
+// drainRemedy says what to do about pods that did not leave a node in time.
 func drainRemedy(err error) string {
 	if stuck := (*VolumesError)(nil); errors.As(err, &stuck) {
 		return stuck.remedy()
@@ -76,5 +76,5 @@ func drainRemedy(err error) string {
 	return "Make room in the PodDisruptionBudgets, or set a longer drain.timeout, then run terraform apply again. drain.on_timeout = \"delete\" deletes such pods without asking their budgets."
 }
 
-// CanaryState says what the failure of a canary means for all others.
+// CanaryState says what the failure of a canary means for the other nodes.
 const CanaryState = "It is a canary, so none of the nodes that wait for it was started."

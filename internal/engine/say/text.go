@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Sentence is the text with a capital at its beginning and a full stop.
+// Sentence returns the text with a capital letter at its beginning and a full stop.
 func Sentence(text string) string {
 	if text == "" {
 		return ""
@@ -20,8 +20,8 @@ func Sentence(text string) string {
 	return WithFullStop(text)
 }
 
-// WithFullStop is the text with a full stop, unless it has an end already: what a guard
-// says may be whole sentences.
+// WithFullStop returns the text with a full stop, unless it ends in one or in a question mark: the text of a
+// guard may be whole sentences.
 func WithFullStop(text string) string {
 	if strings.HasSuffix(text, "?") || strings.HasSuffix(text, ".") {
 		return text
@@ -30,7 +30,7 @@ func WithFullStop(text string) string {
 	return text + "."
 }
 
-// LastSeen is what a wait saw last before it ended, if it saw anything.
+// LastSeen returns what a wait saw last before it ended, if it saw anything.
 func LastSeen(err error) string {
 	var ended *WaitError
 	if !errors.As(err, &ended) || ended.Seen == "" {
@@ -40,11 +40,11 @@ func LastSeen(err error) string {
 	return "; last seen: " + ended.Seen
 }
 
-// InterruptedPrefix is how [Interrupted] begins.
+// InterruptedPrefix is the beginning of texts of [Interrupted].
 const InterruptedPrefix = "It was interrupted "
 
-// Interrupted says what was going on when a run was interrupted by what ended its context, and what was
-// seen last. An error that has nothing to do with the interruption is said as well.
+// Interrupted says what was going on when the end of its context interrupted a run, and what was seen last. An
+// error that has nothing to do with the interruption is added.
 func Interrupted(ended error, activity string, err error) string {
 	text := WithFullStop(InterruptedPrefix + "while " + activity + LastSeen(err))
 
