@@ -193,8 +193,9 @@ type Kubernetes interface {
 	Node(ctx context.Context, name string) (KubeNode, error)
 	// ComponentPods lists the pods of the control plane and of kube-proxy.
 	ComponentPods(ctx context.Context) ([]ComponentPod, error)
-	// StaticPods lists the pods of the control plane.
-	StaticPods(ctx context.Context) ([]ComponentPod, error)
+	// StaticPods lists the pods of the control plane: those on the named node, or on all nodes if
+	// the name is empty; those of the components, or of all if none is given.
+	StaticPods(ctx context.Context, node string, components ...Component) ([]ComponentPod, error)
 	// Cordon makes the node unschedulable and marks the cordon as set by the
 	// run, in one request. A node that is cordoned already is left alone; ours
 	// then tells whether an earlier run of ours did it.

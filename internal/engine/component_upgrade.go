@@ -48,7 +48,9 @@ type componentUpgrade struct {
 	arrived bool
 	// judged is what was last seen of the API server of the node.
 	judged judgedPod
-	// watched is since when it is waited for what a kubelet makes of its static pods.
+	// kubelet is what the node said of its kubelet last, and watched since when it is waited for what
+	// that makes of its static pods.
+	kubelet cluster.ComponentStatus
 	watched time.Time
 	// onlyControlPlane tells that there is no other control plane.
 	onlyControlPlane bool
@@ -291,39 +293,54 @@ func (c *componentUpgrade) remakesPods() bool {
 // apiServerStays wants the API server of a node whose kubelet has restarted to have
 // restarted as well, or to stay, and to be Ready.
 func (c *componentUpgrade) apiServerStays(ctx context.Context) (bool, string, error) {
-	status, err := c.run.engine.talos.Component(ctx, c.step.Address, cluster.Kubelet)
+	pods, err := c.run.engine.kubernetes.StaticPods(ctx, c.step.Node, cluster.APIServer)
 	if err != nil {
 		return false, err.Error(), permanentOnly(err)
 	}
 
-	pods, err := c.run.engine.kubernetes.StaticPods(ctx)
+	if seen := c.toRestart(pods); seen != "" {
+		return false, seen, nil
+	}
+
+	// It may have restarted once more.
+	c.kubelet, err = c.run.engine.talos.Component(ctx, c.step.Address, cluster.Kubelet)
 	if err != nil {
 		return false, err.Error(), permanentOnly(err)
 	}
 
-	for _, pod := range pods {
-		if pod.Node == c.step.Node && pod.Component == cluster.APIServer {
-			if seen := rule.APIServerToRestart(status, pod); seen != "" && c.run.engine.clock.Now().Sub(c.watched) < rule.KeepsPods {
-				return false, seen, nil
-			}
-		}
+	if seen := c.toRestart(pods); seen != "" {
+		return false, seen, nil
 	}
 
 	return c.apiServerRuns(ctx, pods)
+}
+
+// toRestart says that the kubelet may still restart the API server of its node; empty if it has, or
+// has had the time for it.
+func (c *componentUpgrade) toRestart(pods []cluster.ComponentPod) string {
+	index := indexOf(pods, cluster.APIServer)
+	if index < 0 || c.run.engine.clock.Now().Sub(c.watched) >= rule.KeepsPods {
+		return ""
+	}
+
+	return rule.APIServerToRestart(c.kubelet, pods[index])
+}
+
+// indexOf is where the pod of a component is among those of one node; -1 if there is none.
+func indexOf(pods []cluster.ComponentPod, component cluster.Component) int {
+	return slices.IndexFunc(pods, func(pod cluster.ComponentPod) bool { return pod.Component == component })
 }
 
 // staticPodRuns wants the static pod to be made from the configuration that names the
 // image, and to be Ready. Either alone is not enough: the old pod is Ready as
 // well, and a new one may never be.
 func (c *componentUpgrade) staticPodRuns(ctx context.Context) (bool, string, error) {
-	pods, err := c.run.engine.kubernetes.StaticPods(ctx)
+	pods, err := c.run.engine.kubernetes.StaticPods(ctx, c.step.Node, c.step.Component, cluster.APIServer)
 	if err != nil {
 		return false, err.Error(), permanentOnly(err)
 	}
 
-	index := slices.IndexFunc(pods, func(pod cluster.ComponentPod) bool {
-		return pod.Node == c.step.Node && pod.Component == c.step.Component
-	})
+	index := indexOf(pods, c.step.Component)
 
 	switch {
 	case index < 0:
@@ -357,17 +374,16 @@ func (c *componentUpgrade) staticPodRuns(ctx context.Context) (bool, string, err
 // last, and Ready: there are versions of Talos that make it anew with the scheduler
 // as well.
 func (c *componentUpgrade) apiServerRuns(ctx context.Context, pods []cluster.ComponentPod) (bool, string, error) {
-	index := slices.IndexFunc(pods, func(pod cluster.ComponentPod) bool {
-		return pod.Node == c.step.Node && pod.Component == cluster.APIServer
-	})
+	index := indexOf(pods, cluster.APIServer)
 	if index < 0 {
 		return true, "", nil
 	}
 
 	pod, now := pods[index], c.run.engine.clock.Now()
+	spokenAgainst := pod == c.judged.pod && now.Sub(c.judged.at) < maxPoll
 
-	// Nothing comes of asking the node again about a pod that it has spoken against.
-	if seen := fact.Unready(c.judged.machine, pod); seen != "" && pod == c.judged.pod && now.Sub(c.judged.at) < maxPoll {
+	// Nothing comes of asking the node about a pod that is not Ready, or again about one that it has spoken against.
+	if seen := fact.Unready(c.judged.machine, pod); seen != "" && (!pod.Ready || spokenAgainst) {
 		return false, seen, nil
 	}
 
@@ -420,7 +436,7 @@ func (c *componentUpgrade) kubeletRuns(ctx context.Context) (bool, string, error
 	case c.before.Image != c.step.Image && status.Since.Equal(c.before.Since):
 		return false, "its kubelet has not restarted yet", nil
 	default:
-		c.ready = node.ReadySince
+		c.ready, c.kubelet = node.ReadySince, status
 
 		return true, "", nil
 	}

@@ -142,7 +142,7 @@ func (e *Engine) tailPods(ctx context.Context, step plan.Step) []say.Excerpt {
 		return nil
 	}
 
-	pods, err := e.kubernetes.StaticPods(ctx)
+	pods, err := e.kubernetes.StaticPods(ctx, step.Node)
 	if err != nil {
 		pods = []cluster.ComponentPod{{Node: step.Node, Component: cluster.APIServer}}
 	}
@@ -150,7 +150,7 @@ func (e *Engine) tailPods(ctx context.Context, step plan.Step) []say.Excerpt {
 	var found []say.Excerpt
 
 	for _, pod := range pods {
-		if pod.Node != step.Node || pod.Ready || !pod.Component.Static() {
+		if pod.Ready {
 			continue
 		}
 

@@ -1607,16 +1607,12 @@ func (u *nodeUpgrade) podsSpeak(ctx context.Context, machine cluster.Machine) (b
 		return false, "it has made no static pods yet", nil
 	}
 
-	pods, err := u.run.engine.kubernetes.StaticPods(ctx)
+	pods, err := u.run.engine.kubernetes.StaticPods(ctx, u.step.Node)
 	if err != nil {
 		return false, err.Error(), permanentOnly(err)
 	}
 
 	for _, pod := range pods {
-		if pod.Node != u.step.Node || !pod.Component.Static() {
-			continue
-		}
-
 		if seen := fact.Unready(machine, pod); seen != "" {
 			return false, seen, nil
 		}

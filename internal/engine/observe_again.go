@@ -282,7 +282,7 @@ func (r *run) staticPods(ctx context.Context, asked inquiry) ([]cluster.Componen
 		return known, nil
 	}
 
-	pods, err := r.engine.kubernetes.StaticPods(ctx)
+	pods, err := r.engine.kubernetes.StaticPods(ctx, "")
 	if err == nil {
 		r.engine.facts.ListPods(told(r.engine, begun, pods, nil))
 	}

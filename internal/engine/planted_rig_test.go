@@ -245,8 +245,8 @@ func (l *liar) ComponentPods(ctx context.Context) ([]cluster.ComponentPod, error
 	return l.showPods(l.Client.ComponentPods(ctx))
 }
 
-func (l *liar) StaticPods(ctx context.Context) ([]cluster.ComponentPod, error) {
-	return l.showPods(l.Client.StaticPods(ctx))
+func (l *liar) StaticPods(ctx context.Context, node string, components ...cluster.Component) ([]cluster.ComponentPod, error) {
+	return l.showPods(l.Client.StaticPods(ctx, node, components...))
 }
 
 func (l *liar) showPods(pods []cluster.ComponentPod, err error) ([]cluster.ComponentPod, error) {

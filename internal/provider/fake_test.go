@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -323,8 +324,12 @@ func (f *fakeCluster) NodesNow(ctx context.Context, _ string) ([]cluster.KubeNod
 }
 
 // StaticPods implements [cluster.Kubernetes].
-func (f *fakeCluster) StaticPods(ctx context.Context) ([]cluster.ComponentPod, error) {
-	return f.ComponentPods(ctx)
+func (f *fakeCluster) StaticPods(ctx context.Context, node string, components ...cluster.Component) ([]cluster.ComponentPod, error) {
+	pods, err := f.ComponentPods(ctx)
+
+	return slices.DeleteFunc(pods, func(pod cluster.ComponentPod) bool {
+		return !pod.Component.Static() || node != "" && pod.Node != node || len(components) > 0 && !slices.Contains(components, pod.Component)
+	}), err
 }
 
 // ComponentPods implements [cluster.Kubernetes]: the control planes' own run what

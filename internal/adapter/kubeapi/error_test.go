@@ -35,7 +35,7 @@ func portCalls(api cluster.Kubernetes) map[string]func(context.Context) error {
 		"Nodes":         func(ctx context.Context) error { _, err := api.Nodes(ctx); return err },
 		"Node":          func(ctx context.Context) error { _, err := api.Node(ctx, "worker-0"); return err },
 		"NodesNow":      func(ctx context.Context) error { _, err := api.NodesNow(ctx, "worker-0"); return err },
-		"StaticPods":    func(ctx context.Context) error { _, err := api.StaticPods(ctx); return err },
+		"StaticPods":    func(ctx context.Context) error { _, err := api.StaticPods(ctx, ""); return err },
 		"ComponentPods": func(ctx context.Context) error { _, err := api.ComponentPods(ctx); return err },
 		"Cordon":        func(ctx context.Context) error { _, err := api.Cordon(ctx, "worker-0", "run"); return err },
 		"Uncordon":      func(ctx context.Context) error { return api.Uncordon(ctx, "worker-0") },

@@ -38,16 +38,21 @@ const (
 
 // ComponentPods lists the pods of the control plane and of kube-proxy.
 func (c *Client) ComponentPods(ctx context.Context) ([]cluster.ComponentPod, error) {
-	return c.podsOf(ctx, cluster.APIServer, cluster.ControllerManager, cluster.Scheduler, cluster.Proxy)
+	return c.podsOf(ctx, "", cluster.APIServer, cluster.ControllerManager, cluster.Scheduler, cluster.Proxy)
 }
 
-// StaticPods lists the pods of the control plane.
-func (c *Client) StaticPods(ctx context.Context) ([]cluster.ComponentPod, error) {
-	return c.podsOf(ctx, cluster.APIServer, cluster.ControllerManager, cluster.Scheduler)
+// StaticPods lists the pods of the control plane: those on the named node, or on all nodes if
+// the name is empty; those of the components, or of all if none is given.
+func (c *Client) StaticPods(ctx context.Context, node string, components ...cluster.Component) ([]cluster.ComponentPod, error) {
+	if len(components) == 0 {
+		components = []cluster.Component{cluster.APIServer, cluster.ControllerManager, cluster.Scheduler}
+	}
+
+	return c.podsOf(ctx, node, components...)
 }
 
-// podsOf lists the pods of the components, of which none is the kubelet.
-func (c *Client) podsOf(ctx context.Context, components ...cluster.Component) ([]cluster.ComponentPod, error) {
+// podsOf lists the pods of the components, of which none is the kubelet, on a node or on all.
+func (c *Client) podsOf(ctx context.Context, node string, components ...cluster.Component) ([]cluster.ComponentPod, error) {
 	names := make([]string, 0, len(components))
 	for _, component := range components {
 		names = append(names, string(component))
@@ -57,6 +62,10 @@ func (c *Client) podsOf(ctx context.Context, components ...cluster.Component) ([
 
 	request := c.core.Get().Namespace(Namespace).Resource("pods").
 		Param("labelSelector", labelComponent+" in ("+strings.Join(names, ",")+")")
+	if node != "" {
+		request = request.Param("fieldSelector", "spec.nodeName="+node)
+	}
+
 	if err := read(ctx, "list the pods of the control plane", request, &list); err != nil {
 		return nil, err
 	}

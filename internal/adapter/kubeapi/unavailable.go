@@ -30,7 +30,9 @@ func (u unavailable) Node(context.Context, string) (cluster.KubeNode, error) {
 	return cluster.KubeNode{}, u.err
 }
 
-func (u unavailable) StaticPods(context.Context) ([]cluster.ComponentPod, error) { return nil, u.err }
+func (u unavailable) StaticPods(context.Context, string, ...cluster.Component) ([]cluster.ComponentPod, error) {
+	return nil, u.err
+}
 
 func (u unavailable) ComponentPods(context.Context) ([]cluster.ComponentPod, error) {
 	return nil, u.err

@@ -133,7 +133,7 @@ func namesOf(nodes []cluster.KubeNode) []string {
 
 // staticPodsAreListed wants the pods of the control plane and none of kube-proxy.
 func staticPodsAreListed(t *testing.T, f Fixture) {
-	pods, err := f.API().StaticPods(t.Context())
+	pods, err := f.API().StaticPods(t.Context(), "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -149,6 +149,18 @@ func staticPodsAreListed(t *testing.T, f Fixture) {
 
 	if len(pods) == 0 || len(pods) != static(pods) || len(pods) != static(all) {
 		t.Errorf("%d pods, %d of them static, want %d", len(pods), static(pods), static(all))
+	}
+
+	one := pods[0]
+
+	narrow, err := f.API().StaticPods(t.Context(), one.Node, one.Component)
+	if err != nil || len(narrow) != 1 || narrow[0].Node != one.Node || narrow[0].Component != one.Component {
+		t.Errorf("%s on %s: %+v, %v", one.Component, one.Node, narrow, err)
+	}
+
+	own, err := f.API().StaticPods(t.Context(), one.Node)
+	if err != nil || len(own) == 0 || slices.ContainsFunc(own, func(pod cluster.ComponentPod) bool { return pod.Node != one.Node || !pod.Component.Static() }) {
+		t.Errorf("on %s: %+v, %v", one.Node, own, err)
 	}
 }
 

@@ -67,8 +67,10 @@ func (c *Client) ComponentPods(ctx context.Context) ([]cluster.ComponentPod, err
 }
 
 // StaticPods implements [cluster.Kubernetes].
-func (c *Client) StaticPods(ctx context.Context) ([]cluster.ComponentPod, error) {
-	return asked(ctx, c, "StaticPods", "", c.kube.StaticPods)
+func (c *Client) StaticPods(ctx context.Context, node string, components ...cluster.Component) ([]cluster.ComponentPod, error) {
+	return asked(ctx, c, "StaticPods", node, func(ctx context.Context) ([]cluster.ComponentPod, error) {
+		return c.kube.StaticPods(ctx, node, components...)
+	})
 }
 
 // Cordon implements [cluster.Kubernetes].
