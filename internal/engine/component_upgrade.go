@@ -21,46 +21,43 @@ const (
 	// componentTimeout bounds the upgrade of one component on one node. Its image
 	// is there already; talosctl gives a static pod 5 minutes and a kubelet 3.
 	componentTimeout = 10 * time.Minute
-	// renderTimeout is how long a node may take to make use of what its machine
-	// configuration says. It is a matter of seconds; when it takes longer,
-	// somebody else has changed the configuration back.
+	// renderTimeout is how long a node may take to apply its machine configuration. It is a matter of seconds; if
+	// it takes longer, somebody else has changed the configuration back.
 	renderTimeout = time.Minute
-	// pollComponents is the longest pause between two looks at a component that
-	// restarts, which takes seconds: there are many of them, one after the other.
+	// pollComponents is the longest pause between two observations of a component that restarts, which takes
+	// seconds: there are many of them, one after the other.
 	pollComponents = 500 * time.Millisecond
 )
 
-// componentUpgrade is the upgrade of one component on one node: the machine
-// configuration is made to name its image, and the component to run from it.
-// Nothing of it needs the journal: every part may be repeated, and what is done
-// already shows on the node.
+// componentUpgrade is the upgrade of one component on one node: its image is set in the machine configuration, and
+// the component is restarted from it. This needs no journal: every part may be repeated, and the node shows what is
+// already done.
 type componentUpgrade struct {
 	run *run
 
 	step plan.Step
 	// at is the step that was entered last.
 	at cluster.NodeStep
-	// before is what the node said before anything was changed.
+	// before is what the node reported before anything was changed.
 	before cluster.ComponentStatus
-	// configured tells that the configuration was changed, or may have been.
+	// configured is true if the configuration was changed, or may have been.
 	configured bool
-	// arrived tells that the node has seen the change.
+	// arrived is true once the node has taken over the change.
 	arrived bool
-	// judged is what was last seen of the API server of the node.
+	// judged is the last check of the API server of the node.
 	judged judgedPod
-	// kubelet is what the node said of its kubelet last, and watched since when it is waited for what
-	// that makes of its static pods.
+	// kubelet is what the node last reported about its kubelet, and watched is since when its effect on the static
+	// pods is waited for.
 	kubelet cluster.ComponentStatus
 	watched time.Time
-	// onlyControlPlane tells that there is no other control plane.
+	// onlyControlPlane is true if there is no other control plane.
 	onlyControlPlane bool
-	// ready is the last transition of the node's Ready condition, as the wait for
-	// its kubelet saw it.
+	// ready is the last transition of the node's Ready condition, as seen by the wait for its kubelet.
 	ready time.Time
 }
 
-// upgradeComponent gives a component its upgrade. It returns the last transition of the
-// node's Ready condition where the component is the kubelet.
+// upgradeComponent upgrades a component. It returns the last transition of the node's Ready condition if the
+// component is the kubelet.
 func (r *run) upgradeComponent(ctx context.Context, step plan.Step) (time.Time, error) {
 	c := &componentUpgrade{run: r, step: step}
 	defer r.shared.done(step.Node)
@@ -71,7 +68,7 @@ func (r *run) upgradeComponent(ctx context.Context, step plan.Step) (time.Time, 
 		return c.ready, permit.ErrStopped
 	}
 
-	// It has its own time. The node drops images that nothing runs.
+	// The pull has its own timeout. It may have to be repeated, because the node drops images that nothing runs.
 	err := r.pullAtTurn(ctx, step.Node, step.Image, func(ctx context.Context) error {
 		return r.pullComponent(ctx, step.Node, step.Address, step.Component, step.Image)
 	})
@@ -94,8 +91,7 @@ func (r *run) upgradeComponent(ctx context.Context, step plan.Step) (time.Time, 
 	return c.ready, nil
 }
 
-// upgradeWhenAllowed waits for the gates and moves the component, which has all of its time
-// then.
+// upgradeWhenAllowed waits for the gates and then upgrades the component, whose time starts at that moment.
 func (c *componentUpgrade) upgradeWhenAllowed(ctx context.Context) error {
 	err := c.run.whileGatesHold(ctx, c.awaitGates, func(ctx context.Context) error {
 		bounded, cancel := c.run.engine.clock.WithTimeout(ctx, componentTimeout)
@@ -110,8 +106,8 @@ func (c *componentUpgrade) upgradeWhenAllowed(ctx context.Context) error {
 	return c.failure(ctx, err)
 }
 
-// awaitGates waits for the gates before a component is restarted. One that was
-// configured already, and may be what keeps a gate from holding, is finished.
+// awaitGates waits for the gates before a component is restarted. A component that is already configured is
+// finished without them, because it may be the reason why a gate does not hold.
 func (c *componentUpgrade) awaitGates(ctx context.Context) error {
 	if !c.changes() || !c.run.hasGates() {
 		return nil
@@ -122,11 +118,11 @@ func (c *componentUpgrade) awaitGates(ctx context.Context) error {
 	return upgradeGateError(c.run.awaitGates(ctx, c.step.Node))
 }
 
-// changes tells whether the configuration has still to be changed.
+// changes reports whether the configuration still has to be changed.
 func (c *componentUpgrade) changes() bool { return c.step.Configured != c.step.Image && !c.configured }
 
-// upgrade changes the configuration, if that is left to do, and waits for the
-// component to run from the image.
+// upgrade changes the configuration, if that is still to be done, and waits for the component to run from the
+// image.
 func (c *componentUpgrade) upgrade(ctx context.Context) error {
 	if err := c.readComponent(ctx); err != nil {
 		return err
@@ -169,9 +165,8 @@ func (c *componentUpgrade) readComponent(ctx context.Context) error {
 		})
 }
 
-// configure has the machine configuration name the image, on an observation on
-// which the guards hold. A call whose outcome is not known is repeated: it
-// changes nothing where the image is named already.
+// configure sets the image in the machine configuration, based on an observation on which the guards hold. A call
+// whose outcome is unknown is repeated: it changes nothing if the image is already set.
 func (c *componentUpgrade) configure(ctx context.Context) error {
 	change := cluster.ImageChange{Component: c.step.Component, From: c.step.Configured, To: c.step.Image}
 
@@ -183,7 +178,7 @@ func (c *componentUpgrade) configure(ctx context.Context) error {
 
 		switch {
 		case err != nil && last != nil && errors.Is(cluster.Ended(ctx), context.DeadlineExceeded):
-			// Why it was not done before says more than that the time is up.
+			// The last error says more than that the time is up.
 			return outOfTime(last)
 		case err != nil:
 			return err
@@ -249,9 +244,8 @@ func (c *componentUpgrade) emitStep(step cluster.NodeStep, text string) {
 	c.run.engine.emit(cluster.Event{Kind: cluster.EventNodeStep, Node: c.step.Node, Component: c.step.Component, Step: step, Text: text})
 }
 
-// awaitRunning waits until the component runs from the image and is healthy.
-// What kube-proxy runs from is decided when the manifests are synced: of it,
-// this node has nothing but the configuration.
+// awaitRunning waits until the component runs from the image and is healthy. kube-proxy is not waited for: this
+// node only has its configuration, and the sync of the manifests decides what it runs from.
 func (c *componentUpgrade) awaitRunning(ctx context.Context) error {
 	var try look
 
@@ -283,15 +277,15 @@ func (c *componentUpgrade) awaitRunning(ctx context.Context) error {
 	return nil
 }
 
-// remakesPods tells whether a control plane gets the kubelet of another release line, which
-// finds the static pods changed that it runs, and makes them anew: what it makes of their
-// sources has other fields (kubernetes#116080, talos#14227, 2026-09-02).
+// remakesPods reports whether a control plane gets the kubelet of another release line. Such a kubelet finds the
+// running static pods changed and recreates them, because what it makes of their sources has other fields
+// (kubernetes#116080, talos#14227, 2026-09-02).
 func (c *componentUpgrade) remakesPods() bool {
 	return c.step.Component == cluster.Kubelet && c.step.Role == cluster.ControlPlane && c.step.From.Minor() != c.step.To.Minor()
 }
 
-// apiServerStays wants the API server of a node whose kubelet has restarted to have
-// restarted as well, or to stay, and to be Ready.
+// apiServerStays reports whether the API server of a node with a restarted kubelet has restarted as well, or stays,
+// and is Ready.
 func (c *componentUpgrade) apiServerStays(ctx context.Context) (bool, string, error) {
 	pods, err := c.run.engine.kubernetes.StaticPods(ctx, c.step.Node, cluster.APIServer)
 	if err != nil {
@@ -302,7 +296,7 @@ func (c *componentUpgrade) apiServerStays(ctx context.Context) (bool, string, er
 		return false, seen, nil
 	}
 
-	// It may have restarted once more.
+	// The kubelet may have restarted once more.
 	c.kubelet, err = c.run.engine.talos.Component(ctx, c.step.Address, cluster.Kubelet)
 	if err != nil {
 		return false, err.Error(), permanentOnly(err)
@@ -315,8 +309,8 @@ func (c *componentUpgrade) apiServerStays(ctx context.Context) (bool, string, er
 	return c.apiServerRuns(ctx, pods)
 }
 
-// toRestart says that the kubelet may still restart the API server of its node; empty if it has, or
-// has had the time for it.
+// toRestart says that the kubelet may still restart the API server of its node; empty if it already has, or has had
+// enough time to.
 func (c *componentUpgrade) toRestart(pods []cluster.ComponentPod) string {
 	index := indexOf(pods, cluster.APIServer)
 	if index < 0 || c.run.engine.clock.Now().Sub(c.watched) >= rule.KeepsPods {
@@ -326,14 +320,13 @@ func (c *componentUpgrade) toRestart(pods []cluster.ComponentPod) string {
 	return rule.APIServerToRestart(c.kubelet, pods[index])
 }
 
-// indexOf is where the pod of a component is among those of one node; -1 if there is none.
+// indexOf returns the index of the pod of a component among those of one node; -1 if there is none.
 func indexOf(pods []cluster.ComponentPod, component cluster.Component) int {
 	return slices.IndexFunc(pods, func(pod cluster.ComponentPod) bool { return pod.Component == component })
 }
 
-// staticPodRuns wants the static pod to be made from the configuration that names the
-// image, and to be Ready. Either alone is not enough: the old pod is Ready as
-// well, and a new one may never be.
+// staticPodRuns reports whether the static pod is made from the configuration that names the image, and is Ready.
+// Neither alone is enough: the old pod is Ready as well, and a new one may never be.
 func (c *componentUpgrade) staticPodRuns(ctx context.Context) (bool, string, error) {
 	pods, err := c.run.engine.kubernetes.StaticPods(ctx, c.step.Node, c.step.Component, cluster.APIServer)
 	if err != nil {
@@ -355,7 +348,7 @@ func (c *componentUpgrade) staticPodRuns(ctx context.Context) (bool, string, err
 		return false, seen, err
 	}
 
-	// The node is asked last: it costs most, and has to be right when the wait ends.
+	// The node is asked last, because that costs most, and because its answer has to hold when the wait ends.
 	status, err := c.run.engine.talos.Component(ctx, c.step.Address, c.step.Component)
 
 	switch {
@@ -370,9 +363,8 @@ func (c *componentUpgrade) staticPodRuns(ctx context.Context) (bool, string, err
 	}
 }
 
-// apiServerRuns wants the API server of the node to be the one that its node has made
-// last, and Ready: there are versions of Talos that make it anew with the scheduler
-// as well.
+// apiServerRuns reports whether the API server of the node is the one that the node made last, and is Ready: some
+// versions of Talos recreate it together with the scheduler.
 func (c *componentUpgrade) apiServerRuns(ctx context.Context, pods []cluster.ComponentPod) (bool, string, error) {
 	index := indexOf(pods, cluster.APIServer)
 	if index < 0 {
@@ -382,7 +374,8 @@ func (c *componentUpgrade) apiServerRuns(ctx context.Context, pods []cluster.Com
 	pod, now := pods[index], c.run.engine.clock.Now()
 	spokenAgainst := pod == c.judged.pod && now.Sub(c.judged.at) < maxPoll
 
-	// Nothing comes of asking the node about a pod that is not Ready, or again about one that it has spoken against.
+	// The node is not asked about a pod that is not Ready, nor so soon again about one that it has reported as
+	// outdated.
 	if seen := fact.Unready(c.judged.machine, pod); seen != "" && (!pod.Ready || spokenAgainst) {
 		return false, seen, nil
 	}
@@ -398,16 +391,15 @@ func (c *componentUpgrade) apiServerRuns(ctx context.Context, pods []cluster.Com
 	return seen == "", seen, nil
 }
 
-// judgedPod is the pod of an API server, and what its node said of it last.
+// judgedPod is the pod of an API server, with what its node last reported.
 type judgedPod struct {
 	pod     cluster.ComponentPod
 	machine cluster.Machine
 	at      time.Time
 }
 
-// kubeletRuns wants the service to be healthy after its restart, and the node
-// to be Ready as the new kubelet reports it: a kubelet writes its version
-// together with what it knows of the node.
+// kubeletRuns reports whether the service is healthy after its restart, and the node is Ready as the new kubelet
+// reports it: a kubelet writes its version together with the state of the node.
 func (c *componentUpgrade) kubeletRuns(ctx context.Context) (bool, string, error) {
 	node, err := c.run.engine.kubernetes.Node(ctx, c.step.Node)
 
@@ -442,8 +434,8 @@ func (c *componentUpgrade) kubeletRuns(ctx context.Context) (bool, string, error
 	}
 }
 
-// awaitGuards waits until it is safe to restart the component. The observation is
-// newer than all that was done to nodes.
+// awaitGuards waits until it is safe to restart the component, with an observation that is newer than all steps
+// that invalidate it.
 func (c *componentUpgrade) awaitGuards(ctx context.Context) error {
 	var world permit.World
 
@@ -458,11 +450,11 @@ func (c *componentUpgrade) awaitGuards(ctx context.Context) error {
 	})
 }
 
-// observeForGuards observes what the guards are about. Where a gate is closed, or somebody has suspended the
-// upgrades, it asks for nothing else.
+// observeForGuards makes the observation that the guards need. If a gate is closed, or the upgrades are suspended,
+// it asks for nothing else.
 func (c *componentUpgrade) observeForGuards(ctx context.Context) (permit.World, error) {
-	// What other kubelets do is nothing to this one: the budget says how many may restart
-	// at a time.
+	// Other kubelets do not invalidate the observation for this one: the budget says how many may restart at a
+	// time.
 	world := permit.World{
 		View:     rule.View{Step: c.step, Run: c.run.engine.runID, Policy: c.run.policy(), Starting: c.changes()},
 		Occupied: c.step.Component == cluster.Kubelet,
@@ -482,7 +474,7 @@ func (c *componentUpgrade) observeForGuards(ctx context.Context) (permit.World, 
 	}}
 
 	if c.step.Role == cluster.Worker {
-		// Of etcd only its alarms matter to the kubelet of a worker.
+		// For the kubelet of a worker, only the alarms of etcd matter.
 		asked.age, asked.staticPods, asked.etcdAge = answerAge, false, planAge
 	}
 
@@ -498,8 +490,8 @@ func (c *componentUpgrade) observeForGuards(ctx context.Context) (permit.World, 
 	return world, c.readKubelets(ctx, &world.View)
 }
 
-// readKubelets asks the other control planes for the services of their kubelets, while they
-// matter: an earlier run may have ended when one of them had just restarted.
+// readKubelets asks the other control planes for the services of their kubelets while they matter: an earlier run
+// may have ended right after one of them restarted.
 func (c *componentUpgrade) readKubelets(ctx context.Context, seen *rule.View) error {
 	if !c.remakesPods() || c.run.engine.clock.Now().Sub(c.run.since) >= rule.KeepsPods {
 		return nil
@@ -523,7 +515,7 @@ func (c *componentUpgrade) readKubelets(ctx context.Context, seen *rule.View) er
 	return nil
 }
 
-// failure is why the upgrade ended, with what the kubelet and the component have to say about it.
+// failure returns why the upgrade failed, with what the kubelet and the component report about it.
 func (c *componentUpgrade) failure(ctx context.Context, err error) *say.Failure {
 	left := say.Component{
 		Step: c.step, At: c.at, Configured: c.configured, Arrived: c.arrived, OnlyControlPlane: c.onlyControlPlane, Ended: context.Cause(ctx), Excerpts: c.excerpts(ctx),
@@ -532,8 +524,8 @@ func (c *componentUpgrade) failure(ctx context.Context, err error) *say.Failure 
 	return left.Failure(err)
 }
 
-// excerpts are what the kubelet says where it was to run something new, and a component that
-// does not run.
+// excerpts returns the last lines of the kubelet and of the static pods that are not Ready; nil if the node has not
+// taken over the change, or the upgrade was cut off.
 func (c *componentUpgrade) excerpts(ctx context.Context) []say.Excerpt {
 	if ctx.Err() != nil || !c.arrived {
 		return nil
@@ -542,7 +534,7 @@ func (c *componentUpgrade) excerpts(ctx context.Context) []say.Excerpt {
 	bounded, cancel := c.run.engine.cleanupContext(ctx)
 	defer cancel()
 
-	// What was always shown must not wait for what the node may not tell.
+	// The log of the kubelet is read first, so that it does not wait for pods about which the node may not answer.
 	lines := c.run.engine.tailLog(bounded, c.step.Address, serviceKubelet)
 
 	found := c.run.engine.tailPods(bounded, c.step)

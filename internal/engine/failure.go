@@ -14,7 +14,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
 )
 
-// ended is what matters to a person about the upgrade, as it ended.
+// ended returns what matters to a person about the upgrade, as it ended.
 func (u *nodeUpgrade) ended(ctx context.Context) say.Node {
 	return say.Node{
 		Step: u.step, Entry: u.entry, Open: u.recorded(), MayHaveInstalled: u.mayHaveInstalled(), Rebooted: u.rebooted(), InService: u.phase == inService,
@@ -22,7 +22,7 @@ func (u *nodeUpgrade) ended(ctx context.Context) say.Node {
 	}
 }
 
-// failure is why the upgrade ended, with what the node has to say about it.
+// failure returns why the upgrade ended, with what the node reports about it.
 func (u *nodeUpgrade) failure(ctx context.Context, err error) *say.Failure {
 	left := u.ended(ctx)
 	left.Excerpts, left.Stored = u.excerpts(ctx, err), u.storedImage(ctx, err)
@@ -30,7 +30,7 @@ func (u *nodeUpgrade) failure(ctx context.Context, err error) *say.Failure {
 	return left.Failure(err)
 }
 
-// rollbackFailure is why a rollback that a person asked for ended.
+// rollbackFailure returns why a rollback that a person asked for ended.
 func (u *nodeUpgrade) rollbackFailure(ctx context.Context, err error) *say.Failure {
 	var held *permit.LeftError
 	if errors.As(err, &held) {
@@ -40,7 +40,7 @@ func (u *nodeUpgrade) rollbackFailure(ctx context.Context, err error) *say.Failu
 	return u.ended(ctx).RollbackFailure(err)
 }
 
-// rollbackSuspended is the refusal where somebody has suspended the upgrades.
+// rollbackSuspended returns the refusal of a rollback while the upgrades are suspended.
 func rollbackSuspended(node, why string) *say.Failure {
 	return say.Undisturbed(&say.Failure{
 		Summary: "Unable to roll back node " + node, Seen: say.Sentence(why), State: "No node was disturbed.",
@@ -48,8 +48,8 @@ func rollbackSuspended(node, why string) *say.Failure {
 	})
 }
 
-// storedImage asks what the node has under the tag of an image that was to no avail; nil where
-// that does not matter, or nobody knows.
+// storedImage returns what the node has under the tag of an image whose upgrade failed; nil if that does not
+// matter, or is unknown.
 func (u *nodeUpgrade) storedImage(ctx context.Context, err error) *say.StoredImage {
 	failed := errors.Is(err, say.ErrInstaller) || errors.Is(err, say.ErrFallback) || errors.Is(err, say.ErrRolledBack) || errors.Is(err, say.ErrExtensions) || errors.Is(err, cluster.ErrNoInstaller)
 	if ctx.Err() != nil || !failed {
@@ -71,25 +71,25 @@ func (u *nodeUpgrade) storedImage(ctx context.Context, err error) *say.StoredIma
 	return &say.StoredImage{Digest: digest}
 }
 
-// The services whose logs say why a node, or a component on it, is not well.
+// The services whose logs say why a node, or a component on it, is not healthy.
 const (
 	serviceMachined = "machined"
 	serviceKubelet  = "kubelet"
 )
 
-// maxExcerptLines is how many lines of a log are worth the room in a message.
+// maxExcerptLines is how many lines of a log a message shows at most.
 const maxExcerptLines = 12
 
-// tailLog are the last lines of the log of a service on a node; none where it
-// cannot be read, which is no reason to say less about the rest.
+// tailLog returns the last lines of the log of a service on a node, as far as it can be read: an error is no reason
+// to say less about the rest.
 func (e *Engine) tailLog(ctx context.Context, address, service string) []string {
 	lines, _ := e.talos.Logs(ctx, address, service, maxExcerptLines)
 
 	return lines
 }
 
-// excerpts are what the installer and the node have to say about an upgrade that
-// failed. What they say of one that was cut off explains nothing.
+// excerpts returns what the installer and the node report about an upgrade that failed. If the upgrade was cut off,
+// the node is not asked, because its log explains nothing.
 func (u *nodeUpgrade) excerpts(ctx context.Context, err error) []say.Excerpt {
 	var found []say.Excerpt
 
@@ -118,7 +118,7 @@ func (u *nodeUpgrade) excerpts(ctx context.Context, err error) []say.Excerpt {
 	return found
 }
 
-// speaks tells whether the node itself is why its upgrade failed.
+// speaks reports whether the node itself is the reason why its upgrade failed.
 func (u *nodeUpgrade) speaks(err error) bool {
 	// The log of a boot that failed is gone with it.
 	if errors.Is(err, say.ErrFallback) || errors.Is(err, say.ErrRolledBack) {
@@ -131,12 +131,12 @@ func (u *nodeUpgrade) speaks(err error) bool {
 		}
 	}
 
-	// It runs the new system and did not get into service with it.
+	// It runs the new system and did not get back into service with it.
 	return u.recorded() && u.rebooted() && !u.result.runs.IsZero() && u.result.runs.Equal(u.entry.Target) && !errors.Is(err, say.ErrLeaseLost)
 }
 
-// tailPods are what the containers of those static pods of a control plane said last that are not
-// Ready. Without an answer of the Kubernetes API it is its own that matters.
+// tailPods returns the last lines of the containers of those static pods of a control plane that are not Ready. If
+// the Kubernetes API does not answer, only the API server of the node matters.
 func (e *Engine) tailPods(ctx context.Context, step plan.Step) []say.Excerpt {
 	if step.Role != cluster.ControlPlane {
 		return nil

@@ -21,52 +21,49 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
-// nodeUpgrade is the upgrade of one node. Its way is
+// nodeUpgrade is the upgrade of one node. Its steps are
 //
 //	gates → guards → cordon → drain → guards → install → guards → reboot → verify → uncordon
 //
-// and an earlier run may have left the node anywhere on it. Its phase, the entry in the
-// journal and the cordon say how far it has come; where they disagree with the node, the
-// node is right.
+// and an earlier run may have left the node at any of them. The phase, the entry in the journal and the cordon say
+// how far it has got; if they disagree with the node, the node is right.
 type nodeUpgrade struct {
 	run  *run
 	step plan.Step
 
 	phase nodePhase
-	// at is the step that was entered last, and waits is what is waited for before the
-	// next one: it completes "until", and is empty where a step is going on.
+	// at is the step that was entered last, and waits is what is waited for before the next one: it completes
+	// "until", and is empty during a step.
 	at    cluster.NodeStep
 	waits string
-	// entry is the journal's entry of the node, as last written. One without a phase is
-	// not in the journal.
+	// entry is the entry of the node in the journal, as last written. An entry without a phase is not in the
+	// journal.
 	entry cluster.Entry
-	// cordoned tells that the cordon on the node is ours, cordonRemoved that somebody
-	// took it away once.
+	// cordoned is true if the cordon on the node is ours, or may be; cordonRemoved is true once somebody has
+	// removed it.
 	cordoned, cordonRemoved bool
-	// former is what was confirmed of the node before the present intent was recorded.
+	// former is the confirmed entry that the journal had for the node before the present intent was recorded.
 	former cluster.Entry
-	// asked tells that the node is to be sent back because a person wants that: it need
-	// not be ill. told tells that observers know that it is being sent back.
+	// asked is true for a rollback that a user requested, which is allowed on a healthy node. told is true once
+	// observers know that the node is being sent back.
 	asked, told bool
-	// canaries are those that there were when the guards last looked before the cordon;
-	// nil before that.
+	// canaries are the canaries in the last observation of the guards before the cordon; nil before that.
 	canaries *[]string
-	// seen is the node as the guards last saw it, and acted is when something was last done
-	// to it.
+	// seen is the node as the guards last observed it, and acted is when something was last done to it.
 	seen  sighting
 	acted time.Time
-	// look is what the guards looked at last.
+	// look is what the guards last observed.
 	look looked
-	// booted is the last boot ID at which the node was seen that it did not have
-	// when its new system was installed.
+	// booted is the last boot ID of the node that was seen and is not the one of the boot in which its new system
+	// was installed.
 	booted string
-	// installs counts the installs of which the installer was heard.
+	// installs counts the installs whose installer printed something.
 	installs int
 	result   nodeResult
 
 	// allowed is the time that the node may take, from cordon to uncordon.
 	allowed *allowance
-	// untimed is the context of the upgrade without the limit of its time.
+	// untimed is the context of the upgrade without its time limit.
 	untimed context.Context //nolint:containedctx // the upgrade is one call, and the limit of its time ends within it
 }
 
@@ -79,8 +76,7 @@ const (
 	// installCalled: an installer may have run since the last boot. Only a clean
 	// refusal, or a boot, shows whether it did.
 	installCalled
-	// returning: the node is being sent back to its old system, for which it need not
-	// be well itself.
+	// returning: the node is being sent back to its old system, for which it need not be healthy.
 	returning
 	// inService: the node is back in service with the system that it is to run.
 	inService
@@ -90,22 +86,20 @@ const (
 type nodeResult struct {
 	// runs is the version that the node runs.
 	runs version.Version
-	// ready is the last transition of the node's Ready condition, as the wait for it
-	// saw it.
+	// ready is the last transition of the node's Ready condition, as seen by the wait for it.
 	ready time.Time
-	// leftToPlan tells that the node is left with what it ran, for the next plan to
-	// decide about.
+	// leftToPlan is true if the node keeps what it ran and the next plan decides about it.
 	leftToPlan bool
-	// logTail are the last lines of the node's log before it was sent back, and
-	// rollbackSkipReason is why it was not.
+	// logTail are the last lines of the node's log before it was sent back, and rollbackSkipReason is why it was
+	// not sent back.
 	logTail            []string
 	rollbackSkipReason string
 }
 
-// recorded tells that the journal has an open entry about the node.
+// recorded reports whether the journal has an open entry about the node.
 func (u *nodeUpgrade) recorded() bool { return u.entry.Phase != "" && u.entry.Open() }
 
-// mayHaveInstalled tells that the node's next boot may start another system.
+// mayHaveInstalled reports whether the node's next boot may start another system.
 func (u *nodeUpgrade) mayHaveInstalled() bool { return u.recorded() && u.phase != untouched }
 
 // outcome is what a reboot showed.
@@ -114,20 +108,19 @@ type outcome int
 const (
 	// arrived: the node runs what it was to run.
 	arrived outcome = iota
-	// notInstalled: the node runs what it ran, because nothing was installed.
+	// notInstalled: the node runs its old system, because nothing was installed.
 	notInstalled
-	// fellBack: the node runs what it ran, because the new system did not come
-	// up.
+	// fellBack: the node runs its old system, because the new one did not come up.
 	fellBack
 	// outdatedPlan: the node runs something that the plan was not made for, and
 	// nothing was done to it.
 	outdatedPlan
-	// rolledBack: the node runs what it ran, because it was sent back.
+	// rolledBack: the node runs its old system, because it was sent back.
 	rolledBack
 )
 
-// upgradeNode moves one node, or finishes what an earlier run began with it. It
-// returns the last transition of the node's Ready condition.
+// upgradeNode upgrades one node, or finishes what an earlier run began with it. It returns the last transition of
+// the node's Ready condition.
 func (r *run) upgradeNode(ctx context.Context, step plan.Step) (ready time.Time, err error) {
 	u := &nodeUpgrade{run: r, step: step}
 	defer r.shared.done(step.Node)
@@ -143,8 +136,8 @@ func (r *run) upgradeNode(ctx context.Context, step plan.Step) (ready time.Time,
 	}
 
 	if !u.mayHaveInstalled() && !step.Done && step.Image != "" && step.API != "" {
-		// Cheap when it is there still; the node drops unused images after a
-		// while. It has its own time, so it does not eat up the node's.
+		// This is cheap if the image is still there: the node drops unused images after a while. The pull has its
+		// own timeout and uses up none of the node's time.
 		err := r.pullAtTurn(ctx, step.Node, step.Image, func(ctx context.Context) error { return r.pullToInstall(ctx, step, step.Image) })
 
 		switch {
@@ -159,7 +152,7 @@ func (r *run) upgradeNode(ctx context.Context, step plan.Step) (ready time.Time,
 
 	err = u.upgradeWhenAllowed(ctx)
 	if errors.Is(err, permit.ErrYield) || errors.Is(err, permit.ErrStopped) {
-		// This run left nothing behind; what an earlier one left cordoned is put back.
+		// This run left nothing behind, but an earlier one may have left the node cordoned.
 		u.cleanUp(ctx)
 
 		return u.result.ready, err
@@ -186,7 +179,7 @@ func (r *run) upgradeNode(ctx context.Context, step plan.Step) (ready time.Time,
 	return u.result.ready, nil
 }
 
-// upgradeWhenAllowed waits for the gates and moves the node, which has all of its time then.
+// upgradeWhenAllowed waits for the gates and then upgrades the node, whose time starts at that moment.
 func (u *nodeUpgrade) upgradeWhenAllowed(ctx context.Context) error {
 	return u.run.whileGatesHold(ctx, u.awaitGates, func(ctx context.Context) error {
 		bounded, allowed, cancel := allow(ctx, u.run.engine.clock, u.run.request.Policy.NodeTimeout)
@@ -204,8 +197,8 @@ func (u *nodeUpgrade) upgradeWhenAllowed(ctx context.Context) error {
 	})
 }
 
-// awaitGates waits for the gates before a node is taken out of service. One that
-// an earlier run has only cordoned is put back when they do not come to hold.
+// awaitGates waits for the gates before a node is taken out of service. If they do not come to hold, a node that an
+// earlier run has only cordoned is marked to be uncordoned.
 func (u *nodeUpgrade) awaitGates(ctx context.Context) error {
 	waits := u.step.Finish && !u.step.Canary && u.run.policy().HasCanaries()
 	if u.mayHaveInstalled() || u.step.Done || waits || !u.run.hasGates() {
@@ -222,8 +215,7 @@ func (u *nodeUpgrade) awaitGates(ctx context.Context) error {
 	return upgradeGateError(err)
 }
 
-// upgrade brings the node to its target, trying an install again that turns out
-// not to have happened.
+// upgrade brings the node to its target. If an install turns out not to have happened, it is tried again.
 func (u *nodeUpgrade) upgrade(ctx context.Context) error {
 	attempt := 1
 
@@ -245,9 +237,8 @@ func (u *nodeUpgrade) upgrade(ctx context.Context) error {
 
 		switch {
 		case u.step.Finish, u.entry.Run != u.run.engine.runID:
-			// What the step says of the image was planned before it was known
-			// what the node runs, and the image was not pulled. The next plan
-			// knows more.
+			// The step was planned before it was known what the node runs, and its image was not pulled. The next
+			// plan knows more.
 			u.result.leftToPlan = true
 
 			return u.finish(ctx)
@@ -268,7 +259,7 @@ func (u *nodeUpgrade) upgrade(ctx context.Context) error {
 	}
 }
 
-// pull brings the node the image that it installs next.
+// pull has the node pull the image that it installs next.
 func (u *nodeUpgrade) pull(ctx context.Context) error {
 	if err := u.run.pullToInstall(ctx, u.step, u.step.Image); err != nil {
 		return &say.PullError{Image: u.step.Image, Err: err}
@@ -277,8 +268,8 @@ func (u *nodeUpgrade) pull(ctx context.Context) error {
 	return nil
 }
 
-// waitBeforeRetry waits before an install is tried again that did not take. No install is pending
-// then.
+// waitBeforeRetry waits before an install that did not take effect is tried again. It first removes the entry from
+// the journal, because no install is pending then.
 func (u *nodeUpgrade) waitBeforeRetry(ctx context.Context, attempt int) error {
 	if err := u.forget(ctx); err != nil {
 		return fmt.Errorf("%s: %w", u.untaken(attempt-1), err)
@@ -294,8 +285,8 @@ func (u *nodeUpgrade) waitBeforeRetry(ctx context.Context, attempt int) error {
 	return nil
 }
 
-// untaken says how often an install did not take, which is not known of a node
-// that was not heard to begin it.
+// untaken says how often an install did not take effect or, if an installer was not heard each time, that it is not
+// known whether it started.
 func (u *nodeUpgrade) untaken(attempts int) string {
 	if u.installs >= attempts {
 		return fmt.Sprintf("%s was installed %s and did not take", u.entry.Image, readable.Times(attempts))
@@ -304,7 +295,7 @@ func (u *nodeUpgrade) untaken(attempts int) string {
 	return fmt.Sprintf("the node was asked %s to install %s, and it is not known whether the installer started", readable.Times(attempts), u.entry.Image)
 }
 
-// leaveUnplanned leaves a node alone to which nothing was done in this upgrade, but for a
+// leaveUnplanned leaves the node to the next plan. This upgrade has done nothing to it, except perhaps for a
 // cordon.
 func (u *nodeUpgrade) leaveUnplanned(ctx context.Context) error {
 	u.result.leftToPlan = true
@@ -321,8 +312,8 @@ func (u *nodeUpgrade) leaveUnplanned(ctx context.Context) error {
 	return u.finish(ctx)
 }
 
-// attempt begins where the node is: with an install, with the reboot that an
-// installed system still needs, or with nothing but the way back into service.
+// attempt begins at the state of the node: with an install, with the reboot that an installed system still needs,
+// or only with the return to service.
 func (u *nodeUpgrade) attempt(ctx context.Context, number int) (outcome, error) {
 	if u.mayHaveInstalled() {
 		return u.resume(ctx)
@@ -341,8 +332,7 @@ func (u *nodeUpgrade) attempt(ctx context.Context, number int) (outcome, error) 
 
 		return arrived, nil
 	case u.step.Finish && !u.step.Canary && u.run.policy().HasCanaries():
-		// Nothing but the cordon is there to be finished: what is installed here
-		// has to wait for the canaries.
+		// Only the cordon is left to be finished: an install has to wait for the canaries.
 		u.cordoned, u.result.leftToPlan = true, true
 
 		return arrived, nil
@@ -378,7 +368,7 @@ func (u *nodeUpgrade) attempt(ctx context.Context, number int) (outcome, error) 
 	return u.awaitReboot(ctx)
 }
 
-// installAndReboot has the new system installed and the node sent into its reboot.
+// installAndReboot installs the new system and has the node reboot.
 func (u *nodeUpgrade) installAndReboot(ctx context.Context, api cluster.UpgradeAPI) error {
 	if api == cluster.LegacyAPI {
 		return u.untilSent(ctx, u.upgradeLegacy)
@@ -387,8 +377,7 @@ func (u *nodeUpgrade) installAndReboot(ctx context.Context, api cluster.UpgradeA
 	err := u.untilSent(ctx, u.install)
 
 	if errors.Is(err, cluster.ErrNotPulled) && !u.recorded() {
-		// It was started anew since it pulled, or has waited for so long that it dropped the
-		// image.
+		// The node has booted since the pull, or has waited for so long that it dropped the image.
 		if err := u.pull(ctx); err != nil {
 			return err
 		}
@@ -403,8 +392,7 @@ func (u *nodeUpgrade) installAndReboot(ctx context.Context, api cluster.UpgradeA
 	return u.rebootGuarded(ctx)
 }
 
-// untilSent repeats a call, with the guards before it, for as long as it certainly
-// did not reach the node.
+// untilSent repeats a call, including the guards before it, as long as it certainly did not reach the node.
 func (u *nodeUpgrade) untilSent(ctx context.Context, call func(context.Context) error) error {
 	for {
 		err := call(ctx)
@@ -418,11 +406,11 @@ func (u *nodeUpgrade) untilSent(ctx context.Context, call func(context.Context) 
 	}
 }
 
-// errNotSent is a call that certainly did not reach the node.
+// errNotSent is the error of a call that certainly did not reach the node.
 var errNotSent = errors.New("the call did not reach the node")
 
-// resume continues with a node that an earlier run left with an install pending. The journal is
-// only a hint; the node says what is true.
+// resume continues with a node that an earlier run left with an install pending. The journal is only a hint: what
+// the node reports is true.
 func (u *nodeUpgrade) resume(ctx context.Context) (outcome, error) {
 	u.cordoned, u.entry.Departed = true, false
 	u.run.shared.noteResumed(u.step.Node)
@@ -435,12 +423,12 @@ func (u *nodeUpgrade) resume(ctx context.Context) (outcome, error) {
 	u.result.runs = machine.Talos
 
 	if u.entry.BootID == "" && !(machine.Talos.Equal(u.entry.Target) && !machine.Talos.Equal(u.entry.Previous)) {
-		// Nothing proves that the node went through a boot, so it still has to.
+		// Nothing proves that the node has rebooted, so it still has to.
 		u.entry.BootID = machine.BootID
 	}
 
-	// Of a node that was about to be sent back only a boot tells whether it was
-	// told: to be told twice would keep it where it is.
+	// If the node was about to be sent back, only a boot shows whether it received the request: a second request
+	// would undo the first.
 	if u.entry.Phase == cluster.PhaseRollingBack {
 		u.phase = returning
 	}
@@ -478,16 +466,16 @@ func (u *nodeUpgrade) cordonAndDrain(ctx context.Context) error {
 	return u.drain(ctx)
 }
 
-// enterStep begins a step of the upgrade. Whether another node may begin depends on
-// the steps of those on their way, so it is noted before observers are told.
+// enterStep begins a step of the upgrade. Whether another node may begin depends on the steps of the nodes in
+// progress, so the step is recorded before observers are informed.
 func (u *nodeUpgrade) enterStep(step cluster.NodeStep, text string) {
 	u.at, u.waits = step, ""
 	u.run.shared.noteStep(u.step.Node, u.run.journal.ours(u.step.Node), step)
 	u.run.engine.emit(cluster.Event{Kind: cluster.EventNodeStep, Node: u.step.Node, Step: step, Text: text})
 }
 
-// awaitUntouched waits until a node answers to which nothing has been done yet, for as long
-// as guards are waited for: nobody may have asked it since the run began.
+// awaitUntouched waits until a node to which nothing has been done yet answers, for as long as guards are waited
+// for: it may not have been asked since the run began.
 func (u *nodeUpgrade) awaitUntouched(ctx context.Context) (cluster.Machine, error) {
 	bounded, cancel := u.run.engine.clock.WithTimeout(ctx, guardTimeout)
 	defer cancel()
@@ -505,7 +493,8 @@ func (u *nodeUpgrade) awaitAnswer(ctx context.Context) (cluster.Machine, error) 
 	return u.awaitMachine(ctx, nil, func(cluster.Machine) string { return "" })
 }
 
-// awaitBootID waits until the node answers and tells its boot, or turns out to be deleted.
+// awaitBootID waits until the node answers with its boot ID. It fails if the node is lost, such as by being
+// deleted.
 func (u *nodeUpgrade) awaitBootID(ctx context.Context) (cluster.Machine, error) {
 	gone := departure{asked: u.run.engine.clock.Now()}
 
@@ -518,8 +507,8 @@ func (u *nodeUpgrade) awaitBootID(ctx context.Context) (cluster.Machine, error) 
 	})
 }
 
-// awaitMachine waits for an answer of the node that lacks nothing. Where gone is given, a node
-// that was deleted is not waited for.
+// awaitMachine waits until the node answers and lacks returns an empty string. If gone is not nil, it fails if the
+// node is lost.
 func (u *nodeUpgrade) awaitMachine(ctx context.Context, gone *departure, lacks func(cluster.Machine) string) (cluster.Machine, error) {
 	var machine cluster.Machine
 
@@ -543,20 +532,20 @@ func (u *nodeUpgrade) awaitMachine(ctx context.Context, gone *departure, lacks f
 	return machine, err
 }
 
-// atTarget tells whether the machine runs what the step wants.
+// atTarget reports whether the machine runs the target of the step.
 func (u *nodeUpgrade) atTarget(machine cluster.Machine) bool {
 	return machine.Talos.Equal(u.step.To) && (!u.step.Demanded || machine.Schematic == u.step.Schematic)
 }
 
-// beyondTarget tells whether the machine is past the step already: somebody else was
-// at it since the plan was made, and no version ever goes down.
+// beyondTarget reports whether the machine is already past the target of the step: somebody else has upgraded it
+// since the plan was made, and no version ever goes down.
 func (u *nodeUpgrade) beyondTarget(machine cluster.Machine) bool {
 	return u.step.To.Less(machine.Talos)
 }
 
-// cordonWhenAllowed cordons the node, or ends with permit.ErrYield while it has not touched it.
-// Where this run has every node that could take the pods, it waits for another
-// upgrade to end; only then may a new plan find something to do.
+// cordonWhenAllowed cordons the node, or returns permit.ErrYield, in which case it has not touched the node. If no
+// other node can take the pods, it yields only once another upgrade has ended: before that, a new plan would find
+// nothing to do.
 func (u *nodeUpgrade) cordonWhenAllowed(ctx context.Context) error {
 	for announced := false; ; announced = true {
 		ended := u.run.shared.peerDone()
@@ -578,7 +567,8 @@ func (u *nodeUpgrade) cordonWhenAllowed(ctx context.Context) error {
 	}
 }
 
-// awaitPeer waits until an upgrade has ended, or is true after a while in which none did.
+// awaitPeer waits for another upgrade to end, for [lookAgain] at most. It reports whether to try again, which is
+// false if one has ended or ctx is done.
 func (u *nodeUpgrade) awaitPeer(ctx context.Context, ended <-chan struct{}) bool {
 	bounded, cancel := u.run.engine.clock.WithTimeout(ctx, lookAgain)
 	defer cancel()
@@ -591,7 +581,7 @@ func (u *nodeUpgrade) awaitPeer(ctx context.Context, ended <-chan struct{}) bool
 	}
 }
 
-// cordonGuarded cordons the node on the very observation on which that was permitted.
+// cordonGuarded cordons the node based on the very observation on which that was permitted.
 func (u *nodeUpgrade) cordonGuarded(ctx context.Context) error {
 	announced := false
 
@@ -612,7 +602,7 @@ func (u *nodeUpgrade) cordon(ctx context.Context) (bool, string, error) {
 
 	ours, err := u.run.leased.cordon(ctx, u.step.Node)
 	if err != nil {
-		// A cordon whose reply was lost carries our mark, by which it is taken back.
+		// If the reply was lost, the cordon carries our mark, by which it is found and removed.
 		u.cordoned = u.cordoned || !errors.Is(err, errRefusedByLease)
 
 		return false, err.Error(), permanentOnly(err)
@@ -623,8 +613,8 @@ func (u *nodeUpgrade) cordon(ctx context.Context) (bool, string, error) {
 	return true, "", nil
 }
 
-// cleanUp takes our cordon back from a node whose upgrade failed while the journal
-// had nothing open about it. It has a little time of its own, also after the run was cancelled.
+// cleanUp removes our cordon from a node whose upgrade ended without an open entry in the journal. It has some time
+// of its own, even if the run was cancelled.
 func (u *nodeUpgrade) cleanUp(ctx context.Context) {
 	if u.recorded() || !u.cordoned {
 		return
@@ -638,7 +628,7 @@ func (u *nodeUpgrade) cleanUp(ctx context.Context) {
 	}
 }
 
-// uncordon takes our own cordon back; the adapter leaves any other alone.
+// uncordon removes our cordon; the adapter leaves any other alone.
 func (u *nodeUpgrade) uncordon(ctx context.Context) error {
 	err := u.run.engine.wait(ctx, u.step.Node, "the uncordon of "+u.step.Node, func(ctx context.Context) (bool, string, error) {
 		if err := u.run.leased.uncordon(ctx, u.step.Node); err != nil {
@@ -654,17 +644,16 @@ func (u *nodeUpgrade) uncordon(ctx context.Context) error {
 	return err
 }
 
-// errAlreadyThere is a node that reached its target without us.
+// errAlreadyThere is returned if a node has reached its target without us.
 var errAlreadyThere = errors.New("the node runs its target already")
 
-// errStale is a node that no longer runs what the plan was made for: the image
-// was chosen for another system, and may even skip a release line.
+// errStale is returned if a node no longer runs what the plan was made for: the image was chosen for another
+// system, and may even skip a release line.
 var errStale = errors.New("the node runs neither what the plan was made for nor its target")
 
-// recordIntent guards the node and records the intent. The record names the boot that
-// the guards saw: a node that rebooted since its upgrade began would otherwise
-// look as if it had gone through the reboot that its install still needs. It
-// returns only while the observation is fresh, and the step is then claimed.
+// recordIntent waits for the guards and records the intent with the boot that they observed: otherwise a node that
+// has rebooted since its upgrade began would look as if it had completed the reboot that its install still needs.
+// It returns nil only while the observation is fresh, and the step is then counted.
 func (u *nodeUpgrade) recordIntent(ctx context.Context, before string) error {
 	for {
 		if err := u.awaitGuards(ctx, before); err != nil {
@@ -689,12 +678,12 @@ func (u *nodeUpgrade) recordIntent(ctx context.Context, before string) error {
 		}
 
 		if ctx.Err() != nil {
-			// It was recorded when the time was up, and nothing came of it.
+			// The time ran out while the intent was being recorded, and it was not acted on.
 			return errors.Join(cluster.Ended(ctx), u.withdrawIntent(ctx))
 		}
 
-		// Installing what another run installs as well could cost the node both of its
-		// systems, so the lease is read, however fresh it is.
+		// If two runs installed at the same time, the node could lose both of its systems, so the lease is read,
+		// however recently it was renewed.
 		ok, _, err := u.run.lock.stillOurs(ctx)
 
 		switch {
@@ -709,8 +698,8 @@ func (u *nodeUpgrade) recordIntent(ctx context.Context, before string) error {
 	}
 }
 
-// withdrawIntent takes an intent back that nothing was done about, unless it is another
-// run's affair by now.
+// withdrawIntent takes back an intent that was not acted on. If the lease is lost, the intent is left to its new
+// holder.
 func (u *nodeUpgrade) withdrawIntent(ctx context.Context) error {
 	if _, _, lost := u.run.lock.state(); lost != nil || !u.recorded() {
 		return nil
@@ -722,9 +711,8 @@ func (u *nodeUpgrade) withdrawIntent(ctx context.Context) error {
 	return u.restore(kept, u.former)
 }
 
-// clearDoubtfulIntent takes an intent back of whose record nobody knows whether it was
-// written. Where that cannot be had the node is left as one that has none: the next
-// run looks at it all the same.
+// clearDoubtfulIntent takes back an intent that may or may not have been written. If that fails, the node is
+// treated as one without an intent: the next run looks at it in any case.
 func (u *nodeUpgrade) clearDoubtfulIntent(ctx context.Context) error {
 	kept, end := u.run.engine.recordContext(ctx)
 	defer end()
@@ -738,7 +726,8 @@ func (u *nodeUpgrade) clearDoubtfulIntent(ctx context.Context) error {
 	return err
 }
 
-// withdrawUnsent takes the intent back of a call that did not reach the node.
+// withdrawUnsent takes back the intent of a call that did not reach the node, and returns the cause with
+// [errNotSent].
 func (u *nodeUpgrade) withdrawUnsent(ctx context.Context, cause error) error {
 	if err := u.withdrawIntent(ctx); err != nil {
 		return errors.Join(cause, err)
@@ -747,9 +736,8 @@ func (u *nodeUpgrade) withdrawUnsent(ctx context.Context, cause error) error {
 	return fmt.Errorf("%w: %w", errNotSent, cause)
 }
 
-// install runs the installer beside the running system and leaves the node
-// with an install pending. From the record of the intent on, only a clean refusal or a reboot
-// ends that.
+// install runs the installer beside the running system and leaves the node with an install pending. Once the intent
+// is recorded, only a clean refusal or a reboot ends that.
 func (u *nodeUpgrade) install(ctx context.Context) error {
 	if err := u.recordIntent(ctx, "install on"); err != nil {
 		return err
@@ -795,19 +783,18 @@ func (u *nodeUpgrade) install(ctx context.Context) error {
 	return u.awaitInstaller(ctx)
 }
 
-// notSent tells whether the call certainly did not reach the node.
+// notSent reports whether the call certainly did not reach the node.
 func notSent(err error) bool {
 	return errors.Is(err, cluster.ErrUnreachable) && !errors.Is(err, cluster.ErrOutcomeUnknown)
 }
 
-// neverRan tells whether the call was certainly refused before the installer
-// was started.
+// neverRan reports whether the call was certainly refused before the installer was started.
 func neverRan(err error) bool {
 	if errors.Is(err, cluster.ErrOutcomeUnknown) {
 		return false
 	}
 
-	// Without the lease nothing was called; if it may be had again, the call is repeated.
+	// Without the lease, no call was made. It is repeated unless the lease is lost.
 	if errors.Is(err, errRefusedByLease) {
 		return errors.Is(err, say.ErrLeaseLost)
 	}
@@ -847,12 +834,12 @@ func (u *nodeUpgrade) rebootGuarded(ctx context.Context) error {
 		}
 
 		if u.seen.machine.BootID != u.entry.BootID {
-			// It went through a boot without us; that boot tells the rest.
+			// The node has booted without us, and that boot shows the result.
 			return nil
 		}
 
-		// An intent stays one: only that tells an install which never took from
-		// a system that did not come up.
+		// An intent remains an intent: it distinguishes an install that never took effect from a system that did
+		// not come up.
 		if u.entry.Phase == cluster.PhaseInstalled {
 			if err := u.record(ctx, cluster.PhaseRebooting); err != nil {
 				return err
@@ -871,8 +858,8 @@ func (u *nodeUpgrade) rebootGuarded(ctx context.Context) error {
 	}
 }
 
-// reboot asks for the reboot. Whether a call without a reply took effect, the
-// wait for the new boot ID finds out. One that the lease did not allow is [errRefusedByLease].
+// reboot requests the reboot. If there is no reply, the wait for the new boot ID shows whether the request took
+// effect. If the lease did not allow the request, the error wraps [errRefusedByLease].
 func (u *nodeUpgrade) reboot(ctx context.Context) error {
 	u.enterStep(cluster.StepReboot, "")
 
@@ -893,11 +880,11 @@ func (u *nodeUpgrade) transferEtcdLeadership(ctx context.Context, before string)
 
 	view, err := u.run.engine.talos.Etcd(ctx, u.step.Address, true)
 	if err != nil || view.Status.Leader != view.Status.MemberID || len(view.Members) < 2 {
-		// A member that cannot be asked is the guards' affair.
+		// The guards deal with a member that does not answer.
 		return permanentOnly(err)
 	}
 
-	// With a member down the leadership could go to that one.
+	// If another member is down, it could be given the leadership.
 	if err := u.awaitGuards(ctx, before); err != nil {
 		return err
 	}
@@ -936,7 +923,8 @@ func (u *nodeUpgrade) upgradeLegacy(ctx context.Context) error {
 	u.enterStep(cluster.StepLegacy, u.step.Image)
 
 	u.phase = installCalled
-	// What was pulled before is in another store than the node installs from.
+	// The node does not install from the store that was pulled into before. It downloads the image again, which
+	// uses up none of its time.
 	downloaded := u.allowed.hold(cluster.PullTimeout)
 	result, err := u.run.leased.upgrade(ctx, u.step.Address, u.step.Image, u.run.policy().RebootModeOf(u.step.Node), downloaded)
 
@@ -978,10 +966,10 @@ func (u *nodeUpgrade) awaitLegacyReturn(ctx context.Context, failed error) error
 	return errors.Join(failed, u.forget(ctx), u.awaitServing(ctx))
 }
 
-// recordBestEffort records what is known of a node that is on its way down. A single
-// control plane takes the Kubernetes API down with it before that is written. What
-// is lost then is only the difference between an install that never took and a
-// fallback, or that a rollback without any effect is not tried once more.
+// recordBestEffort records the phase of a node that is going down. A single control plane takes the Kubernetes API
+// down with it, perhaps before that is written. All that is lost then is the difference between an install that
+// never took effect and a fallback, or that the node received the request for a rollback that had no effect, which
+// is then requested once more.
 func (u *nodeUpgrade) recordBestEffort(ctx context.Context, phase cluster.Phase) error {
 	kept, end := u.run.engine.recordContext(ctx)
 	defer end()
@@ -999,9 +987,8 @@ func (u *nodeUpgrade) recordBestEffort(ctx context.Context, phase cluster.Phase)
 	return nil
 }
 
-// resumeLegacy looks at a node whose legacy upgrade may or may not have been
-// accepted. A node that stays in service was never asked: this API leaves
-// no pending install behind.
+// resumeLegacy watches a node whose legacy upgrade may or may not have been accepted. If it stays in service, it
+// never received the request: this API leaves no install pending.
 func (u *nodeUpgrade) resumeLegacy(ctx context.Context) (outcome, error) {
 	since := u.run.engine.clock.Now()
 
@@ -1034,22 +1021,20 @@ func (u *nodeUpgrade) resumeLegacy(ctx context.Context) (outcome, error) {
 	}
 }
 
-// errStirred ends the watch over a node as soon as it moves.
+// errStirred is returned once a watched node does not answer, is in another boot or is not in the running stage.
 var errStirred = errors.New("the node is moving")
 
-// rebootAgain is how long a node may be seen running with its old boot ID
-// before the reboot is asked for again: the request can have been lost. A node
-// that is going down leaves the running stage at once.
+// rebootAgain is how long a node may be seen running with its old boot ID before the reboot is requested again,
+// because the request may have been lost. A node that is going down leaves the running stage at once.
 const rebootAgain = time.Minute
 
-// rebootPoll is the first pause between two looks at a node that reboots: none is back at
-// once.
+// rebootPoll is the first pause between two observations of a node that reboots: no node is back at once.
 const rebootPoll = maxPoll
 
-// awayAfter is how long a node has not answered before it counts as away.
+// awayAfter is how long a node must not have answered before it counts as away.
 const awayAfter = time.Minute
 
-// awaitReboot waits for the node's next boot to finish and tells what it booted.
+// awaitReboot waits for the node's next boot to finish and returns what it booted.
 func (u *nodeUpgrade) awaitReboot(ctx context.Context) (outcome, error) {
 	u.enterStep(cluster.StepReturn, "")
 
@@ -1065,8 +1050,7 @@ func (u *nodeUpgrade) awaitReboot(ctx context.Context) (outcome, error) {
 		if err != nil {
 			idle = u.run.engine.clock.Now()
 
-			// One look that failed, or that was cut off because the time is up, says
-			// nothing about the node.
+			// One observation that failed, or that was cut off because the time is up, says nothing about the node.
 			if u.run.engine.clock.Now().Sub(answered) > awayAfter {
 				machine = cluster.Machine{}
 			}
@@ -1096,7 +1080,7 @@ func (u *nodeUpgrade) awaitReboot(ctx context.Context) (outcome, error) {
 	}
 
 	if err != nil {
-		// One that answers from its new boot has returned, and is not well.
+		// A node that answers from its new boot has returned, but is not healthy.
 		if returned := machine.BootID != "" && machine.BootID != u.entry.BootID; !returned {
 			err = u.neverReturned(ctx, err)
 		}
@@ -1109,13 +1093,13 @@ func (u *nodeUpgrade) awaitReboot(ctx context.Context) (outcome, error) {
 	return u.compareBoot(machine)
 }
 
-// suspect notes that the node is seen to have returned to its old system. The upgrade may
-// take long yet to find out, as it waits for a system to come up first.
+// suspect marks a node that is seen to have returned to its old system as doubtful. The upgrade may find out much
+// later, because it waits for the system to come up first.
 func (u *nodeUpgrade) suspect(machine cluster.Machine) {
 	reached := machine.Talos.Equal(u.entry.Target) && (!u.step.Demanded || machine.Schematic == u.step.Schematic)
 
-	// Until it has finished booting it may not tell its schematic, and only the version
-	// tells the two systems apart.
+	// Until it has finished booting, it may not report its schematic, and only the version distinguishes the two
+	// systems.
 	told := machine.Settled() || !u.entry.Target.Equal(u.entry.Previous)
 
 	if told && !reached && machine.Talos.Equal(u.entry.Previous) && machine.Schematic == u.entry.PreviousSchematic {
@@ -1123,34 +1107,34 @@ func (u *nodeUpgrade) suspect(machine cluster.Machine) {
 	}
 }
 
-// How long a node is waited for before anybody looks whether its Node object is there still, how
-// often that is done, and how long both have to be away: a boot through the firmware may take five
-// minutes.
+// departureAfter is how long a rebooting node is waited for before its Node object is checked, departureEvery is
+// how often it is checked, and departureGrace is how long node and object must both be missing: a boot through the
+// firmware may take five minutes.
 const (
 	departureAfter = 2 * time.Minute
 	departureEvery = 30 * time.Second
 	departureGrace = 5 * time.Minute
 )
 
-// maintenanceFor is how long a node has to be in maintenance mode before it is not waited for any
-// more. No node that finds its configuration passes through it.
+// maintenanceFor is how long a node must be in maintenance mode before it is no longer waited for. A node that
+// finds its configuration never enters that mode.
 const maintenanceFor = time.Minute
 
-// departure is what is known of a node that does not answer and may not do so again.
+// departure is what is known about a node that does not answer and may never do so again.
 type departure struct {
-	// asked is when Kubernetes was last asked about it, and since is when it said first that
-	// there is no such node; zero while there is one.
+	// asked is when Kubernetes was last asked about it, and since is when the answer first was that there is no
+	// such node; zero while there is one.
 	asked, since time.Time
-	// maintained is since when it is in maintenance mode; zero while it is not.
+	// maintained is since when the node has been in maintenance mode; zero if it is not.
 	maintained time.Time
 }
 
-// lost is the error of a node that did not answer, where waiting does not cure it.
+// lost returns the error of a node that did not answer if waiting does not cure it; nil otherwise.
 func (u *nodeUpgrade) lost(ctx context.Context, err error, gone *departure) error {
 	return cmp.Or(permanentOnly(err), u.unconfigured(err, gone), u.departed(ctx, gone))
 }
 
-// unconfigured is the error of a node that came back in maintenance mode and stays there.
+// unconfigured returns the error of a node that came back in maintenance mode and stays there; nil otherwise.
 func (u *nodeUpgrade) unconfigured(err error, gone *departure) error {
 	now := u.run.engine.clock.Now()
 
@@ -1166,9 +1150,9 @@ func (u *nodeUpgrade) unconfigured(err error, gone *departure) error {
 	return nil
 }
 
-// departed is the error of a worker whose Node object somebody has deleted while it was on its
-// way, and that does not answer. Those who delete nodes that do not come back, as autoscalers and
-// health checks do, would have an image that does not boot go through all of them.
+// departed returns the error of a worker that does not answer and whose Node object somebody has deleted during its
+// upgrade; nil otherwise. Without that error, autoscalers and health checks, which delete nodes that do not come
+// back, would let an image that does not boot go through all of them.
 func (u *nodeUpgrade) departed(ctx context.Context, gone *departure) error {
 	now := u.run.engine.clock.Now()
 	if u.step.Role != cluster.Worker || now.Sub(gone.asked) < departureEvery {
@@ -1192,7 +1176,7 @@ func (u *nodeUpgrade) departed(ctx context.Context, gone *departure) error {
 	return nil
 }
 
-// markDeparted has the journal say that the node was deleted, so that no other run waits for it.
+// markDeparted records in the journal that the node was deleted, so that no other run waits for it.
 func (u *nodeUpgrade) markDeparted(ctx context.Context) error {
 	kept, cancel := u.run.engine.cleanupContext(ctx)
 	defer cancel()
@@ -1202,8 +1186,8 @@ func (u *nodeUpgrade) markDeparted(ctx context.Context) error {
 	return u.record(kept, u.entry.Phase)
 }
 
-// neverReturned is the error of a wait for a node that was sent into a boot: it says so where
-// the time was up.
+// neverReturned returns the error of a wait for a node that was sent into a boot. It wraps [say.ErrNeverReturned]
+// if the time was up.
 func (u *nodeUpgrade) neverReturned(ctx context.Context, err error) error {
 	if ctx.Err() == nil || !errors.Is(cluster.Ended(ctx), context.DeadlineExceeded) {
 		return err
@@ -1212,16 +1196,15 @@ func (u *nodeUpgrade) neverReturned(ctx context.Context, err error) error {
 	return fmt.Errorf("%w: %w", say.ErrNeverReturned, err)
 }
 
-// noteActed takes note that something was done to the node, or came of it: what was seen
-// before is old.
+// noteActed records that something was done to the node, or was a consequence of it, which invalidates earlier
+// observations.
 func (u *nodeUpgrade) noteActed() {
 	u.acted = u.run.engine.clock.Now()
 	u.run.engine.facts.Acted(u.step.Role)
 }
 
-// returned asks a node that was sent into a reboot how it is. When it has finished booting,
-// it is asked for everything: before that it may not tell yet all that stays the same for as
-// long as it runs.
+// returned observes a node that was sent into a reboot. Once it has finished booting, it is asked for everything:
+// before that, it may not report yet all that stays the same for as long as it runs.
 func (u *nodeUpgrade) returned(ctx context.Context, before cluster.Machine) (cluster.Machine, error) {
 	e := u.run.engine
 
@@ -1249,7 +1232,7 @@ func (u *nodeUpgrade) returned(ctx context.Context, before cluster.Machine) (clu
 	return machine, err
 }
 
-// bootUnknown is what is seen of a machine that does not tell its boot ID.
+// bootUnknown is what is seen of a machine that does not report its boot ID.
 const bootUnknown = "the boot ID could not be read"
 
 // errNeverBegan ends the wait for a legacy upgrade that was never accepted.
@@ -1259,7 +1242,7 @@ var errNeverBegan = errors.New("the upgrade was never begun")
 func (u *nodeUpgrade) onOldBoot(ctx context.Context, machine cluster.Machine, idle *time.Time) (bool, string, error) {
 	seen := fmt.Sprintf("still on its old boot, %s", machine.Stage)
 
-	// One that is sent back may never have finished this boot.
+	// A node that is sent back may never have finished this boot.
 	if machine.Stage != cluster.StageRunning && !(u.phase == returning && machine.Stage == cluster.StageBooting) {
 		*idle = u.run.engine.clock.Now()
 
@@ -1281,7 +1264,7 @@ func (u *nodeUpgrade) onOldBoot(ctx context.Context, machine cluster.Machine, id
 	u.waits = ""
 
 	if u.seen.machine.BootID != u.entry.BootID {
-		// It went through its boot while the guards were waited for.
+		// It has booted while the guards were waited for.
 		return false, seen, nil
 	}
 
@@ -1294,8 +1277,8 @@ func (u *nodeUpgrade) onOldBoot(ctx context.Context, machine cluster.Machine, id
 	return false, seen, permanentOnly(u.reboot(ctx))
 }
 
-// bootFinished tells whether the machine is done booting and, where it runs a
-// new system, whether that has confirmed itself.
+// bootFinished reports whether the machine has finished booting and, if it runs a new system, whether that has
+// confirmed itself.
 func (u *nodeUpgrade) bootFinished(machine cluster.Machine) (bool, string, error) {
 	if !machine.Settled() {
 		return false, fmt.Sprintf("on a new boot with Talos %s, %s%s", machine.Talos, machine.Stage, rule.Unmet(machine)), nil
@@ -1318,8 +1301,7 @@ func (u *nodeUpgrade) compareBoot(machine cluster.Machine) (outcome, error) {
 	case lostPlatform(u.entry.Platform, machine):
 		return arrived, &say.PlatformError{Image: u.entry.Image, Before: u.entry.Platform, Now: machine.Platform}
 	case installed:
-		// Where an earlier run had another target, the next plan goes on from
-		// here.
+		// If an earlier run had another target, the next plan continues from here.
 		return arrived, u.checkExtensions(machine)
 	case unchanged && u.entry.Phase == cluster.PhaseIntent:
 		return notInstalled, nil
@@ -1330,8 +1312,8 @@ func (u *nodeUpgrade) compareBoot(machine cluster.Machine) (outcome, error) {
 	case machine.Talos.Equal(u.entry.Target) && !(u.entry.Run != u.run.engine.runID && u.run.request.Policy.Skips(cluster.CheckSchematic)):
 		return arrived, &say.SchematicError{Image: u.entry.Image, Installed: u.entry.Schematic, Now: machine.Schematic, Talos: machine.Talos}
 	case u.entry.Run != u.run.engine.runID:
-		// Somebody gave the node another system in the meantime. Its new boot
-		// proves that no install is pending; the next plan goes on from what runs.
+		// Somebody installed another system on the node in the meantime. Its new boot proves that no install is
+		// pending; the next plan continues from what runs.
 		u.run.engine.emit(cluster.Event{Kind: cluster.EventWarning, Node: u.step.Node, Text: fmt.Sprintf(
 			"the node runs Talos %s, which no run of ours installed; its journal entry is closed", machine.Talos)})
 
@@ -1341,23 +1323,23 @@ func (u *nodeUpgrade) compareBoot(machine cluster.Machine) (outcome, error) {
 	}
 }
 
-// lostPlatform tells whether the machine runs on another platform than before.
+// lostPlatform reports whether the machine runs on another platform than before; false if either is unknown.
 func lostPlatform(before string, machine cluster.Machine) bool {
 	return before != "" && machine.Platform != "" && machine.Platform != before
 }
 
-// extensionSeparator stands between the names of extensions in the journal.
+// extensionSeparator separates the names of extensions in the journal.
 const extensionSeparator = ","
 
-// joinedExtensions are the extensions of a machine as the journal has them.
+// joinedExtensions returns the extensions of a machine as the journal stores them.
 func joinedExtensions(machine cluster.Machine) string {
 	return strings.Join(machine.Extensions, extensionSeparator)
 }
 
-// checkExtensions compares the extensions that the node runs with those that it ran
-// before, by their names: their versions change with each release. A node that shows the
-// schematic that its image is named after has what somebody chose, and an extension may have
-// another name in another release: what is gone there, or where the check is skipped, is said.
+// checkExtensions compares the names of the extensions that the node runs with those that it ran before; their
+// versions change with each release. If the node runs the schematic that its image is named after, somebody chose
+// its extensions, and an extension may have another name in another release: a missing one is then only a warning,
+// as it is if the check is skipped.
 func (u *nodeUpgrade) checkExtensions(machine cluster.Machine) error {
 	missing := slices.DeleteFunc(strings.Split(u.entry.Extensions, extensionSeparator), func(name string) bool {
 		return name == "" || slices.Contains(machine.Extensions, name)
@@ -1377,7 +1359,7 @@ func (u *nodeUpgrade) checkExtensions(machine cluster.Machine) error {
 	return nil
 }
 
-// onOldSystem is what becomes of a node that runs its old system again.
+// onOldSystem handles a node that runs its old system again.
 func (u *nodeUpgrade) onOldSystem(ctx context.Context, result outcome) error {
 	if u.entry.Run != u.run.engine.runID {
 		machine, err := u.awaitBootID(ctx)
@@ -1394,20 +1376,20 @@ func (u *nodeUpgrade) onOldSystem(ctx context.Context, result outcome) error {
 		return u.fallback(ctx)
 	}
 
-	// Where an earlier run sent it back, nobody saw it arrive.
+	// If an earlier run sent it back, nobody has seen it arrive.
 	return u.finishRolledBack(ctx, nil)
 }
 
-// unwanted tells whether what an earlier run installed is not what this one wants:
-// that it did not come up is no failure then.
+// unwanted reports whether this run does not want what an earlier run installed, in which case it is no failure
+// that it did not come up.
 func (u *nodeUpgrade) unwanted(machine cluster.Machine) bool {
 	there := u.atTarget(machine) && machine.Talos.Equal(u.run.request.Target.Talos)
 
 	return there || !u.step.Finish && u.step.Image != "" && u.step.Image != u.entry.Image
 }
 
-// acceptOldSystem records that a node runs its old system again and brings it into
-// service, for the next plan to go on from there.
+// acceptOldSystem brings a node that runs its old system again into service and records that. The next plan
+// continues from there.
 func (u *nodeUpgrade) acceptOldSystem(ctx context.Context, result outcome, machine cluster.Machine) error {
 	phase := cluster.PhaseFallback
 	if result == rolledBack {
@@ -1422,8 +1404,7 @@ func (u *nodeUpgrade) acceptOldSystem(ctx context.Context, result outcome, machi
 	return u.recordOldSystem(ctx, phase, machine.BootID)
 }
 
-// fallback puts a node back into service that returned to its old system, records
-// that, and fails the upgrade.
+// fallback brings a node that returned to its old system back into service, records that, and fails the upgrade.
 func (u *nodeUpgrade) fallback(ctx context.Context) error {
 	machine, err := u.awaitBootID(ctx)
 	if err != nil {
@@ -1432,13 +1413,12 @@ func (u *nodeUpgrade) fallback(ctx context.Context) error {
 
 	failed := &say.FallbackError{Image: u.entry.Image, Previous: machine.Talos.String(), BootID: machine.BootID}
 
-	// The node is as good as it was before: no install is pending any more.
+	// The node is as it was before: no install is pending any more.
 	return errors.Join(failed, u.recordOldSystem(ctx, cluster.PhaseFallback, machine.BootID))
 }
 
-// recordOldSystem puts a node back into service with its old system and closes its
-// entry of the journal, in this order: whoever finds the entry closed does nothing
-// more for the node.
+// recordOldSystem brings a node back into service with its old system and then closes its entry in the journal, in
+// this order, because a run that finds the entry closed does nothing more for the node.
 func (u *nodeUpgrade) recordOldSystem(ctx context.Context, phase cluster.Phase, bootID string) error {
 	if err := u.awaitServing(ctx); err != nil {
 		return err
@@ -1455,7 +1435,7 @@ func (u *nodeUpgrade) recordOldSystem(ctx context.Context, phase cluster.Phase, 
 	return err
 }
 
-// giveUp fails an upgrade whose install did not take, however often it was tried.
+// giveUp fails an upgrade whose install did not take effect in any attempt.
 func (u *nodeUpgrade) giveUp(ctx context.Context) error {
 	failed := fmt.Errorf("%w: %s: the node runs its old system as before", say.ErrInstaller, u.untaken(u.entry.Attempt))
 
@@ -1474,11 +1454,11 @@ func (u *nodeUpgrade) finish(ctx context.Context) error {
 		return err
 	}
 
-	// The node is done, whether that was in time or not.
+	// The node is done, whether in time or not.
 	return u.confirm(u.untimed)
 }
 
-// awaitServing waits until etcd and Kubernetes have the node back and uncordons it.
+// awaitServing waits until the node is healthy in etcd and Ready in Kubernetes, and then removes our cordon.
 func (u *nodeUpgrade) awaitServing(ctx context.Context) error {
 	if u.step.Role == cluster.ControlPlane {
 		if err := u.awaitEtcd(ctx); err != nil {
@@ -1499,7 +1479,7 @@ func (u *nodeUpgrade) awaitServing(ctx context.Context) error {
 	return u.uncordon(ctx)
 }
 
-// awaitEtcd waits until the whole of etcd is healthy with the node in it.
+// awaitEtcd waits until etcd as a whole, including the member on the node, is healthy.
 func (u *nodeUpgrade) awaitEtcd(ctx context.Context) error {
 	u.enterStep(cluster.StepEtcd, "")
 
@@ -1554,22 +1534,22 @@ func (u *nodeUpgrade) awaitReady(ctx context.Context) error {
 	})
 }
 
-// How often a node that is not Ready is asked for the name that it registers under, and for how
-// long that has to be another one. A machine may have a passing one until it has been told its own.
+// renamedEvery is how often a node that is not Ready is asked for the name under which it registers, and renamedFor
+// is how long that must be another name: a machine may have a temporary name until it receives its own.
 const (
 	renamedEvery = 30 * time.Second
 	renamedFor   = time.Minute
 )
 
-// renaming is what is known of the name of a node that is waited for.
+// renaming is what is known about the name of a node that is waited for.
 type renaming struct {
-	// asked is when the machine was last asked, and since is when it first told this name.
+	// asked is when the machine was last asked, and since is when it first reported this name.
 	asked, since time.Time
 	name         string
 }
 
-// renamed is the error of a node whose machine registers under another name than before: the one
-// of before will not be Ready any more.
+// renamed returns the error of a node whose machine registers under another name than before, because the former
+// name will never be Ready again; nil otherwise.
 func (u *nodeUpgrade) renamed(ctx context.Context, seen *renaming) error {
 	now := u.run.engine.clock.Now()
 	if now.Sub(seen.asked) < renamedEvery {
@@ -1599,9 +1579,8 @@ func (u *nodeUpgrade) renamed(ctx context.Context, seen *renaming) error {
 	return &say.RenamedError{Before: u.step.Node, Now: machine.NodeName, Registered: registered}
 }
 
-// podsSpeak wants Kubernetes to say of every static pod of a control plane how it
-// is in this boot: until the kubelet has come to that, their mirrors show them as
-// they were before.
+// podsSpeak reports whether Kubernetes shows every static pod of a control plane Ready and as it is in this boot:
+// until the kubelet has updated them, their mirror pods show the state of the previous boot.
 func (u *nodeUpgrade) podsSpeak(ctx context.Context, machine cluster.Machine) (bool, string, error) {
 	if machine.PodsSince.IsZero() {
 		return false, "it has made no static pods yet", nil
@@ -1621,14 +1600,13 @@ func (u *nodeUpgrade) podsSpeak(ctx context.Context, machine cluster.Machine) (b
 	return true, "", nil
 }
 
-// installImageTimeout bounds the change of a machine configuration after an
-// upgrade that is done. It is worth some patience and no failure.
+// installImageTimeout bounds the change of a machine configuration after a finished upgrade. The change is worth
+// some patience, but no failure.
 const installImageTimeout = 2 * time.Minute
 
-// syncInstallImage has the machine configuration name the image that the node was
-// upgraded with, so that it is not installed with an older one some day. The
-// upgrade is confirmed by then; what keeps this from being done is a warning, and
-// so is a node whose time is used up.
+// syncInstallImage sets the image that the node was upgraded with in its machine configuration, so that the node is
+// not installed with an older one some day. The node already runs the new system, so a failure is only a warning,
+// unless the run was cancelled or has lost its lease. The time limit of the node does not apply.
 func (u *nodeUpgrade) syncInstallImage() error {
 	ctx := u.untimed
 	confirmed := u.recorded() && u.entry.Image != "" && u.result.runs.Equal(u.entry.Target)
@@ -1654,8 +1632,8 @@ func (u *nodeUpgrade) syncInstallImage() error {
 	return nil
 }
 
-// nameInstallImage changes the configuration once, unless it names the image
-// already or has no place for it.
+// nameInstallImage changes the configuration once, unless it names the image already, names none or has no place
+// for one.
 func (u *nodeUpgrade) nameInstallImage(ctx context.Context) (bool, string, error) {
 	machine, err := u.run.engine.machine(ctx, u.step.Address)
 
@@ -1665,7 +1643,7 @@ func (u *nodeUpgrade) nameInstallImage(ctx context.Context) (bool, string, error
 	case machine.Config == nil:
 		return false, "", errors.New("it cannot be read with these credentials")
 	case !machine.Config.Installs, machine.Config.InstallImage == "", machine.Config.InstallImage == u.entry.Image:
-		// One that names no image means Talos' own choice, which is kept.
+		// A configuration that names no image leaves the choice to Talos, which is kept.
 		return true, "", nil
 	}
 
@@ -1673,7 +1651,7 @@ func (u *nodeUpgrade) nameInstallImage(ctx context.Context) (bool, string, error
 		Component: cluster.Installer, From: machine.Config.InstallImage, To: u.entry.Image,
 	})
 	if err != nil {
-		// Whoever wrote it in the meantime is looked at with the next try.
+		// If somebody else wrote it in the meantime, the next try reads that.
 		return false, err.Error(), permanentOnly(err)
 	}
 

@@ -13,58 +13,57 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/fact"
 )
 
-// A run looks at the whole cluster when it begins and when it ends. In between what one
-// step costs must not grow with the nodes: Kubernetes tells of all of them what has
-// changed, and Talos is asked about the control planes, the nodes that a look is about and
-// those to which something has happened.
+// A run observes the whole cluster when it begins, every [lookEverywhereEvery] and before it ends. In between, the
+// cost of a step must not grow with the number of nodes: Kubernetes delivers what has changed on all of them, and
+// Talos is asked about the control planes, the nodes that an observation is about and those to which something has
+// happened.
 
-// inquiry is what a look in the middle of a run asks.
+// inquiry is what an observation in the middle of a run asks for.
 type inquiry struct {
-	// claim is the node onto which is written what proves that Kubernetes tells of the
-	// present; without one the nodes are listed.
+	// claim is the node that is written to, which proves that the followed nodes are up to date; if it is empty,
+	// the nodes are listed.
 	claim string
-	// machines are the nodes whose machines are asked.
+	// machines reports whether the machine of a node is asked.
 	machines func(cluster.Node) bool
-	// others tells that the rest is to be known as well: a machine is asked where its Node
-	// object shows a change, and is as it was otherwise.
+	// others is true if the remaining machines have to be known as well: one is asked if its Node object shows a
+	// change, and is taken as it was otherwise.
 	others bool
-	// etcd tells that the members of etcd are asked, and opinions that each of them says who
-	// the others are: otherwise one does.
+	// etcd is true if the members of etcd are asked, and opinions if each of them is asked for the list of members:
+	// otherwise one is.
 	etcd, opinions bool
-	// staticPods tells that what the static pods of control planes are made from is asked.
+	// staticPods is true if control planes are asked what their static pods are made from.
 	staticPods bool
-	// proxies tells that the pods of kube-proxy are listed, however well they are known.
+	// proxies is true if the pods of kube-proxy are listed even if they are known.
 	proxies bool
-	// age is how long ago a control plane may have answered somebody else, if that was
-	// asked after the given moment and no control plane was changed since.
+	// age is how old the answer of a control plane to an earlier observation may be; 0 accepts none. The question
+	// must have been asked after the time after, and no control plane changed since.
 	age   time.Duration
 	after time.Time
-	// etcdAge is that of answers about etcd, where it is another one.
+	// etcdAge is how old answers about etcd may be if that is more than age.
 	etcdAge time.Duration
 }
 
-// need is how recent an answer has to be for the inquiry, at a moment.
+// need returns how recent an answer has to be for the inquiry, at a moment.
 func (i inquiry) need(now fact.Moment) fact.Need {
 	return fact.Need{Now: now, Age: i.age, After: i.after}
 }
 
-// planAge is how long ago a control plane may have answered for a plan: whatever comes of
-// the plan is guarded by a look of its own.
+// planAge is how old the answers of control planes may be for a plan: each step of the plan is guarded by an
+// observation of its own.
 const planAge = 2 * time.Minute
 
-// runsControlPlane tells whether a node is a control plane.
+// runsControlPlane reports whether a node is a control plane.
 func runsControlPlane(node cluster.Node) bool { return node.Role == cluster.ControlPlane }
 
-// nobody is for looks that ask no machine.
+// nobody is for observations that ask no machine.
 func nobody(cluster.Node) bool { return false }
 
-// answerAge is how long ago the control planes may have answered before a worker is
-// disturbed, provided that this run has done nothing to it or to them since: of ninety
-// workers beside each other not each has to ask.
+// answerAge is how old the answers of control planes may be before a worker is disturbed, provided that this run
+// has done nothing to it or to them since. If ninety workers are upgraded at the same time, not each of them has to
+// ask.
 const answerAge = 5 * time.Second
 
-// observe looks at the cluster as far as the inquiry wants, and at the journal as this run
-// has written it.
+// observe observes the cluster as far as the inquiry requires, and the journal as this run has written it.
 func (r *run) observe(ctx context.Context, asked inquiry) (cluster.Observation, error) {
 	e := r.engine
 
@@ -106,7 +105,8 @@ func (r *run) observe(ctx context.Context, asked inquiry) (cluster.Observation, 
 	})
 }
 
-// firstControlPlane is the name of the one that tells of the members of etcd for all.
+// firstControlPlane returns the name of the control plane that lists the members of etcd for all, which is the
+// first by name; empty if there is none.
 func firstControlPlane(nodes []cluster.Node) string {
 	first := ""
 
@@ -119,8 +119,8 @@ func firstControlPlane(nodes []cluster.Node) string {
 	return first
 }
 
-// repeatMembers has the members that one control plane lists stand for what the others
-// would list, where these were not asked.
+// repeatMembers copies the members that one control plane lists to the others, except for learners, if these were
+// not asked for them.
 func repeatMembers(nodes []cluster.Node, teller string) {
 	at := slices.IndexFunc(nodes, func(node cluster.Node) bool { return node.Name == teller })
 	if at < 0 || nodes[at].Etcd == nil {
@@ -136,8 +136,8 @@ func repeatMembers(nodes []cluster.Node, teller string) {
 	}
 }
 
-// recall fills in what the machines said before that need not be asked. Where Kubernetes
-// tells nothing, nothing can be begun, and what they said last is all that is known.
+// recall fills in what the machines that need not be asked reported before. If blind is true, Kubernetes does not
+// answer: nothing can be begun, and the last reports are all that is known.
 func (r *run) recall(nodes []cluster.Node, wanted func(cluster.Node) bool, blind bool) {
 	now := r.engine.clock.Now()
 
@@ -158,7 +158,7 @@ func (r *run) recall(nodes []cluster.Node, wanted func(cluster.Node) bool, blind
 	}
 }
 
-// gatherAgain asks for what concerns the cluster as a whole, but for what is known.
+// gatherAgain asks for what concerns the cluster as a whole, except for what is known.
 func (r *run) gatherAgain(ctx context.Context, asked inquiry) clusterFacts {
 	var (
 		e                = r.engine
@@ -209,8 +209,8 @@ func (r *run) gatherAgain(ctx context.Context, asked inquiry) clusterFacts {
 	return facts
 }
 
-// members are those that discovery lists. Where they were listed before, and have to be
-// listed again, one look at a time asks for them: all the others want to know the same.
+// members returns the members that discovery lists. If they were listed before and have to be listed again, only
+// one observation at a time does so, because all others need the same list.
 func (e *Engine) members(ctx context.Context, facts clusterFacts) ([]cluster.Member, error) {
 	known, found := e.facts.Members(facts.nodes, e.clock.Now())
 	if found {
@@ -244,8 +244,8 @@ func (e *Engine) listMembers(ctx context.Context, facts clusterFacts) ([]cluster
 	return members, err
 }
 
-// askControlPlane fills in what a control plane says, or has said a moment ago to somebody else, where
-// the inquiry allows that. What failed is asked again by whoever looks next.
+// askControlPlane fills in what a control plane reports, or has reported to an earlier observation if the inquiry
+// allows that. What failed is asked again by the next observation.
 func (r *run) askControlPlane(ctx context.Context, node *cluster.Node, asked inquiry, machine, members bool) {
 	e := r.engine
 
@@ -271,8 +271,7 @@ func (r *run) askControlPlane(ctx context.Context, node *cluster.Node, asked inq
 	}
 }
 
-// staticPods are those of the control planes, or what they were a moment ago, where the
-// inquiry allows that.
+// staticPods returns the pods of the control planes, or what they were a moment ago if the inquiry allows that.
 func (r *run) staticPods(ctx context.Context, asked inquiry) ([]cluster.ComponentPod, error) {
 	begun := r.engine.moment()
 	need := asked.need(begun)

@@ -28,11 +28,11 @@ const (
 	// labelComponent is the label by which Talos names the pods of the control
 	// plane and of kube-proxy.
 	labelComponent = "k8s-app"
-	// annotationConfigVersion is where Talos writes into a static pod from which
-	// version of the configuration it was made.
+	// annotationConfigVersion is the annotation in which Talos records the version of the configuration that a
+	// static pod was made from.
 	annotationConfigVersion = "talos.dev/config-version"
-	// annotationFilesVersion is where it writes into that of the API server which
-	// version of the files was there.
+	// annotationFilesVersion is the annotation in which it records, for the API server, the version of the files at
+	// that time.
 	annotationFilesVersion = "talos.dev/config-file-version"
 )
 
@@ -51,7 +51,8 @@ func (c *Client) StaticPods(ctx context.Context, node string, components ...clus
 	return c.podsOf(ctx, node, components...)
 }
 
-// podsOf lists the pods of the components, of which none is the kubelet, on a node or on all.
+// podsOf lists the pods of the components, none of which is the kubelet, on a node or on all. Pods that have
+// finished or are being deleted are left out.
 func (c *Client) podsOf(ctx context.Context, node string, components ...cluster.Component) ([]cluster.ComponentPod, error) {
 	names := make([]string, 0, len(components))
 	for _, component := range components {
@@ -134,7 +135,7 @@ func (c *Client) PodsToEvict(ctx context.Context, node string) ([]cluster.Pod, e
 	return pods, nil
 }
 
-// daemonSets tells which DaemonSets exist, and asks for each of them once.
+// daemonSets returns a function that reports whether a DaemonSet exists, and asks for each of them once.
 func (c *Client) daemonSets(ctx context.Context) func(namespace, name string) (bool, error) {
 	known := map[string]bool{}
 
@@ -156,9 +157,8 @@ func (c *Client) daemonSets(ctx context.Context) func(namespace, name string) (b
 	}
 }
 
-// Evict asks for the eviction of one pod. It is no error when the pod is gone,
-// or when its whole namespace is on its way out. ErrOverlap is wrapped beside
-// ErrRefused where more than one budget covers the pod.
+// Evict requests the eviction of one pod. It is no error if the pod is gone, or if its namespace is being deleted.
+// ErrOverlap is wrapped beside ErrRefused if more than one budget covers the pod.
 func (c *Client) Evict(ctx context.Context, pod cluster.Pod) error {
 	eviction := &policyv1.Eviction{
 		ObjectMeta:    metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name},
@@ -170,8 +170,8 @@ func (c *Client) Evict(ctx context.Context, pod cluster.Pod) error {
 		return nil
 	}
 
-	// The API server gives up on pods that two budgets cover. That is a state of
-	// the configuration, not a moment of weakness.
+	// The API server never evicts a pod that two budgets cover: this is a matter of configuration, which waiting
+	// does not cure.
 	var failure *callError
 	if errors.As(err, &failure) && strings.Contains(failure.detail, "more than one PodDisruptionBudget") {
 		return &callError{
@@ -183,8 +183,8 @@ func (c *Client) Evict(ctx context.Context, pod cluster.Pod) error {
 	return err
 }
 
-// DeletePod deletes one pod with its own grace period, without asking its
-// budgets. It is no error when the pod is gone.
+// DeletePod deletes one pod with its own grace period, regardless of its budgets. It is no error if the pod is
+// gone.
 func (c *Client) DeletePod(ctx context.Context, pod cluster.Pod) error {
 	err := change(ctx, "delete pod "+pod.String(),
 		c.pod(c.core.Delete(), pod).Body(&metav1.DeleteOptions{Preconditions: onlyThis(pod)}), nil)
@@ -199,7 +199,7 @@ func (c *Client) pod(request *rest.Request, pod cluster.Pod) *rest.Request {
 	return request.Namespace(pod.Namespace).Resource("pods").Name(pod.Name)
 }
 
-// onlyThis protects a pod of the same name that came after the one meant.
+// onlyThis protects a later pod of the same name; nil if the UID is unknown.
 func onlyThis(pod cluster.Pod) *metav1.Preconditions {
 	if pod.UID == "" {
 		return nil
@@ -210,15 +210,13 @@ func onlyThis(pod cluster.Pod) *metav1.Preconditions {
 	return &metav1.Preconditions{UID: &uid}
 }
 
-// isGone tells that the pod does not exist any more, be it that another one has
-// taken its name.
+// isGone reports whether the pod no longer exists, even if another one has taken its name.
 func isGone(err error) bool {
 	if errors.Is(err, cluster.ErrNotFound) {
 		return true
 	}
 
-	// Versions of Kubernetes word it differently. No other conflict speaks of
-	// UIDs.
+	// The wording differs between versions of Kubernetes. No other conflict mentions UIDs.
 	return errors.Is(err, cluster.ErrConflict) && strings.Contains(err.Error(), "UID") && strings.Contains(err.Error(), "recondition")
 }
 
@@ -232,7 +230,7 @@ func ready(pod *corev1.Pod) bool {
 	})
 }
 
-// startedAt is when the container of a pod started; zero where it does not run.
+// startedAt returns when the container of a pod started; zero if it does not run.
 func startedAt(pod *corev1.Pod, container string) time.Time {
 	for i := range pod.Status.ContainerStatuses {
 		if status := &pod.Status.ContainerStatuses[i]; status.Name == container && status.State.Running != nil {
@@ -243,12 +241,12 @@ func startedAt(pod *corev1.Pod, container string) time.Time {
 	return time.Time{}
 }
 
-// maxTrouble bounds what is repeated of a message, in characters: those of
-// container runtimes quote whole chains of causes.
+// maxTrouble bounds how much of a message is repeated, in characters: those of container runtimes quote whole
+// chains of causes.
 const maxTrouble = 300
 
-// trouble says in one line why the container does not run; empty when it runs,
-// when it is just being started, and when the kubelet has not reported.
+// trouble says in one line why the container does not run; empty if it runs, if it is just being started, or if the
+// kubelet has not reported.
 func trouble(pod *corev1.Pod, container string) string {
 	for i := range pod.Status.ContainerStatuses {
 		status := &pod.Status.ContainerStatuses[i]
@@ -274,7 +272,7 @@ func waiting(status *corev1.ContainerStatus) string {
 	case state.Reason == "ContainerCreating" || state.Reason == "PodInitializing" || state.Reason == "":
 		return ""
 	case state.Reason == "CrashLoopBackOff" && last != nil:
-		// The message of the state is about the length of the pause only.
+		// The message of the state only says how long the pause is.
 		return readable.OneLine(state.Reason+": "+terminated(last), maxTrouble)
 	case state.Message == "":
 		return readable.OneLine(state.Reason, maxTrouble)
@@ -295,19 +293,17 @@ func terminated(state *corev1.ContainerStateTerminated) string {
 	return text
 }
 
-// placement knows which nodes a pod may run on. What one pod found out serves
-// all that want the same.
+// placement knows which nodes a pod may run on. What is found out for one pod serves all with the same constraints.
 type placement struct {
 	nodes []*corev1.Node
 	known map[string][]string
 }
 
-// newPlacement takes nodes sorted by name, and leaves them with the taints that
-// keep pods away.
+// newPlacement takes nodes sorted by name, and removes their taints except for those that keep pods away.
 func newPlacement(nodes []*corev1.Node) *placement {
 	for _, node := range nodes {
 		node.Spec.Taints = slices.DeleteFunc(node.Spec.Taints, func(taint corev1.Taint) bool {
-			// A node that is cordoned or not ready is one that fits, but not now.
+			// A node that is cordoned or not ready fits, but not now.
 			return toldApart(taint) || !keepsAway(taint)
 		})
 	}
@@ -315,8 +311,8 @@ func newPlacement(nodes []*corev1.Node) *placement {
 	return &placement{nodes: nodes, known: map[string][]string{}}
 }
 
-// fits are the names of the nodes that a pod may run on, sorted. Its own node is
-// always one of them: a taint or a label may have changed since it came there.
+// fits returns the names of the nodes that a pod may run on, sorted. Its own node is always one of them: a taint or
+// a label may have changed since the pod was scheduled.
 func (p *placement) fits(one *draft, bindings []nodeBinding) []string {
 	key := one.constraint.key
 
@@ -347,11 +343,11 @@ func (p *placement) fits(one *draft, bindings []nodeBinding) []string {
 	return slices.Insert(slices.Clone(names), at, one.pod.Node)
 }
 
-// admits tells whether the pod wants the node and tolerates its taints. What
-// cannot be understood matches nothing, as for the scheduler.
+// admits reports whether the pod selects the node and tolerates its taints. An affinity that cannot be parsed
+// matches nothing, as for the scheduler.
 func (c *constraint) admits(node *corev1.Node) bool {
 	for i := range node.Spec.Taints {
-		// Comparisons in tolerations are there only if the API server let them in.
+		// Tolerations contain comparisons only if the API server accepted them.
 		if !scheduling.TolerationsTolerateTaint(klog.Logger{}, c.tolerations, &node.Spec.Taints[i], true) {
 			return false
 		}
@@ -370,9 +366,9 @@ func reached(node *corev1.Node, bindings []nodeBinding) bool {
 	})
 }
 
-// staysBehind tells whether a drain leaves the pod alone, by kubectl's rules: a
-// mirror pod, and a pod that a DaemonSet would bring right back. A DaemonSet that
-// no longer exists would not, and what others call a DaemonSet may or may not.
+// staysBehind reports whether a drain leaves the pod alone, by kubectl's rules: it is a mirror pod, or a DaemonSet
+// would recreate it at once. A DaemonSet that no longer exists would not, and what is called a DaemonSet in another
+// API group may or may not.
 func staysBehind(pod metav1.Object, exists func(daemonSet string) (bool, error)) (bool, error) {
 	if _, mirror := pod.GetAnnotations()[corev1.MirrorPodAnnotationKey]; mirror {
 		return true, nil
@@ -386,7 +382,7 @@ func staysBehind(pod metav1.Object, exists func(daemonSet string) (bool, error))
 	return exists(owner.Name)
 }
 
-// isDaemonSet compares the version as well, as kubectl does.
+// isDaemonSet reports whether the owner is a DaemonSet. It compares the API version as well, as kubectl does.
 func isDaemonSet(owner *metav1.OwnerReference) bool {
 	return owner != nil && owner.Kind == kindDaemonSet && owner.APIVersion == appsv1.SchemeGroupVersion.String()
 }

@@ -8,10 +8,9 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 )
 
-// NewUnavailable stands in for a Kubernetes API to which there is no way, such
-// as when the credentials may not ask Talos for a kubeconfig: every method
-// answers the error, as it is. It is a [cluster.WorkloadReader], a
-// [cluster.ObjectAccess] and a [cluster.SecretAccess] as well.
+// NewUnavailable returns a stand-in for a Kubernetes API that cannot be reached, such as if the credentials may not
+// ask Talos for a kubeconfig: every method that returns an error returns this one, unchanged. It is a
+// [cluster.WorkloadReader], a [cluster.ObjectAccess] and a [cluster.SecretAccess] as well.
 func NewUnavailable(err error) cluster.Kubernetes { return unavailable{err} }
 
 type unavailable struct{ err error }
