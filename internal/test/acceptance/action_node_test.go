@@ -9,7 +9,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim"
 )
 
-// nodeActions are what a person does by hand about one node.
+// nodeActions are the actions of a person on single nodes.
 const nodeActions = `
 action "talosupgrade_rollback" "worker_0" {
   config {
@@ -32,9 +32,8 @@ action "talosupgrade_retry_node" "worker_0" {
 }
 `
 
-// TestAccANodeIsSentBackByHand: a person sends one node of an upgraded cluster back, the
-// plan says who and why, no apply touches it, and once it may be tried again it is
-// upgraded as before.
+// TestAccANodeIsSentBackByHand: a person rolls back one node of an upgraded cluster. The plan has to say who did it
+// and why, and no apply may touch the node until a retry is allowed, after which it has to be upgraded as before.
 func TestAccANodeIsSentBackByHand(t *testing.T) {
 	full(t)
 
@@ -63,7 +62,7 @@ func TestAccANodeIsSentBackByHand(t *testing.T) {
 		t.Errorf("talos-status went through %v", states)
 	}
 
-	// Asked once more it is done already: a second rollback would start the new system.
+	// A repetition has nothing to do: a second rollback would start the new system.
 	w.invoke("rollback.worker_0").mustSay("Node worker-0 runs Talos " + talosModern)
 	s.wantRunning(talosModern, "worker-0")
 

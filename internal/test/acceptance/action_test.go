@@ -10,7 +10,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/toolchain"
 )
 
-// withActions is an empty workspace of a Terraform that has actions.
+// withActions returns an empty workspace with a Terraform that has actions.
 func withActions(t *testing.T) *workspace {
 	t.Helper()
 
@@ -25,14 +25,14 @@ func withActions(t *testing.T) *workspace {
 	return w
 }
 
-// invoke invokes the action with the name, which is "lock_status.this".
+// invoke invokes the action of the name, such as "lock_status.this".
 func (w *workspace) invoke(name string) result {
 	w.t.Helper()
 
 	return w.apply("-invoke=action.talosupgrade_" + name)
 }
 
-// mustSay fails the test unless the action succeeded and said all of the texts.
+// mustSay fails the test unless the action succeeded and its output has all of the texts.
 func (r result) mustSay(texts ...string) {
 	r.t.Helper()
 	r.mustSucceed(0)

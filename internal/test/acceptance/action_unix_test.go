@@ -12,7 +12,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim"
 )
 
-// actions declares all actions on the cluster, each with the name that its type ends with.
+// actions returns a configuration with all actions on the cluster, each under the name with which its type ends.
 func actions(s *simulated, snapshots string) string {
 	return "provider \"talosupgrade\" {\n" + use(s) + "\n}\n" + `
 action "talosupgrade_lock_status" "this" {}
@@ -45,8 +45,7 @@ action "talosupgrade_etcd_snapshot" "this" {
 `
 }
 
-// TestAccActions: what a person does by hand while somebody else's apply runs, before and
-// after it, with terraform apply -invoke.
+// TestAccActions invokes actions with terraform apply -invoke before, during and after somebody else's apply.
 func TestAccActions(t *testing.T) {
 	full(t)
 
@@ -56,7 +55,7 @@ func TestAccActions(t *testing.T) {
 	by := withActions(t)
 	by.raw(actions(s, snapshots))
 
-	// Nobody has ever upgraded it.
+	// It has never been upgraded.
 	by.invoke("lock_status.this").mustSay("Nobody holds the lease kube-system/talosupgrade.", "are not suspended", "No node is in the middle of an upgrade.")
 	by.invoke("follow.this").mustSay("Nobody upgrades this cluster now.")
 	by.invoke("resume.this").mustSay("Upgrades of this cluster were not suspended.")
@@ -67,7 +66,7 @@ func TestAccActions(t *testing.T) {
 		t.Errorf("something was changed: %v", changed)
 	}
 
-	// It is suspended before the first apply, which honours that.
+	// It is suspended before the first apply, which has to respect that.
 	by.invoke("suspend.this").mustSay("Upgrades of this cluster are suspended: ola: storage is degraded.")
 	by.invoke("suspend.this").mustSay("were suspended already", "(talosupgrade_suspend): ola: storage is degraded")
 
@@ -116,7 +115,7 @@ resource "talosupgrade_cluster" "this" {
 	by.invoke("etcd_snapshot.this").mustSay("Taking a snapshot of etcd", "Saved "+snapshots, "SHA-256 ")
 	s.onlyLocked()
 
-	// The last to leave lets it go on.
+	// Once the last suspension is lifted, the apply goes on.
 	by.invoke("resume.this").mustSay("are no longer suspended")
 	s.allow("yes")
 
@@ -136,7 +135,7 @@ resource "talosupgrade_cluster" "this" {
 	s.nothingLeft()
 }
 
-// TestAccActionsAreNoneOfAnOlderCommandLine: it takes the provider as before, and knows no action.
+// TestAccActionsAreNoneOfAnOlderCommandLine wants a command line without actions to accept the provider as before.
 func TestAccActionsAreNoneOfAnOlderCommandLine(t *testing.T) {
 	smoke(t)
 

@@ -13,9 +13,8 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim"
 )
 
-// TestAccFirstApplyWaitsForAClusterThatComesUp: the resource is created right after the
-// machines were bootstrapped, and their endpoint answers only later. A plan waits for
-// nothing.
+// TestAccFirstApplyWaitsForAClusterThatComesUp: the resource is created right after the machines were bootstrapped,
+// and their endpoint answers only later. The apply has to wait for it; a plan must not wait.
 func TestAccFirstApplyWaitsForAClusterThatComesUp(t *testing.T) {
 	fullOverReal(t)
 
@@ -29,7 +28,7 @@ func TestAccFirstApplyWaitsForAClusterThatComesUp(t *testing.T) {
 	w.write(endpoint.ReplaceAllString(credentials, "endpoints = [\""+booting.address+"\"]"), `talos_version = "1.13.0"`)
 	w.plan().mustSucceed(2).mustWarn("The apply finds out whether anything has to be upgraded")
 
-	// More than one look comes to.
+	// This is more than the connections of a single observation.
 	booting.patience.Store(40)
 	w.apply().mustSucceed(0)
 	s.unchanged()
@@ -41,8 +40,7 @@ func TestAccFirstApplyWaitsForAClusterThatComesUp(t *testing.T) {
 	w.mustPlan()
 }
 
-// machine is an endpoint that hangs up on callers until its patience is at an end, and
-// leads to a cluster from then on.
+// machine is an endpoint that closes connections until its patience is used up, and then forwards them to a cluster.
 type machine struct {
 	address  string
 	patience atomic.Int64
@@ -79,8 +77,8 @@ func boot(t *testing.T, endpoint string) *machine {
 	return booting
 }
 
-// connect passes on what the caller and the first of the addresses that answers say, until one of them hangs up, or the
-// context ends.
+// connect forwards between the caller and the first of the addresses that answers, until one of them closes the
+// connection or the context ends.
 func connect(ctx context.Context, caller net.Conn, addresses ...string) {
 	var called net.Conn
 
@@ -109,7 +107,7 @@ func connect(ctx context.Context, caller net.Conn, addresses ...string) {
 	go func() {
 		defer hangUp()
 
-		// Whatever ends it is the end of the conversation.
+		// Any error ends the connection.
 		_, _ = io.Copy(called, caller)
 	}()
 

@@ -14,8 +14,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim"
 )
 
-// talosconfig is the part of a talosconfig that siderolabs/talos emits as
-// client_configuration.
+// talosconfig is the part of a talosconfig that siderolabs/talos has as client_configuration.
 type talosconfig struct {
 	Contexts map[string]struct {
 		Endpoints []string `yaml:"endpoints"`
@@ -25,7 +24,7 @@ type talosconfig struct {
 	} `yaml:"contexts"`
 }
 
-// clientConfiguration is the talosconfig's admin as arguments of the provider.
+// clientConfiguration returns the admin of the talosconfig as arguments of the provider.
 func clientConfiguration(t *testing.T, s *simulated) string {
 	t.Helper()
 
@@ -50,8 +49,8 @@ func clientConfiguration(t *testing.T, s *simulated) string {
 		endpoints, admin.CA, admin.Crt, admin.Key)
 }
 
-// TestAccWaysToGiveCredentials plans with each of them, and with roles and
-// spellings that may plan.
+// TestAccWaysToGiveCredentials plans with each way to configure credentials, and with roles and spellings that are
+// allowed to plan.
 func TestAccWaysToGiveCredentials(t *testing.T) {
 	full(t)
 
@@ -83,8 +82,7 @@ func TestAccWaysToGiveCredentials(t *testing.T) {
 	s.unchanged()
 }
 
-// TestAccUnknownCredentials is about a provider block that depends on a
-// resource of the same apply.
+// TestAccUnknownCredentials plans and applies with a provider block that depends on a resource of the same apply.
 func TestAccUnknownCredentials(t *testing.T) {
 	full(t)
 
@@ -112,10 +110,9 @@ resource "talosupgrade_cluster" "this" {
 	s.wantUpgraded(talosTarget, once(1, 0))
 	w.plan().mustSucceed(0)
 
-	// A node that joins behind is found by the apply that the plan promises,
-	// although the plan could not look.
+	// The apply that the plan announces has to find a node that joins meanwhile, although the plan could not look.
 	joined := s.join(talosModern)
-	// The same file by another name.
+	// This is another path to the same file.
 	configure(filepath.Dir(s.Talosconfig()) + "/./" + filepath.Base(s.Talosconfig()))
 	w.plan().mustSucceed(2).mustWarn("known only after an apply (talosconfig_path)")
 	w.apply().mustSucceed(0)

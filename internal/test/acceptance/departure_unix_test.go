@@ -14,8 +14,8 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/history"
 )
 
-// TestAccMaintenanceMode: a worker, and then the only control plane, starts without its
-// configuration. Both runs say so long before node_timeout; the control plane is the only endpoint.
+// TestAccMaintenanceMode: a worker, and then the only control plane, which is also the only endpoint, starts without
+// its configuration. Both runs have to say so long before node_timeout.
 func TestAccMaintenanceMode(t *testing.T) {
 	full(t)
 
@@ -33,8 +33,8 @@ func TestAccMaintenanceMode(t *testing.T) {
 	s.wantUpgraded("1.13.4", map[string]int{"worker-0": 1, "cp-0": 1})
 }
 
-// TestAccDeletedOnItsWay: somebody deletes a node that does not come back, as autoscalers do. The
-// run says so long before node_timeout, and touches no other node.
+// TestAccDeletedOnItsWay: somebody deletes a node that does not come back, as autoscalers do. The run has to say so
+// long before node_timeout, and to touch no other node.
 func TestAccDeletedOnItsWay(t *testing.T) {
 	full(t)
 

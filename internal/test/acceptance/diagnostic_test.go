@@ -18,7 +18,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim"
 )
 
-// diagnostic is one that the CLI printed.
+// diagnostic is a diagnostic that the CLI printed.
 type diagnostic struct {
 	Severity string `json:"severity"`
 	Summary  string `json:"summary"`
@@ -30,7 +30,7 @@ type diagnostic struct {
 	} `json:"snippet"`
 }
 
-// String is the diagnostic as one text.
+// String returns the diagnostic as one text.
 func (d diagnostic) String() string {
 	return d.Severity + ": " + d.Summary + "\n" + d.Detail + "\n" + d.Snippet.Code
 }
@@ -45,8 +45,8 @@ func (d diagnostic) mustPoint(t *testing.T, lines ...string) {
 	}
 }
 
-// TestAccControlCharactersAreNotPrinted: whoever may write a Lease must not be able
-// to write to the terminal of whoever upgrades.
+// TestAccControlCharactersAreNotPrinted: somebody who may write a Lease must not be able to write to the terminal of
+// a person who upgrades.
 func TestAccControlCharactersAreNotPrinted(t *testing.T) {
 	full(t)
 

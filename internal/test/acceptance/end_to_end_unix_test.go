@@ -23,16 +23,15 @@ import (
 )
 
 const (
-	// endToEndSpeed suits a provider that lives by the wall clock.
+	// endToEndSpeed is slow enough for a provider that uses the real clock.
 	endToEndSpeed = 60
-	// endToEndPatience bounds make e2e, builds included; endToEndGrace is for what
-	// it does when it is interrupted.
+	// endToEndPatience bounds make e2e, including builds; endToEndGrace bounds what it does after an interrupt.
 	endToEndPatience = 10 * time.Minute
 	endToEndGrace    = 30 * time.Second
 )
 
-// TestAccTheEndToEndRunUpgradesACluster is the run against real machines, all of it,
-// against simulated ones: nothing but what make is told tells it of the simulator.
+// TestAccTheEndToEndRunUpgradesACluster runs the whole test for real machines against simulated ones. Only the
+// arguments of make refer to the simulator.
 func TestAccTheEndToEndRunUpgradesACluster(t *testing.T) {
 	fullOverReal(t)
 
@@ -62,8 +61,8 @@ func TestAccTheEndToEndRunUpgradesACluster(t *testing.T) {
 	}
 }
 
-// TestAccTheEndToEndRunRefusesOtherClusters is about clusters that nobody made for
-// it, whatever the talosconfig calls them.
+// TestAccTheEndToEndRunRefusesOtherClusters wants the run to refuse clusters that were not made for it, whatever the
+// talosconfig calls them.
 func TestAccTheEndToEndRunRefusesOtherClusters(t *testing.T) {
 	full(t)
 
@@ -99,7 +98,7 @@ func TestAccTheEndToEndRunRefusesOtherClusters(t *testing.T) {
 	}
 }
 
-// endToEnd runs make e2e as a person would, and returns what it said.
+// endToEnd runs make e2e as a person would, and returns its output.
 func endToEnd(t *testing.T, talosconfig string, arguments ...string) (string, error) {
 	t.Helper()
 
@@ -113,7 +112,7 @@ func endToEnd(t *testing.T, talosconfig string, arguments ...string) (string, er
 
 	made := exec.CommandContext(ctx, "make", append([]string{"--no-print-directory", "e2e", "TALOSCONFIG=" + talosconfig}, arguments...)...)
 	made.Dir = root
-	// This may itself be part of a make, whose variables must not come along.
+	// This may itself run in a make, whose variables must not be inherited.
 	made.Env = slices.DeleteFunc(process.Environment(os.Environ()), func(entry string) bool {
 		return strings.HasPrefix(entry, "MAKE") || strings.HasPrefix(entry, "MFLAGS=")
 	})
@@ -126,8 +125,7 @@ func endToEnd(t *testing.T, talosconfig string, arguments ...string) (string, er
 	return string(said), err
 }
 
-// rename gives a context of a talosconfig another name beside its own, and makes
-// that the current one.
+// rename gives a context of a talosconfig a second name, and makes that the current context.
 func rename(t *testing.T, from, to, old, name string) {
 	t.Helper()
 

@@ -13,8 +13,8 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
-// TestAccEphemeralCredentials: they upgrade a cluster, and neither the plan file nor the
-// state holds them.
+// TestAccEphemeralCredentials upgrades a cluster with ephemeral credentials, which must not be in the plan file or in
+// the state.
 func TestAccEphemeralCredentials(t *testing.T) {
 	full(t)
 

@@ -9,17 +9,15 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/checker"
 )
 
-// Of a cluster with one control plane and two workers worker-0 goes first and
-// worker-1, where the faults are, second.
+// faulty is the node with the faults. In a cluster with one control plane and two workers, worker-0 is upgraded first
+// and worker-1 second.
 const faulty = "worker-1"
 
-// undrained leaves it to the drain itself to find out what keeps pods from being
-// evicted.
+// undrained skips the check, so that the drain itself finds out what keeps Pods from being evicted.
 const undrained = "\npreflight = { skip = [\"drain\"] }"
 
-// TestAccFaultThatStops has the installer behind a legacy call fail. All faults at every
-// step, on either API, are swept in virtual time; what is seen here is the command line, the
-// process and the wire.
+// TestAccFaultThatStops makes the installer of a legacy call fail. All faults at every step, with either API, are
+// swept in virtual time; this test adds the command line, the process and the wire.
 func TestAccFaultThatStops(t *testing.T) {
 	full(t)
 
@@ -39,12 +37,12 @@ func TestAccFaultThatStops(t *testing.T) {
 	s.faults("")
 	s.settle()
 	w.apply().mustSucceed(0)
-	// Of worker-1 a second install is due.
+	// worker-1 needs a second install.
 	s.wantUpgraded(talosTarget, once(1, 1))
 	w.plan().mustSucceed(0)
 }
 
-// at walks into nested objects; nil when there is nothing.
+// at returns the value in nested objects; nil if there is none.
 func at(value any, names ...string) any {
 	for _, name := range names {
 		object, ok := value.(map[string]any)
@@ -58,13 +56,13 @@ func at(value any, names ...string) any {
 	return value
 }
 
-// TestAccDrainDeletesWhenTold is the way out of a budget that never gives.
+// TestAccDrainDeletesWhenTold wants on_timeout = "delete" to get past a budget that never allows an eviction.
 func TestAccDrainDeletesWhenTold(t *testing.T) {
 	fullOverReal(t)
 
 	s := startSmall(t, talosModern)
-	// Half of the drain's time: on a scaled clock each request takes seconds,
-	// and the history has the end of the first eviction, not its beginning.
+	// This is half of the drain's time: on a scaled clock each request takes seconds, and the history has the end of
+	// the first eviction, not its start.
 	s.policy = []checker.Option{checker.DrainDelete(time.Minute)}
 	s.faults(`faults: [{node: worker-1, step: drain, effect: blocked-by-budget}]`)
 
@@ -74,7 +72,7 @@ func TestAccDrainDeletesWhenTold(t *testing.T) {
 	s.wantUpgraded(talosTarget, once(1, 2))
 }
 
-// TestAccFaultThatHeals cuts the connection that an installer is followed over.
+// TestAccFaultThatHeals cuts the connection over which an installer is followed.
 func TestAccFaultThatHeals(t *testing.T) {
 	full(t)
 
@@ -84,7 +82,7 @@ func TestAccFaultThatHeals(t *testing.T) {
 	w := newWorkspace(t)
 	w.write(use(s), `talos_version = "1.13.4"`)
 
-	// Stopping with a clear error is fine, losing track is not.
+	// The run may stop with a clear error, but it must not lose track.
 	if run := w.apply(); run.exit != 0 {
 		run.mustFail(faulty)
 		w.apply().mustSucceed(0)
@@ -106,7 +104,7 @@ func TestAccFallback(t *testing.T) {
 	s.times(map[string]int{"worker-0": 1})
 	s.faults("")
 
-	// The same image is not tried again by itself.
+	// The same image is not retried automatically.
 	w.plan().mustSucceed(2).mustWarn("node_overrides")
 
 	refused := w.apply().mustFail(faulty, "node_overrides")

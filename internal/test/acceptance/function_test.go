@@ -12,7 +12,7 @@ import (
 
 const functionSchematic = "376567988ad370138ad8b2698212367b8edcb69b5fd68c80be1f2ec7d603b4ba"
 
-// outputs are the outputs in state.
+// outputs returns the outputs in the state.
 func (w *workspace) outputs() map[string]any {
 	w.t.Helper()
 
@@ -25,7 +25,7 @@ func (w *workspace) outputs() map[string]any {
 		Value any `json:"value"`
 	}
 
-	// The command line warns about the development override before it answers.
+	// The command line first prints a warning about the development override.
 	if err := json.Unmarshal([]byte(shown.output[strings.IndexByte(shown.output, '{'):]), &document); err != nil {
 		w.t.Fatalf("%v\n%s", err, shown.output)
 	}
@@ -38,8 +38,7 @@ func (w *workspace) outputs() map[string]any {
 	return values
 }
 
-// TestAccFunctions uses every function where modules do, with neither a
-// cluster nor a provider block.
+// TestAccFunctions uses every function as modules do, with neither a cluster nor a provider block.
 func TestAccFunctions(t *testing.T) {
 	smoke(t)
 	t.Parallel()
@@ -115,8 +114,7 @@ output "unknown_until_then" {
 	}
 }
 
-// TestAccFunctionsNameTheArgument holds the command line's sentence about a
-// refusal to the parameter that it is about.
+// TestAccFunctionsNameTheArgument wants the command line to name the parameter that a refusal is about.
 func TestAccFunctionsNameTheArgument(t *testing.T) {
 	smoke(t)
 	t.Parallel()
@@ -161,7 +159,7 @@ func TestAccFunctionsNameTheArgument(t *testing.T) {
 	}
 }
 
-// TestAccFunctionInPrecondition shows that a refused pair stops a plan.
+// TestAccFunctionInPrecondition wants a pair of versions that is refused to stop a plan.
 func TestAccFunctionInPrecondition(t *testing.T) {
 	smoke(t)
 	t.Parallel()

@@ -9,8 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TestAccBudgetThatNeverGivesIsNamedBeforeTheFirstCordon: worker-1 goes second,
-// and still nothing happens to worker-0.
+// TestAccBudgetThatNeverGivesIsNamedBeforeTheFirstCordon: worker-1 would be second, and still nothing may happen to
+// worker-0.
 func TestAccBudgetThatNeverGivesIsNamedBeforeTheFirstCordon(t *testing.T) {
 	fullOverReal(t)
 
@@ -21,7 +21,7 @@ func TestAccBudgetThatNeverGivesIsNamedBeforeTheFirstCordon(t *testing.T) {
 	w := newWorkspace(t)
 	w.write(use(s), `talos_version = "1.13.4"`)
 
-	// Not every plan looks at the workloads.
+	// Not every plan checks the workloads.
 	w.plan().mustSucceed(2).mustNotWarn("blocks-drain-of-worker-1")
 
 	w.apply().mustFail("drain", "worker-1", "workload/blocks-drain-of-worker-1")
@@ -32,7 +32,8 @@ func TestAccBudgetThatNeverGivesIsNamedBeforeTheFirstCordon(t *testing.T) {
 	}
 }
 
-// TestAccVolumesAreWaitedFor: a volume of a pod that has left stays attached.
+// TestAccVolumesAreWaitedFor: a volume that no Pod on the node uses stays attached. If wait_for_volumes is "required",
+// the run has to fail after it has waited; by default it has to warn and go on.
 func TestAccVolumesAreWaitedFor(t *testing.T) {
 	full(t)
 

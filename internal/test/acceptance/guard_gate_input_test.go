@@ -9,15 +9,15 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim"
 )
 
-// TestAccGateErrorsPointAtTheirPlace is about where people are sent to look: the
-// gate, its attribute, and the position within the expression.
+// TestAccGateErrorsPointAtTheirPlace wants an error to name the gate, its attribute, and the position in the
+// expression.
 func TestAccGateErrorsPointAtTheirPlace(t *testing.T) {
 	full(t)
 
 	w := newWorkspace(t)
 
 	for title, test := range map[string]struct {
-		// gate are the arguments of the second gate.
+		// gate has the arguments of the second gate.
 		gate string
 		says []string
 	}{
@@ -36,7 +36,7 @@ func TestAccGateErrorsPointAtTheirPlace(t *testing.T) {
 
 			failed := w.plan().mustFail(test.says...)
 
-			// The command line shows no less than an element of a list.
+			// The command line shows at least a whole element of a list.
 			if shown := failed.Snippet.Code; !strings.Contains(shown, test.gate) || strings.Contains(shown, "rook-ceph") {
 				t.Errorf("it points at %q, want the second gate", shown)
 			}
@@ -44,8 +44,8 @@ func TestAccGateErrorsPointAtTheirPlace(t *testing.T) {
 	}
 }
 
-// TestAccGateThatIsKnownOnlyAtApply: what is wrong with it is found before
-// anything is touched all the same.
+// TestAccGateThatIsKnownOnlyAtApply wants an error in a gate that is known only at apply to be found before anything
+// is touched.
 func TestAccGateThatIsKnownOnlyAtApply(t *testing.T) {
 	full(t)
 

@@ -20,8 +20,8 @@ const (
 	longhornVolume  = longhornVolumes + "/data"
 )
 
-// longhornKind is as much of Longhorn's own CustomResourceDefinition of a volume
-// as an API server needs in order to serve it.
+// longhornKind is the part of Longhorn's own CustomResourceDefinition of a volume that an API server needs to serve
+// it.
 const longhornKind = `{"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
 	"metadata": {"name": "volumes.longhorn.io"},
 	"spec": {"group": "longhorn.io", "scope": "Namespaced",
@@ -31,7 +31,7 @@ const longhornKind = `{"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomR
 				"spec": {"type": "object", "x-kubernetes-preserve-unknown-fields": true},
 				"status": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}}}}]}}`
 
-// send sends JSON to a path of the Kubernetes API, as somebody else.
+// send sends JSON to a path of the Kubernetes API as another user.
 func (s *simulated) send(verb, path, body string) error {
 	request := s.someone().CoreV1().RESTClient().Verb(verb).AbsPath(path).SetHeader("Content-Type", "application/json").Body([]byte(body))
 	if verb == "PATCH" {
@@ -41,7 +41,7 @@ func (s *simulated) send(verb, path, body string) error {
 	return request.Do(s.t.Context()).Error()
 }
 
-// longhorn installs the volume's kind and creates one that is attached and healthy.
+// longhorn installs the CustomResourceDefinition of volumes and creates a volume that is attached and healthy.
 func (s *simulated) longhorn() {
 	s.t.Helper()
 
@@ -57,7 +57,7 @@ func (s *simulated) longhorn() {
 	defer poll.Stop()
 
 	for range poll.C {
-		// The kind is served a moment after it was created.
+		// The API server serves the kind only a moment after it was created.
 		err := s.send("POST", longhornVolumes, volume)
 
 		switch {
@@ -71,7 +71,7 @@ func (s *simulated) longhorn() {
 	}
 }
 
-// robust has Longhorn say how its volume is.
+// robust sets the robustness of the volume, as Longhorn does.
 func (s *simulated) robust(robustness string) {
 	s.t.Helper()
 
@@ -80,8 +80,8 @@ func (s *simulated) robust(robustness string) {
 	}
 }
 
-// TestAccGateOfLonghorn: the cluster has none at first, and then a volume that
-// loses replicas before the roll, and between two nodes.
+// TestAccGateOfLonghorn: at first the cluster has no Longhorn, and then a volume that loses replicas before the roll,
+// and between two nodes.
 func TestAccGateOfLonghorn(t *testing.T) {
 	fullOverReal(t)
 
@@ -91,7 +91,7 @@ func TestAccGateOfLonghorn(t *testing.T) {
 
 	w.plan().mustSucceed(2).mustWarn("gates[0] (preset longhorn)")
 
-	// Waiting would take minutes on the wall.
+	// Waiting would take minutes of real time.
 	begun := time.Now()
 
 	w.apply().mustFail("gates[0] (preset longhorn)", "longhorn.io/v1beta2 Volume")

@@ -11,8 +11,8 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/history"
 )
 
-// aWhile is so many renewals of the lease that a run which does not wait would
-// have pulled its images and cordoned a node meanwhile.
+// aWhile is a number of renewals of the lease within which a run that does not wait would have pulled its images and
+// cordoned a node.
 const aWhile = 12
 
 // renewals waits for so many renewals of the lease.
@@ -26,7 +26,7 @@ func (s *simulated) renewals(count int) {
 	}
 }
 
-// TestAccGateIsWaitedForBeforeTheRoll opens a gate under a run that waits for it.
+// TestAccGateIsWaitedForBeforeTheRoll opens a gate while a run waits for it.
 func TestAccGateIsWaitedForBeforeTheRoll(t *testing.T) {
 	smoke(t)
 

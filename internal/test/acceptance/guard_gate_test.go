@@ -9,14 +9,13 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/history"
 )
 
-// switched is a gate that people open and close.
+// switched returns a gate that people open and close.
 func switched(timeout string) string {
 	return "\ngates = [{\n api_version = \"v1\"\n kind = \"ConfigMap\"\n namespace = \"default\"\n name = \"upgrades\"\n" +
 		" expr = \"object.data.allowed == 'yes'\"\n timeout = " + quote(timeout) + "\n}]"
 }
 
-// onlyLocked asserts that the lease was taken, and that otherwise only the
-// progress was published.
+// onlyLocked fails the test unless the lease was taken and, apart from that, only the progress was published.
 func (s *simulated) onlyLocked() {
 	s.t.Helper()
 
@@ -26,7 +25,7 @@ func (s *simulated) onlyLocked() {
 		switch {
 		case event.Kind == history.KindLease:
 			locked = true
-		// Who takes the lease says so in the journal.
+		// The holder of the lease records that in the journal.
 		case event.Kind == history.KindJournal && (event.Detail["key"] == "format" || event.Detail["key"] == "holder"):
 		case event.Kind == history.KindAnnotation, event.Kind == history.KindWrite && event.Detail["name"] == "talosupgrade":
 		case event.Kind == history.KindWrite && event.Detail["resource"] == "events":
@@ -59,7 +58,7 @@ func TestAccGateThatDoesNotHoldStopsTheRun(t *testing.T) {
 	answer := w.ask(s, `talos_version = "1.13.4"`+switched("30s"))
 	answer.want("gates", "failed", "error", "", "gates[0]", "default/upgrades")
 
-	// What the cluster does not serve no waiting brings.
+	// If the cluster does not serve a kind, waiting does not help.
 	missing := "talos_version = \"1.13.4\"\ngates = [{ preset = \"longhorn\" }]"
 	answer = w.ask(s, missing)
 	answer.want("gates", "unknown", "error", "", "gates[0]", "longhorn.io/v1beta2")

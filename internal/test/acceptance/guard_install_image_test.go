@@ -9,8 +9,8 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim"
 )
 
-// TestAccInstallImageFollows is about the image in a configuration of several documents;
-// TestAccInstallImageFollowsEachHop about machine.install.image.
+// TestAccInstallImageFollows checks the image in a configuration with several documents;
+// TestAccInstallImageFollowsEachHop checks machine.install.image.
 func TestAccInstallImageFollows(t *testing.T) {
 	full(t)
 
@@ -31,7 +31,7 @@ func TestAccInstallImageFollows(t *testing.T) {
 			t.Errorf("the image of %s in state is %q", node, image)
 		}
 
-		// Nothing else of the configuration changes, byte for byte.
+		// Nothing else in the configuration changes, byte for byte.
 		if named := strings.Replace(before[node], ":v"+from, ":v"+target, 1); after[node] != named {
 			t.Errorf("the configuration of %s became\n%s\nwant\n%s", node, after[node], named)
 		}

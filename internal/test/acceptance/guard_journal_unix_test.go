@@ -14,7 +14,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/model"
 )
 
-// forgetJournal deletes the journal, as somebody does who takes it for rubbish.
+// forgetJournal deletes the journal, as somebody does who thinks that it is left over.
 func (s *simulated) forgetJournal() {
 	s.t.Helper()
 
@@ -23,7 +23,7 @@ func (s *simulated) forgetJournal() {
 	}
 }
 
-// TestAccJournalIsDeletedInTheMiddle while a node reboots, beside a run that goes on.
+// TestAccJournalIsDeletedInTheMiddle deletes the journal of a run that goes on, while a node reboots.
 func TestAccJournalIsDeletedInTheMiddle(t *testing.T) {
 	full(t)
 
@@ -42,8 +42,8 @@ func TestAccJournalIsDeletedInTheMiddle(t *testing.T) {
 	w.plan().mustSucceed(0)
 }
 
-// TestAccLockAndJournalAreDeletedAfterAKill: what the next apply goes by is the nodes. Nothing on a node shows that
-// something was installed, so there a person reboots it first, as the page says.
+// TestAccLockAndJournalAreDeletedAfterAKill: the next apply has only the nodes to go by. Nothing on a node shows that
+// something was installed, so in that case a person reboots it first, as the documentation says.
 func TestAccLockAndJournalAreDeletedAfterAKill(t *testing.T) {
 	full(t)
 

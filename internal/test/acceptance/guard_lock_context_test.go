@@ -13,7 +13,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim"
 )
 
-// twice is a talosconfig that reaches the cluster through two contexts.
+// twice returns a talosconfig that has the cluster under the given contexts.
 func twice(t *testing.T, s *simulated, contexts ...string) string {
 	t.Helper()
 
@@ -48,9 +48,9 @@ func twice(t *testing.T, s *simulated, contexts ...string) string {
 	return file
 }
 
-// TestAccOneClusterThroughTwoContexts is the mistake of a for_each over contexts
-// of which two are the same cluster. One resource upgrades it; the other one says
-// what is wrong, already in the plan. Two that want it at two versions are refused there.
+// TestAccOneClusterThroughTwoContexts makes the mistake of a for_each over contexts of which two are the same
+// cluster. One resource has to upgrade it, and the other one has to say what is wrong, already in the plan. If the
+// two ask for two versions, the plan has to refuse that.
 func TestAccOneClusterThroughTwoContexts(t *testing.T) {
 	full(t)
 

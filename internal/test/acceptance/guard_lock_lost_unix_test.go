@@ -16,7 +16,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/history"
 )
 
-// free does what a person does who is told to free the lock.
+// free frees the lock as the documentation says.
 func (s *simulated) free() {
 	s.t.Helper()
 
@@ -25,14 +25,13 @@ func (s *simulated) free() {
 	}
 }
 
-// TestAccFrozenHolderChangesNothingMore: a run stops for longer than its lease
-// lasts, as on a machine that sleeps. Another one takes over, and the first finds
-// that out before it changes anything.
+// TestAccFrozenHolderChangesNothingMore: a run is stopped for longer than its lease lasts, as on a machine that
+// sleeps. Another one takes over, and the first has to find that out before it changes anything.
 func TestAccFrozenHolderChangesNothingMore(t *testing.T) {
 	full(t)
 
-	// Nobody has to watch somebody alive here, but a successor must get to its
-	// cordon before anything is noticed.
+	// No run has to see that another one is alive here, but the successor has to reach its cordon before the first
+	// run notices anything.
 	const slow = 60
 
 	s := start(t, sim.Options{ControlPlanes: 1, Workers: 2, Talos: talosModern, Speed: slow})
@@ -47,7 +46,7 @@ func TestAccFrozenHolderChangesNothingMore(t *testing.T) {
 	s.await("the install", installed)
 	frozen.signal(syscall.SIGSTOP)
 
-	// Should the test end early, whoever is frozen has to hear of it.
+	// If the test ends early, the stopped process has to be continued.
 	t.Cleanup(func() { _ = syscall.Kill(-frozen.cmd.Process.Pid, syscall.SIGCONT) })
 
 	s.forget()
@@ -66,8 +65,8 @@ func TestAccFrozenHolderChangesNothingMore(t *testing.T) {
 	second.plan().mustSucceed(0)
 }
 
-// TestAccLeaseIsTakenAwayFromARun: somebody deletes the lease of a run that is
-// alive. It changes nothing more, and the next one continues.
+// TestAccLeaseIsTakenAwayFromARun: somebody deletes the lease of a live run. It must not change anything after that,
+// and the next run has to continue.
 func TestAccLeaseIsTakenAwayFromARun(t *testing.T) {
 	full(t)
 
@@ -91,8 +90,7 @@ func TestAccLeaseIsTakenAwayFromARun(t *testing.T) {
 	w.plan().mustSucceed(0)
 }
 
-// TestAccLeaseOfADeadRunIsFreed: whoever does not want to wait until it expires
-// deletes it.
+// TestAccLeaseOfADeadRunIsFreed: somebody deletes the lease of a dead run instead of waiting until it expires.
 func TestAccLeaseOfADeadRunIsFreed(t *testing.T) {
 	full(t)
 
@@ -114,7 +112,7 @@ func TestAccLeaseOfADeadRunIsFreed(t *testing.T) {
 	s.times(once(1, 1))
 }
 
-// TestAccLeaseOfSomebodyElse is a lease that a person wrote, not whole.
+// TestAccLeaseOfSomebodyElse: a person has written a lease that lacks fields.
 func TestAccLeaseOfSomebodyElse(t *testing.T) {
 	full(t)
 

@@ -11,14 +11,13 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim"
 )
 
-// TestAccLockOfAKilledRunIsTakenOver: two processes want the same cluster. The
-// second one says who has it; when the first is killed, it takes over and
-// finishes, and says so.
+// TestAccLockOfAKilledRunIsTakenOver: two processes upgrade the same cluster. The second one has to say which run
+// holds the lock, and once that is killed, to take over, say so and finish.
 func TestAccLockOfAKilledRunIsTakenOver(t *testing.T) {
 	fullOverReal(t)
 
-	// A lease lives for 30 seconds. Both sides must get the processor often
-	// enough to see that it is alive, so this one runs slowly.
+	// A lease lasts 30 seconds. Both processes have to be scheduled often enough to see that it is alive, so the
+	// clock is slow.
 	const slow = 20
 
 	s := start(t, sim.Options{ControlPlanes: 1, Workers: 2, Talos: talosModern, Speed: slow})

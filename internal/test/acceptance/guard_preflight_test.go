@@ -12,7 +12,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim"
 )
 
-// TestAccPreflight asks what an upgrade would run into, without one.
+// TestAccPreflight checks what an upgrade would run into, without an upgrade.
 func TestAccPreflight(t *testing.T) {
 	full(t)
 
@@ -25,7 +25,7 @@ func TestAccPreflight(t *testing.T) {
 	answer.want("time-sync", "passed", "none", "")
 	answer.want("lock", "passed", "none", "")
 
-	// Elsewhere nobody can tell the boot ID.
+	// On other systems the boot ID is not known.
 	if runtime.GOOS == "linux" {
 		answer.want("own-node", "passed", "none", "")
 	}
@@ -36,7 +36,7 @@ func TestAccPreflight(t *testing.T) {
 		t.Errorf("a cluster that is well does not pass: %s", answer.Summary)
 	}
 
-	// Each severity, and what could not be found out.
+	// Findings of each severity, and one that could not be determined.
 	s.faults(`faults: [
   {node: cp-0, step: etcd, effect: alarm-nospace},
   {node: worker-0, step: clock, effect: unsynced},
@@ -55,20 +55,19 @@ func TestAccPreflight(t *testing.T) {
 		t.Errorf("passed is %t: %s", answer.Passed, answer.Summary)
 	}
 
-	// What the resource would skip is skipped here.
+	// A check that the resource would skip is skipped here as well.
 	answer = w.ask(s, "talos_version = \"1.13.4\"\npreflight = { skip = [\"drain\"] }")
 	answer.want("drain", "skipped", "warning", "worker-1")
 	answer.want("etcd-alarms", "failed", "error", "cp-0")
 
-	// Targets that no waiting makes possible are an answer, too.
+	// Targets that are not possible are an answer as well.
 	answer = w.ask(s, `talos_version = "1.12.6"`)
 	answer.want("versions", "failed", "error", "cp-0", "1.12.6")
 
 	s.unchanged()
 }
 
-// TestAccPreflightInACheck runs the example of the documentation: a check that does
-// not hold is a warning.
+// TestAccPreflightInACheck runs the example of the documentation: a check that fails has to be a warning.
 func TestAccPreflightInACheck(t *testing.T) {
 	full(t)
 
@@ -99,8 +98,8 @@ func TestAccPreflightInACheck(t *testing.T) {
 	s.unchanged()
 }
 
-// TestAccPreflightOfTheResource: what was observed is a warning of the plan and an
-// error of the apply, and a warning of both where it is skipped.
+// TestAccPreflightOfTheResource: a finding has to be a warning of the plan and an error of the apply, and a warning
+// of both if the check is skipped.
 func TestAccPreflightOfTheResource(t *testing.T) {
 	full(t)
 
@@ -114,7 +113,7 @@ func TestAccPreflightOfTheResource(t *testing.T) {
 	planned.mustWarn("etcd-db-size")
 	planned.mustWarn("disk-space")
 
-	// A disk that cannot be read stops nobody whose kubelet reports no pressure.
+	// A disk that cannot be read stops no run if the kubelet reports no pressure.
 	w.apply().mustFail("etcd-db-size", "cp-0")
 	s.unchanged()
 
@@ -126,9 +125,8 @@ func TestAccPreflightOfTheResource(t *testing.T) {
 	s.wantUpgraded(talosTarget, once(1, 1))
 }
 
-// TestAccConfigurationThatTheNextTalosRefuses: it is a warning of the plan, as the same apply may
-// bring another configuration, and an error of the apply. Who skips the check loses one API server
-// and no more.
+// TestAccConfigurationThatTheNextTalosRefuses: it has to be a warning of the plan, since the same apply may bring
+// another configuration, and an error of the apply. If the check is skipped, one API server may be lost and no more.
 func TestAccConfigurationThatTheNextTalosRefuses(t *testing.T) {
 	full(t)
 
@@ -156,7 +154,7 @@ func TestAccConfigurationThatTheNextTalosRefuses(t *testing.T) {
 	s.wantRunning(talosModern, "cp-2")
 }
 
-// TestAccIPVSThatTheNextTalosDoesNotLoad: no kernel module is named, and the plan says so.
+// TestAccIPVSThatTheNextTalosDoesNotLoad: the configuration has no kernel modules, and the plan has to say so.
 func TestAccIPVSThatTheNextTalosDoesNotLoad(t *testing.T) {
 	full(t)
 
@@ -170,8 +168,8 @@ func TestAccIPVSThatTheNextTalosDoesNotLoad(t *testing.T) {
 	s.unchanged()
 }
 
-// TestAccSecureBootIsKept: an image that does not boot the way the node does is
-// refused, whoever names it.
+// TestAccSecureBootIsKept: an image that does not boot in the same way as the node has to be refused, wherever it is
+// configured.
 func TestAccSecureBootIsKept(t *testing.T) {
 	full(t)
 

@@ -16,7 +16,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/history"
 )
 
-// saved are the names of the files in a directory that need not be there.
+// saved returns the names of the files in a directory, which may be missing.
 func saved(t *testing.T, dir string) []string {
 	t.Helper()
 
@@ -33,8 +33,8 @@ func saved(t *testing.T, dir string) []string {
 	return names
 }
 
-// verified is the path of the only snapshot in the directory, which is complete
-// and readable by nobody else.
+// verified returns the path of the only snapshot in the directory, which has to be complete, and readable by nobody
+// else.
 func verified(t *testing.T, dir string) string {
 	t.Helper()
 
@@ -83,20 +83,20 @@ func TestAccSnapshotBeforeAnythingIsTouched(t *testing.T) {
 	w := newWorkspace(t)
 	w.write(use(s), "talos_version = \"1.13.4\"\nnode_timeout = \"12m\"\netcd_snapshot = { directory = "+quote(dir)+" }")
 
-	// A plan saves nothing, and makes no directories.
+	// A plan saves nothing, and creates no directories.
 	w.plan().mustSucceed(2)
 
 	if names := saved(t, filepath.Dir(dir)); len(names) != 0 {
 		t.Errorf("the plan left %q", names)
 	}
 
-	// The run that takes it fails later on, and the error says where it is.
+	// The run that takes the snapshot fails later, and the error says where it is.
 	s.faults(`faults: [{node: worker-0, step: boot, effect: never-returns}]`)
 	w.apply().mustFail("worker-0", dir, ".db")
 
 	path := verified(t, dir)
 
-	// It is not taken again by whoever goes on, and the state has it.
+	// The next run does not take it again, and the state has its path.
 	s.faults("")
 	s.settle()
 	w.apply().mustSucceed(0)
@@ -158,7 +158,7 @@ func TestAccSnapshotThatCannotBeSaved(t *testing.T) {
 
 	s := start(t, sim.Options{ControlPlanes: 1, Talos: talosModern})
 
-	// A file is in the way.
+	// There is a file in place of the directory.
 	taken := filepath.Join(t.TempDir(), "taken")
 	if err := os.WriteFile(taken, nil, 0o600); err != nil {
 		t.Fatal(err)

@@ -10,12 +10,11 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim"
 )
 
-// installer is what machine configurations of these tests name at first, without
-// the tag.
+// installer is the image in the machine configurations of these tests at first, without the version.
 const installer = "ghcr.io/siderolabs/installer:v"
 
-// wantNamed asserts that of the configurations those of the nodes name the image
-// in the place of the one for the version, and that they are as before otherwise.
+// wantNamed wants the configurations of the nodes to have the image instead of the one for the version, and all
+// configurations to be unchanged apart from that.
 func (s *simulated) wantNamed(before map[string]string, from, image string, nodes ...string) {
 	s.t.Helper()
 
@@ -31,9 +30,8 @@ func (s *simulated) wantNamed(before map[string]string, from, image string, node
 	}
 }
 
-// TestAccInstallImageFollowsEachHop: a run that stops in between leaves nothing
-// stale, and an image of the user's own is named as it is. What modules give carries a tag, and
-// each hop takes its own.
+// TestAccInstallImageFollowsEachHop: a run that stops in between must not leave an old image behind, and an image of
+// the user's own has to be written as it is. An image from a module has a tag, and each hop has to use its own.
 func TestAccInstallImageFollowsEachHop(t *testing.T) {
 	full(t)
 
@@ -63,7 +61,7 @@ func TestAccInstallImageFollowsEachHop(t *testing.T) {
 		t.Errorf("installer_image in state is %q, want what was written", written)
 	}
 
-	// Whoever manages the configurations gets it from there.
+	// Another module that manages the configurations can read it there.
 	w.raw("provider \"talosupgrade\" {\n" + use(s) + "\n}\n\ndata \"talosupgrade_current_versions\" \"this\" {}\n\n" +
 		"output \"installer\" { value = data.talosupgrade_current_versions.this.images.installer }\n")
 	w.apply().mustSucceed(0)

@@ -9,8 +9,8 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/model"
 )
 
-// TestAccTagThatIsPushedAgain: a node does not download a tag that it has in its memory. The
-// failure says what it has, and the image by its digest gets over it.
+// TestAccTagThatIsPushedAgain: a node does not download a tag that it has already. The failure has to say what the
+// node has, and the image by its digest has to work.
 func TestAccTagThatIsPushedAgain(t *testing.T) {
 	full(t)
 
@@ -55,7 +55,8 @@ func TestAccTagThatIsPushedAgain(t *testing.T) {
 	}
 }
 
-// TestAccInstallerImageCarriesATag that a module makes, known or not while planning: it has to be the one of talos_version.
+// TestAccInstallerImageCarriesATag: a module makes the tag, which is known while planning or not. It has to be that
+// of talos_version.
 func TestAccInstallerImageCarriesATag(t *testing.T) {
 	full(t)
 
@@ -64,7 +65,7 @@ func TestAccInstallerImageCarriesATag(t *testing.T) {
 	s := start(t, sim.Options{ControlPlanes: 1, Workers: 1, Talos: talosModern})
 	w := newWorkspace(t)
 
-	// configure makes the image of a resource, whose output is not known before the apply.
+	// configure makes the image an output of a resource, which is not known before the apply.
 	configure := func(tag string) {
 		w.raw("provider \"talosupgrade\" {\n" + use(s) + "\n}\n\nresource \"terraform_data\" \"image\" {\n  input = " + quote(repository+":"+tag) + "\n}\n\n" +
 			"resource \"talosupgrade_cluster\" \"this\" {\n  talos_version = " + quote(talosTarget) + "\n  installer_image = terraform_data.image.output\n}\n")

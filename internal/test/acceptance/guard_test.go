@@ -18,7 +18,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/history"
 )
 
-// someone is a person with a kubeconfig.
+// someone returns a client of a person with a kubeconfig.
 func (s *simulated) someone() client.Interface {
 	s.t.Helper()
 
@@ -47,7 +47,7 @@ func (s *simulated) someone() client.Interface {
 	return made
 }
 
-// allow sets the switch for people that gates of tests look at.
+// allow sets the value that the gates of tests read.
 func (s *simulated) allow(value string) {
 	s.t.Helper()
 
@@ -69,7 +69,7 @@ type checkRow struct {
 	Name, Status, Severity, Node, Finding, Remedy string
 }
 
-// preflight is what the data source says.
+// preflight is the answer of the data source.
 type preflight struct {
 	t       *testing.T
 	Passed  bool
@@ -98,7 +98,7 @@ func (w *workspace) ask(s *simulated, arguments string) preflight {
 	return answer
 }
 
-// want wants a row of the check, with the texts in it.
+// want fails the test unless the check has such a row, with the texts in it.
 func (p preflight) want(name, status, severity, node string, texts ...string) {
 	p.t.Helper()
 
@@ -126,7 +126,7 @@ func (p preflight) want(name, status, severity, node string, texts ...string) {
 	p.t.Errorf("%s of %q is not %s with severity %s, but %+v", name, node, status, severity, seen)
 }
 
-// cordons are how many nodes were cordoned by us.
+// cordons returns how often we cordoned a node.
 func (s *simulated) cordons() int {
 	s.t.Helper()
 
@@ -141,8 +141,7 @@ func (s *simulated) cordons() int {
 	return count
 }
 
-// window is a maintenance window that opens in half a year and is short, or one
-// that is open at any time.
+// window returns a maintenance window: a short one that opens in half a year, or one that is always open.
 func window(open bool) string {
 	if open {
 		return "\nmaintenance_window = {\n cron = \"0 * * * *\"\n duration = \"2h\"\n}"
@@ -153,7 +152,7 @@ func window(open bool) string {
 	return "\nmaintenance_window = {\n cron = \"0 3 1 " + opens.Format("1") + " *\"\n duration = \"30m\"\n time_zone = \"Europe/Oslo\"\n}"
 }
 
-// mustNotWarn fails the test if one of the warnings says the text.
+// mustNotWarn fails the test if a warning has the text.
 func (r result) mustNotWarn(text string) {
 	r.t.Helper()
 

@@ -18,8 +18,8 @@ func TestAccMaintenanceWindow(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// People are told a time that they need not compute from a cron and a time zone; here
-	// of the window that is closed.
+	// A message has a time that people do not have to compute from a cron and a time zone; here that of the closed
+	// window.
 	month := time.Now().AddDate(0, 6, 0)
 	opens := time.Date(month.Year(), month.Month(), 1, 3, 0, 0, 0, zone).UTC().Format(time.RFC3339)
 
@@ -44,16 +44,16 @@ func TestAccMaintenanceWindow(t *testing.T) {
 	w.apply().mustSucceed(0).mustNotWarn("maintenance-window")
 }
 
-// TestAccWindowThatClosesInTheMiddle: the node in progress is finished, no other
-// starts, and the next run goes on.
+// TestAccWindowThatClosesInTheMiddle: the node in progress has to be finished, no other may start, and the next run
+// has to go on.
 func TestAccWindowThatClosesInTheMiddle(t *testing.T) {
 	full(t)
 
 	s := start(t, sim.Options{ControlPlanes: 1, Workers: 7, Talos: talosModern})
 	w := newWorkspace(t)
 
-	// The roll takes half an hour, of which some seconds are gone before it begins.
-	// Each process of the provider begins to count at the time on the wall.
+	// The roll takes half an hour, and some seconds pass before it begins. Each process of the provider starts its
+	// clock at the real time.
 	now := time.Now().UTC()
 	w.write(use(s), fmt.Sprintf("talos_version = \"1.13.4\"\nmaintenance_window = {\n cron = \"%d %d * * *\"\n duration = \"16m\"\n}", now.Minute(), now.Hour()))
 	w.apply().mustFail("maintenance window", "closed")
@@ -77,8 +77,7 @@ func TestAccWindowThatClosesInTheMiddle(t *testing.T) {
 	s.wantUpgraded(talosTarget, once(1, 7))
 }
 
-// TestAccWindowErrorsPointAtTheirPlace is about windows that could be meant in a
-// way that they are not understood.
+// TestAccWindowErrorsPointAtTheirPlace checks windows that could be misunderstood.
 func TestAccWindowErrorsPointAtTheirPlace(t *testing.T) {
 	full(t)
 

@@ -11,11 +11,11 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/history"
 )
 
-// history are all events so far.
+// history returns all events so far.
 func (s *simulated) history() []history.Event {
 	s.t.Helper()
 
-	// Judging completes the history.
+	// The verdict completes the history.
 	s.verdict()
 
 	var events []history.Event
@@ -27,14 +27,14 @@ func (s *simulated) history() []history.Event {
 	return events
 }
 
-// changes are the events so far by which a client of ours changed something.
+// changes returns the events so far in which a client of ours changed something.
 func (s *simulated) changes() []history.Event {
 	s.t.Helper()
 
 	return slices.DeleteFunc(s.history(), func(event history.Event) bool { return !changing(event) })
 }
 
-// installs are the runs of installers so far that succeeded, in order.
+// installs returns the successful runs of installers so far, in order.
 func (s *simulated) installs() []history.Event {
 	s.t.Helper()
 
@@ -56,7 +56,7 @@ func changing(event history.Event) bool {
 	}
 }
 
-// unchanged asserts that nothing was changed at all.
+// unchanged fails the test if anything was changed.
 func (s *simulated) unchanged() {
 	s.t.Helper()
 
@@ -65,8 +65,8 @@ func (s *simulated) unchanged() {
 	}
 }
 
-// onlyOursSince asserts that of the changes after the first so many all are
-// about the objects that an upgrade leaves.
+// onlyOursSince fails the test unless there are changes after the first count, all of them to the objects that an
+// upgrade leaves behind.
 func (s *simulated) onlyOursSince(count int) {
 	s.t.Helper()
 
@@ -88,14 +88,14 @@ func (s *simulated) onlyOursSince(count int) {
 	}
 }
 
-// turn tells which events are moments in the turn of worker-0: those of the kind that have
-// the value under the key, which may be empty.
+// turn returns a predicate for events of worker-0 of the kind that have the value under the key; an empty key matches
+// all.
 func turn(kind history.Kind, key, value string) func(history.Event) bool {
 	return func(e history.Event) bool {
 		return e.Kind == kind && e.Node == "worker-0" && (key == "" || e.Detail[key] == value)
 	}
 }
 
-// installed and cordoned are two of them.
+// installed and cordoned are two such predicates.
 func installed(e history.Event) bool { return turn(history.KindInstall, "", "")(e) }
 func cordoned(e history.Event) bool  { return turn(history.KindCordon, "unschedulable", "true")(e) }

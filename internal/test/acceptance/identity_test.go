@@ -18,7 +18,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/toolchain"
 )
 
-// pinnedTerraform makes the workspace run the Terraform that knows identities and queries.
+// pinnedTerraform makes the workspace use the Terraform that has identities and queries.
 func (w *workspace) pinnedTerraform() {
 	w.t.Helper()
 
@@ -30,7 +30,7 @@ func (w *workspace) pinnedTerraform() {
 	w.command = found.Path
 }
 
-// file replaces the text of a file in the workspace by what the change makes of it.
+// file changes the text of a file in the workspace.
 func (w *workspace) file(name string, change func(text string) string) {
 	w.t.Helper()
 
@@ -46,8 +46,8 @@ func (w *workspace) file(name string, change func(text string) string) {
 	}
 }
 
-// stored are the resources in the file of the state, by address, and the IDs that are
-// their identities; empty where there is none.
+// stored returns the IDs that are the identities of the resources in the state file, by address; empty if a resource
+// has none.
 func (w *workspace) stored() map[string]string {
 	w.t.Helper()
 
@@ -79,7 +79,7 @@ func (w *workspace) stored() map[string]string {
 	return found
 }
 
-// silent adds a context to a talosconfig that nothing answers under.
+// silent adds a context to a talosconfig whose endpoint does not answer.
 func silent(t *testing.T, file, name string) {
 	t.Helper()
 
@@ -113,7 +113,7 @@ func silent(t *testing.T, file, name string) {
 	}
 }
 
-// mustChange asserts how many resources a plan or an apply adds, changes and imports.
+// mustChange fails the test unless a plan or an apply adds, changes and imports so many resources.
 func (r result) mustChange(added, changed, imported int) {
 	r.t.Helper()
 
@@ -122,9 +122,8 @@ func (r result) mustChange(added, changed, imported int) {
 	}
 }
 
-// TestAccQueryBringsClustersIn takes the clusters of a talosconfig under management with
-// the configuration that a query writes. One of its contexts does not answer, and one is
-// renamed afterwards.
+// TestAccQueryBringsClustersIn imports the clusters of a talosconfig with the configuration that a query writes. One
+// of its contexts does not answer, and one is renamed afterwards.
 func TestAccQueryBringsClustersIn(t *testing.T) {
 	full(t)
 
@@ -148,7 +147,7 @@ func TestAccQueryBringsClustersIn(t *testing.T) {
 		}
 	}
 
-	// It does not need the context that does not answer, nor any change.
+	// It needs neither the context that does not answer nor any change.
 	w.plan().mustSucceed(2).mustChange(0, 0, 2)
 	w.apply().mustSucceed(0).mustChange(0, 0, 2)
 	w.plan().mustSucceed(0)
@@ -185,8 +184,8 @@ func TestAccQueryBringsClustersIn(t *testing.T) {
 	south.unchanged()
 }
 
-// TestAccStateWithoutIdentity goes on with what an earlier build, or an older command
-// line, has stored, with a refresh before the change and without.
+// TestAccStateWithoutIdentity continues with a state that an earlier build, or an older command line, has stored,
+// with a refresh before the change and without.
 func TestAccStateWithoutIdentity(t *testing.T) {
 	full(t)
 
@@ -203,7 +202,7 @@ func TestAccStateWithoutIdentity(t *testing.T) {
 		w.file("terraform.tfstate", func(text string) string {
 			text = regexp.MustCompile(`"identity(_schema_version)?": (\{[^}]*\}|\d+),?\s*`).ReplaceAllString(text, "")
 
-			// OpenTofu has them at the end.
+			// OpenTofu writes them last, which leaves a comma.
 			return regexp.MustCompile(`,(\s*\})`).ReplaceAllString(text, "$1")
 		})
 	}
@@ -240,7 +239,7 @@ func TestAccStateWithoutIdentity(t *testing.T) {
 		t.Errorf("the identity is %q, want %q", got, s.World.ClusterID())
 	}
 
-	// Whoever goes back to the older command line loses nothing.
+	// Going back to the older command line loses nothing.
 	w.command = under
 
 	w.plan().mustSucceed(0)

@@ -11,12 +11,11 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim"
 )
 
-// badInput is a configuration that cannot work, and what the one diagnostic
-// about it says. Those that plan fine are refused by apply.
+// badInput is a configuration that cannot work, and what the only diagnostic about it says.
 type badInput struct {
 	provider, resource string
 	env                []string
-	// atApply tells that the plan succeeds, with a warning.
+	// atApply is true if the plan succeeds, with a warning, and the apply refuses the configuration.
 	atApply bool
 	says    []string
 }
@@ -105,10 +104,10 @@ func TestAccBadInput(t *testing.T) {
 
 	s := start(t, sim.Options{ControlPlanes: 1, Workers: 1, Talos: talosLegacy})
 
-	// The ones that reach furthest, for runs that are not complete.
+	// few are the most important ones, for runs that are not complete.
 	few := []string{"no talosconfig", "no endpoint answers", "expired certificate", "reader", "no version", "older than the nodes"}
 
-	// Those of a complete run are beside each other: the group ends when all of them have.
+	// In a complete run they run in parallel: the group ends once all of them have ended.
 	t.Run("each", func(t *testing.T) {
 		for title, input := range badInputs(t, s) {
 			t.Run(title, func(t *testing.T) {
@@ -152,7 +151,7 @@ func TestAccEqualVersionTouchesNothing(t *testing.T) {
 	w.write(use(s), `talos_version = "1.13.4"`)
 	w.plan().mustSucceed(0)
 
-	// Nor does who may only read see a change.
+	// Credentials that may only read do not show a change either.
 	w.write(use(s)+"\ncontext = \"talossim-reader\"", `talos_version = "1.13.4"`)
 	w.plan().mustSucceed(0)
 
@@ -162,8 +161,8 @@ func TestAccEqualVersionTouchesNothing(t *testing.T) {
 	s.unchanged()
 }
 
-// TestAccTwoClustersAreNotMixedUp: neither the credentials of two sites that use the same
-// names and addresses, nor a state and another cluster.
+// TestAccTwoClustersAreNotMixedUp: neither the credentials of two sites that use the same names and addresses, nor a
+// state and another cluster, may be mixed up.
 func TestAccTwoClustersAreNotMixedUp(t *testing.T) {
 	full(t)
 

@@ -18,7 +18,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/history"
 )
 
-// running is a CLI that has not come to its end, in a process group of its own.
+// running is a CLI that has not ended yet, in a process group of its own.
 type running struct {
 	w      *workspace
 	cmd    *exec.Cmd
@@ -26,8 +26,7 @@ type running struct {
 	output bytes.Buffer
 }
 
-// background starts the CLI. A run that is not waited for is killed with the
-// test.
+// background starts the CLI. A run that the test does not wait for is killed when the test ends.
 func (w *workspace) background(args ...string) *running {
 	w.t.Helper()
 
@@ -73,7 +72,7 @@ func (r *running) killProviders() {
 			r.w.t.Fatal(err)
 		}
 
-		// Providers of earlier phases of the run have ended.
+		// Providers of earlier phases of the run have already ended.
 		if syscall.Kill(pid, syscall.SIGKILL) == nil {
 			killed++
 		}
@@ -94,7 +93,7 @@ func (r *running) wait() result {
 	return r.w.read(r.output.Bytes(), err)
 }
 
-// kill kills the CLI and the provider, and waits for their end.
+// kill kills the CLI and the provider, and waits until they have ended.
 func (r *running) kill() {
 	r.w.t.Helper()
 	r.signal(syscall.SIGKILL)
@@ -104,15 +103,14 @@ func (r *running) kill() {
 	}
 }
 
-// interrupted drops what the CLI itself says about an interrupt.
+// interrupted drops the CLI's own diagnostic about an interrupt.
 func (r result) interrupted() result {
 	r.errors = slices.DeleteFunc(r.errors, func(d diagnostic) bool { return d.Summary == "execution halted" })
 
 	return r
 }
 
-// TestAccKilled kills the command line and the provider in either half; every moment there
-// is is swept in virtual time.
+// TestAccKilled kills the command line and the provider in either half. All other moments are swept in virtual time.
 func TestAccKilled(t *testing.T) {
 	fullOverReal(t)
 
@@ -123,7 +121,8 @@ func TestAccKilled(t *testing.T) {
 	}{
 		"Talos": {
 			talosLegacy, `talos_version = "1.13.4"`, turn(history.KindStage, "to", "upgrading"),
-			// A node whose install was in doubt reboots once more, but is never installed over.
+			// A node on which it is not certain whether the install ended reboots once more, but is never installed
+			// again without a boot.
 			func(s *simulated) { s.wantUpgraded(talosTarget, nil); s.times(once(1, 1)) },
 		},
 		"Kubernetes": {
@@ -173,8 +172,8 @@ func TestAccProviderKilled(t *testing.T) {
 	s.wantUpgraded(talosTarget, once(1, 2))
 }
 
-// TestAccDestroyKeepsAnUnfinishedJournal is about a destroy after a run that
-// was cut off: what it knows about an armed node must not get lost.
+// TestAccDestroyKeepsAnUnfinishedJournal destroys the resource after a run that was cut off: what the journal has
+// about an armed node must not be lost.
 func TestAccDestroyKeepsAnUnfinishedJournal(t *testing.T) {
 	full(t)
 

@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-// The commands of the annotation protocol's own document, word for word.
+// The commands of the document of the annotation protocol, word for word.
 const (
 	seedAnnotations       = `kubectl get kubernetescluster my-cluster -o jsonpath='{.metadata.annotations}' | jq`
 	seedVersions          = `kubectl get kubernetescluster my-cluster -o yaml | grep -A5 "annotations:"`
@@ -28,7 +28,7 @@ const (
 	seedKubernetesWait    = `kubectl wait kubernetescluster my-cluster --for=jsonpath='{.metadata.annotations.upgrade\.vitistack\.io/kubernetes-status}'=completed --timeout=30m`
 )
 
-// Those that the guide adds.
+// The commands that the guide adds.
 const (
 	guideConditions    = `kubectl get kubernetescluster my-cluster -o jsonpath='{range .status.conditions[*]}{.type}={.status} {.reason}: {.message}{"\n"}{end}'`
 	guideHeartbeat     = `kubectl get kubernetescluster my-cluster -o jsonpath='{.metadata.annotations.upgrade\.vitistack\.io/talosupgrade-last-update}'`
@@ -46,7 +46,7 @@ func seedCommands() []string {
 	}
 }
 
-// guideCommands are what the blocks of shell in the guide say, a command a line.
+// guideCommands returns the commands in the shell blocks of the guide, one per line.
 func guideCommands(t *testing.T) []string {
 	t.Helper()
 
@@ -70,8 +70,7 @@ func guideCommands(t *testing.T) []string {
 	return commands
 }
 
-// TestGuideShowsWhatIsTested keeps the commands that people read and those that are
-// run here the same.
+// TestGuideShowsWhatIsTested wants the guide to show the commands that the tests run, and no others.
 func TestGuideShowsWhatIsTested(t *testing.T) {
 	tested := append(seedCommands(), guideConditions, guideHeartbeat, guideObjectEvents, guideNodeEvents,
 		guideConfigMap, guideConfigMapWait, guideFollow)

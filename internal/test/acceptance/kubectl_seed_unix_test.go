@@ -15,7 +15,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim"
 )
 
-// The versions of the annotation protocol's own document.
+// The versions in the document of the annotation protocol.
 const (
 	seedTalosBefore      = "1.11.6"
 	seedTalosAfter       = "1.12.0"
@@ -23,18 +23,17 @@ const (
 	seedKubernetesAfter  = "1.35.0"
 )
 
-// seedObject is the object of that document.
+// seedObject is the object in that document.
 const seedObject = `apiVersion: vitistack.io/v1alpha1
 kind: KubernetesCluster
 metadata: {name: my-cluster, namespace: default}
 spec: {data: {clusterId: my-cluster}}
 `
 
-// seedPublish are the arguments that publish to it.
+// seedPublish has the arguments that publish to it.
 const seedPublish = "\npublish_to = { kind = \"KubernetesCluster\", namespace = \"default\", name = \"my-cluster\" }"
 
-// seedCluster is the cluster of that document with its object, a workspace for it,
-// and a kubectl.
+// seedCluster returns the cluster of that document with its object, a workspace for it, and a kubectl.
 func seedCluster(t *testing.T) (*simulated, *workspace, *kubectl) {
 	t.Helper()
 
@@ -49,8 +48,7 @@ func seedCluster(t *testing.T) (*simulated, *workspace, *kubectl) {
 	return s, newUnhurried(t), k
 }
 
-// seedProvider are the arguments of the provider: of all releases it knows those of
-// the document.
+// seedProvider returns the arguments of the provider, which knows only the releases in the document.
 func seedProvider(s *simulated) string {
 	return use(s) + `
 release_source = {
@@ -59,8 +57,7 @@ release_source = {
 }`
 }
 
-// seedArguments are the arguments of the resource, a version each; empty for
-// what is not managed.
+// seedArguments returns the arguments of the resource for the versions; empty for a half that is not managed.
 func seedArguments(talos, kubernetes string) string {
 	arguments := ""
 	if talos != "" {
@@ -74,7 +71,7 @@ func seedArguments(talos, kubernetes string) string {
 	return arguments + seedPublish + "\nnode_timeout = \"2h\""
 }
 
-// create makes what the manifest says.
+// create creates the objects of the manifest.
 func (k *kubectl) create(manifest string) {
 	k.t.Helper()
 
@@ -86,8 +83,8 @@ func (k *kubectl) create(manifest string) {
 	k.says("kubectl create -f " + path)
 }
 
-// annotations are what the command shows, without what all keys begin with. It is
-// JSON, so whoever has jq sees it in colours.
+// annotations returns the annotations that the command prints, without the prefix of their keys. jq would only colour
+// them, so it is left out.
 func (k *kubectl) annotations(line string) map[string]string {
 	k.t.Helper()
 
@@ -113,8 +110,8 @@ func (k *kubectl) parse(said string) map[string]string {
 	return ours
 }
 
-// wantsAnnotations fails the test unless the command shows all of these, and none
-// of which the value is empty.
+// wantsAnnotations fails the test unless the command prints all of these annotations. One with an empty value has to
+// be missing.
 func (k *kubectl) wantsAnnotations(line string, want map[string]string) {
 	k.t.Helper()
 
@@ -126,8 +123,8 @@ func (k *kubectl) wantsAnnotations(line string, want map[string]string) {
 	}
 }
 
-// TestAccSeedCommands goes through the document of the annotation protocol: every
-// command of it that reads, while real applies do what it has its operator do.
+// TestAccSeedCommands follows the document of the annotation protocol: it runs every reading command in it, while
+// real applies do what its operator does there.
 func TestAccSeedCommands(t *testing.T) {
 	full(t)
 
@@ -153,8 +150,7 @@ func TestAccSeedCommands(t *testing.T) {
 	k.seedKubernetes(s, w)
 }
 
-// seedTalos is the part about Talos. The third node is not ready for as long as it
-// is looked at.
+// seedTalos follows the part about Talos. The third node is not ready while the test looks at it.
 func (k *kubectl) seedTalos(s *simulated, w *workspace) {
 	k.t.Helper()
 
@@ -189,7 +185,7 @@ func (k *kubectl) seedTalos(s *simulated, w *workspace) {
 		"Upgrading node cp-0 (2/5)", "Upgrading node cp-2 (4/5)", "Talos upgrade completed: now running 1.12.0")
 }
 
-// seedKubernetes is the part about Kubernetes, to the end of the document.
+// seedKubernetes follows the part about Kubernetes, to the end of the document.
 func (k *kubectl) seedKubernetes(s *simulated, w *workspace) {
 	k.t.Helper()
 
@@ -239,8 +235,7 @@ func (k *kubectl) seedKubernetes(s *simulated, w *workspace) {
 	}
 }
 
-// beats fails the test unless the run shows a sign of life, in real time, within
-// the time that the guide gives it.
+// beats fails the test unless the heartbeat of the run changes, in real time, within the time in the guide.
 func (k *kubectl) beats() {
 	k.t.Helper()
 

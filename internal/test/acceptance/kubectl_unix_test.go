@@ -21,9 +21,9 @@ import (
 )
 
 const (
-	// kubectlPatience bounds one run of kubectl that is to end by itself.
+	// kubectlPatience bounds one run of kubectl that has to end by itself.
 	kubectlPatience = 30 * time.Second
-	// kubectlPause is between two runs of the same command.
+	// kubectlPause is the pause between two runs of the same command.
 	kubectlPause = 100 * time.Millisecond
 )
 
@@ -34,7 +34,7 @@ type kubectl struct {
 	env []string
 }
 
-// newKubectl takes a kubectl of the release of the API server.
+// newKubectl returns a kubectl of the same release as the API server.
 func newKubectl(t *testing.T, kubeconfig string) *kubectl {
 	t.Helper()
 
@@ -43,12 +43,12 @@ func newKubectl(t *testing.T, kubeconfig string) *kubectl {
 		t.Fatal(err)
 	}
 
-	// It keeps what it discovers below the home directory.
+	// kubectl caches what it discovers below the home directory.
 	return &kubectl{t: t, env: append(os.Environ(),
 		"PATH="+filepath.Dir(path)+string(os.PathListSeparator)+os.Getenv("PATH"), "KUBECONFIG="+kubeconfig, "HOME="+t.TempDir())}
 }
 
-// prepare is the line, and what it starts dies with the context.
+// prepare returns a command for the line. What it starts is killed when the context ends.
 func (k *kubectl) prepare(ctx context.Context, line string) *exec.Cmd {
 	prepared := exec.CommandContext(ctx, "/bin/sh", "-c", line)
 	prepared.Env = k.env
@@ -59,7 +59,7 @@ func (k *kubectl) prepare(ctx context.Context, line string) *exec.Cmd {
 	return prepared
 }
 
-// run is what the line prints.
+// run returns what the line prints.
 func (k *kubectl) run(line string) (string, error) {
 	ctx, cancel := context.WithTimeout(k.t.Context(), kubectlPatience)
 	defer cancel()
@@ -69,7 +69,7 @@ func (k *kubectl) run(line string) (string, error) {
 	return string(output), err
 }
 
-// says is what the line prints, and fails the test where the line fails.
+// says returns what the line prints. If the line fails, it fails the test.
 func (k *kubectl) says(line string) string {
 	k.t.Helper()
 
@@ -83,7 +83,7 @@ func (k *kubectl) says(line string) string {
 	return said
 }
 
-// wants fails the test unless the line prints exactly that.
+// wants fails the test unless the line prints exactly the text.
 func (k *kubectl) wants(line, want string) {
 	k.t.Helper()
 
@@ -92,8 +92,8 @@ func (k *kubectl) wants(line, want string) {
 	}
 }
 
-// until runs the line until what it prints is right. A control plane that reboots
-// takes connections along.
+// until runs the line until its output is right, and returns it. Failures are ignored, because a control plane that
+// reboots breaks connections.
 func (k *kubectl) until(line, what string, right func(said string) bool) string {
 	k.t.Helper()
 
@@ -118,7 +118,7 @@ func (k *kubectl) until(line, what string, right func(said string) bool) string 
 	}
 }
 
-// becomes waits until the line prints exactly that.
+// becomes waits until the line prints exactly the text.
 func (k *kubectl) becomes(line, want string) {
 	k.t.Helper()
 	k.until(line, want, func(said string) bool { return said == want })
@@ -135,8 +135,8 @@ type following struct {
 	said  []string
 }
 
-// follow runs the line again whenever it ends, as a watch does when the control
-// plane that it goes through reboots. It ends with the test.
+// follow runs the line, and again whenever it ends, as a watch does if its control plane reboots. It ends with the
+// test.
 func (k *kubectl) follow(line string) *following {
 	k.t.Helper()
 
@@ -161,8 +161,7 @@ func (k *kubectl) follow(line string) *following {
 	return f
 }
 
-// once runs the line to its end. One that cannot be started says nothing, which is
-// what the test then finds.
+// once runs the line to its end. A line that cannot be started prints nothing, which the test then finds.
 func (f *following) once(ctx context.Context) {
 	prepared := f.k.prepare(ctx, f.line)
 
@@ -188,7 +187,7 @@ func (f *following) end() []string {
 	return f.shown()
 }
 
-// shown is what the line printed so far, without repetitions.
+// shown returns what the line has printed so far, without repetitions.
 func (f *following) shown() []string {
 	f.mutex.Lock()
 	defer f.mutex.Unlock()
@@ -196,7 +195,7 @@ func (f *following) shown() []string {
 	return slices.Compact(slices.Clone(f.said))
 }
 
-// await waits until the line has printed that.
+// await waits until the line has printed the text.
 func (f *following) await(want string) {
 	f.k.t.Helper()
 
@@ -216,8 +215,7 @@ func (f *following) await(want string) {
 	}
 }
 
-// mustShow fails the test unless the line printed all of that, in that order, and
-// maybe other things in between.
+// mustShow fails the test unless the line printed all of these, in this order; it may have printed others in between.
 func (f *following) mustShow(lines ...string) {
 	f.k.t.Helper()
 
@@ -238,7 +236,7 @@ func (f *following) mustShow(lines ...string) {
 	}
 }
 
-// waiting is a line that is to end by itself, some time.
+// waiting is a line that has to end by itself at some time.
 type waiting struct {
 	k      *kubectl
 	line   string
@@ -246,8 +244,7 @@ type waiting struct {
 	failed error
 }
 
-// wait starts the line. It is bounded like a run of the CLI, whatever limit of its
-// own it has.
+// wait starts the line. It has the time limit of a run of the CLI, whatever its own limit is.
 func (k *kubectl) wait(line string) *waiting {
 	k.t.Helper()
 
@@ -273,7 +270,7 @@ func (k *kubectl) wait(line string) *waiting {
 	return w
 }
 
-// pending fails the test if the line has ended already.
+// pending fails the test if the line has already ended.
 func (w *waiting) pending() {
 	w.k.t.Helper()
 
@@ -284,8 +281,7 @@ func (w *waiting) pending() {
 	}
 }
 
-// mustEnd waits for the end of the line, and fails the test unless it succeeded and
-// printed that.
+// mustEnd waits for the end of the line, and fails the test unless it succeeded and printed exactly the text.
 func (w *waiting) mustEnd(want string) {
 	w.k.t.Helper()
 

@@ -13,7 +13,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim"
 )
 
-// TestAccWatchingConfigMap is the same protocol where nothing was named to publish to.
+// TestAccWatchingConfigMap follows the same protocol if no object is configured to publish to.
 func TestAccWatchingConfigMap(t *testing.T) {
 	fullOverReal(t)
 
@@ -22,7 +22,7 @@ func TestAccWatchingConfigMap(t *testing.T) {
 	w := newWorkspace(t)
 	w.write(use(s), `talos_version = "1.13.4"`)
 
-	// It may be asked for before it is there.
+	// The watch may begin before the object exists.
 	watch := k.follow(guideFollow)
 	run := w.background("apply", "-json", "-auto-approve", "-input=false")
 
@@ -37,8 +37,7 @@ func TestAccWatchingConfigMap(t *testing.T) {
 	})
 }
 
-// TestAccWatchingPermissions publishes with the permissions that the guide says are
-// needed, and with no others.
+// TestAccWatchingPermissions publishes with only the permissions in the guide.
 func TestAccWatchingPermissions(t *testing.T) {
 	full(t)
 

@@ -8,8 +8,8 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim"
 )
 
-// TestAccAPIServerThatFlapsIsGotOver is the fault of the Kubernetes half that closes
-// sockets. What stops it is in TestAccFailedUpdateKeepsWhatWasWanted.
+// TestAccAPIServerThatFlapsIsGotOver has the only fault of the Kubernetes half that closes connections. The fault
+// that stops it is in TestAccFailedUpdateKeepsWhatWasWanted.
 func TestAccAPIServerThatFlapsIsGotOver(t *testing.T) {
 	fullOverReal(t)
 

@@ -16,7 +16,7 @@ import (
 // kubernetesTarget is one minor above what the clusters of most tests run.
 const kubernetesTarget = "1.35.2"
 
-// wantKubernetes asserts that every component of every node runs the version.
+// wantKubernetes fails the test unless every component of every node runs the version.
 func (s *simulated) wantKubernetes(version string) {
 	s.t.Helper()
 
@@ -32,8 +32,7 @@ func (s *simulated) wantKubernetes(version string) {
 	}
 }
 
-// configured are the changes of machine configurations so far that were
-// accepted, as "component on node".
+// configured returns the changes of machine configurations so far that were accepted, as "component on node".
 func (s *simulated) configured() []string {
 	s.t.Helper()
 
@@ -48,7 +47,7 @@ func (s *simulated) configured() []string {
 	return changes
 }
 
-// notRebooted asserts that nothing was installed and no node rebooted.
+// notRebooted fails the test if anything was installed or a node rebooted.
 func (s *simulated) notRebooted() {
 	s.t.Helper()
 
@@ -107,7 +106,7 @@ func TestAccBothHalvesInOneApply(t *testing.T) {
 	s.wantKubernetes("1.36.1")
 	w.plan().mustSucceed(0)
 
-	// While Talos was not there yet, Kubernetes said that it waits.
+	// Until Talos was done, the status of Kubernetes was that it waits.
 	var states []string
 
 	for _, event := range s.history() {
@@ -140,7 +139,7 @@ func TestAccDocumentsOfTalos114(t *testing.T) {
 	}
 }
 
-// configs are the machine configurations by node.
+// configs returns the machine configurations by node.
 func (s *simulated) configs() map[string]string {
 	configs := map[string]string{}
 	for _, node := range s.World.Nodes() {

@@ -24,8 +24,8 @@ import (
 
 const this = "talosupgrade_cluster.this"
 
-// inProcess serves the provider from the test itself, with a clock that keeps
-// up with the simulator's, and points the test library at the CLI.
+// inProcess serves the provider from the test itself, with a clock as fast as the simulator's, and makes the test
+// library use the CLI.
 func inProcess(t *testing.T) map[string]func() (tfprotov6.ProviderServer, error) {
 	t.Helper()
 
@@ -42,7 +42,7 @@ func inProcess(t *testing.T) map[string]func() (tfprotov6.ProviderServer, error)
 	}
 }
 
-// configuration is the cluster at the versions, and what runs.
+// configuration returns a configuration with the cluster at the versions, and the data source of what it runs.
 func configuration(s *simulated, talos string) string {
 	return fmt.Sprintf(`
 provider "talosupgrade" {
@@ -75,7 +75,7 @@ func TestAccLifecycle(t *testing.T) {
 		ProtoV6ProviderFactories: inProcess(t),
 		Steps: []resource.TestStep{
 			{
-				// What runs already is asked for: nothing is touched.
+				// The target is what already runs: nothing is touched.
 				Config: configuration(s, talosModern),
 				ConfigStateChecks: []statecheck.StateCheck{
 					stateIs(tfjsonpath.New("id"), knownvalue.StringExact(s.World.ClusterID())),
@@ -85,7 +85,7 @@ func TestAccLifecycle(t *testing.T) {
 				Check: func(*terraform.State) error { s.untouched("cp-0", "worker-0", "worker-1"); return nil },
 			},
 			{
-				// Another spelling is no change.
+				// Another spelling is not a change.
 				Config:   configuration(s, "v"+talosModern),
 				PlanOnly: true,
 			},
@@ -112,8 +112,7 @@ func TestAccLifecycle(t *testing.T) {
 				ImportStateVerifyIgnore: []string{"talos_version"},
 			},
 			{
-				// A node that joins on the old version is drift, and the only
-				// one that is touched.
+				// A node that joins with the old version is drift, and the only node that is touched.
 				PreConfig: func() { added = s.join(talosModern) },
 				Config:    configuration(s, talosTarget),
 				ConfigStateChecks: []statecheck.StateCheck{

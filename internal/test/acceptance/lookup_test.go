@@ -20,13 +20,13 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim"
 )
 
-// factory serves a list of versions as the Image Factory does.
+// factory serves a list of versions as the Image Factory does, and returns its URL.
 func factory(t *testing.T, answer string) string {
 	t.Helper()
 
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /versions", func(w http.ResponseWriter, _ *http.Request) {
-		// Whoever went away does not need the answer.
+		// A client that has gone away does not need the answer.
 		_, _ = io.WriteString(w, answer)
 	})
 
@@ -36,7 +36,7 @@ func factory(t *testing.T, answer string) string {
 	return server.URL
 }
 
-// mirror is a registry that holds an image under the tags.
+// mirror serves a registry with an image under the tags, and returns the repository.
 func mirror(t *testing.T, repository string, tags ...string) string {
 	t.Helper()
 
@@ -59,8 +59,8 @@ func mirror(t *testing.T, repository string, tags ...string) string {
 	return "oci://" + repository
 }
 
-// TestAccLookups uses the data sources that need no cluster where modules do:
-// in locals, a check and a precondition, with releases of two mirrors.
+// TestAccLookups uses the data sources that need no cluster as modules do: in locals, a check and a precondition,
+// with the releases of two mirrors.
 func TestAccLookups(t *testing.T) {
 	smoke(t)
 	t.Parallel()
@@ -134,8 +134,8 @@ output "lines" { value = data.talosupgrade_compatibility.kubernetes.matrix[*].ta
 	w.plan().mustSucceed(0)
 }
 
-// TestAccLookupOfRubbish: a source that answers no list is one error that names
-// it, and in a check no more than a warning.
+// TestAccLookupOfRubbish: a source whose answer is not a list has to be one error that names the source, and in a
+// check only a warning.
 func TestAccLookupOfRubbish(t *testing.T) {
 	smoke(t)
 	t.Parallel()
@@ -162,8 +162,8 @@ func TestAccLookupOfRubbish(t *testing.T) {
 	checked.apply().mustSucceed(0).mustWarn(url)
 }
 
-// TestAccAvailableVersionsOfACluster asks where the cluster of the provider can
-// go, and lets it go to a version that the matrix does not know.
+// TestAccAvailableVersionsOfACluster asks to which versions the cluster of the provider can be upgraded, and upgrades
+// it to a version that the matrix does not have.
 func TestAccAvailableVersionsOfACluster(t *testing.T) {
 	full(t)
 

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
-// Package acceptance drives the provider through a real Terraform or OpenTofu
-// command against simulated clusters. TF_ACC=1 enables it; with
-// TALOSUPGRADE_ACC=full everything runs, otherwise a small selection.
+// Package acceptance runs the provider with a real Terraform or OpenTofu command against simulated clusters. TF_ACC=1
+// enables it; with TALOSUPGRADE_ACC=full everything runs, otherwise a small selection.
 package acceptance
 
 import (
@@ -26,16 +25,14 @@ import (
 )
 
 const (
-	// serveVariable makes the test binary the provider: its value is the factor
-	// by which the provider's clock is faster than the wall.
+	// serveVariable makes the test binary the provider: its value is the factor by which the provider's clock is
+	// faster than real time.
 	serveVariable = "TALOSUPGRADE_ACC_SERVE"
-	// pidVariable names a directory in which the provider leaves a file named
-	// after its process ID.
+	// pidVariable names a directory in which the provider creates a file whose name is its process ID.
 	pidVariable = "TALOSUPGRADE_ACC_PIDS"
-	// scopeVariable chooses how much is run.
+	// scopeVariable selects how much runs.
 	scopeVariable = "TALOSUPGRADE_ACC"
-	// everywhereVariable, when it is set, has all clusters use the real Kubernetes, where
-	// that runs.
+	// everywhereVariable, if it is set, makes all clusters use the real Kubernetes, provided that it runs.
 	everywhereVariable = "TALOSUPGRADE_ACC_REAL"
 
 	registryAddress = "registry.terraform.io/vitistack/talosupgrade"
@@ -54,7 +51,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// serve is the provider, with a clock that keeps up with the simulator's.
+// serve serves the provider, with a clock as fast as the simulator's.
 func serve(factor string) error {
 	scale, err := strconv.ParseFloat(factor, 64)
 	if err != nil {
@@ -70,7 +67,7 @@ func serve(factor string) error {
 	return process.Serve(registryAddress, provider.New("test", provider.WithClock(newClock(scale))), false, func() { os.Exit(0) })
 }
 
-// clock is the simulator's clock as the engine wants it.
+// clock is the simulator's clock as an engine.Clock.
 type clock struct {
 	*model.ScaledClock
 }
@@ -82,8 +79,8 @@ func (c clock) WithTimeout(ctx context.Context, d time.Duration) (context.Contex
 	return context.WithTimeout(ctx, c.Real(d))
 }
 
-// smoke marks a test that always runs when acceptance tests do: over a Kubernetes in memory,
-// and in a complete run over the real one.
+// smoke marks a test that runs in every acceptance run: over the Kubernetes in memory, and in a complete run over the
+// real one.
 func smoke(t *testing.T) {
 	t.Helper()
 
@@ -92,15 +89,15 @@ func smoke(t *testing.T) {
 	}
 }
 
-// full marks a test that runs only in a complete run, beside others: most of its
-// time it waits for a cluster of its own, whose Kubernetes is in memory.
+// full marks a test that runs only in a complete run, in parallel with others: most of its time it waits for a
+// cluster of its own, whose Kubernetes is in memory.
 func full(t *testing.T) {
 	t.Helper()
 	complete(t)
 	inMemory.Store(rootOf(t), true)
 }
 
-// rootOf is the name of the test that a subtest belongs to.
+// rootOf returns the name of the test that a subtest belongs to.
 func rootOf(t *testing.T) string {
 	t.Helper()
 
@@ -109,18 +106,18 @@ func rootOf(t *testing.T) string {
 	return name
 }
 
-// fullOverReal marks one of a complete run whose cluster has the real Kubernetes: because it
-// needs what only that has, or because others of its kind are over the one in memory.
+// fullOverReal marks a test of a complete run whose cluster has the real Kubernetes: because it needs what only that
+// has, or because similar tests use the one in memory.
 func fullOverReal(t *testing.T) {
 	t.Helper()
 	toolchain.NeedKubernetes(t)
 	complete(t)
 }
 
-// inMemory holds the names of the tests that full marks.
+// inMemory has the names of the tests that [full] marks.
 var inMemory sync.Map
 
-// overReal tells whether a cluster of a test has the real Kubernetes.
+// overReal reports whether a cluster of a test has the real Kubernetes.
 func overReal(t *testing.T, options sim.Options) bool {
 	t.Helper()
 
@@ -140,7 +137,7 @@ func complete(t *testing.T) {
 	t.Helper()
 	smoke(t)
 
-	// make testacc runs no others.
+	// make testacc runs only tests with such a name.
 	if !strings.HasPrefix(t.Name(), "TestAcc") {
 		t.Fatalf("the name of %s does not begin with TestAcc: nothing would ever run it", t.Name())
 	}
@@ -152,7 +149,7 @@ func complete(t *testing.T) {
 	t.Parallel()
 }
 
-// command finds the CLI under test.
+// command returns the CLI under test.
 func command(t *testing.T) toolchain.CLI {
 	t.Helper()
 

@@ -10,13 +10,13 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/history"
 )
 
-// TestAccManifestsFollowKubernetes: where kubernetes_version is unset nothing of
-// Kubernetes is written, unless it is asked for.
+// TestAccManifestsFollowKubernetes: if kubernetes_version is unset, no manifest of Kubernetes may be written, unless
+// that is configured.
 func TestAccManifestsFollowKubernetes(t *testing.T) {
 	fullOverReal(t)
 
 	s := start(t, sim.Options{ControlPlanes: 1, Workers: 1, Talos: talosLegacy})
-	// written tells whether an object was, by its resource and its name.
+	// written reports whether an object was written, by its resource and its name.
 	written := func(object string) bool {
 		return slices.ContainsFunc(s.history(), func(e history.Event) bool {
 			return e.Kind == history.KindWrite && e.Detail["resource"]+"/"+e.Detail["name"] == object

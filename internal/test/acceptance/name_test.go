@@ -4,5 +4,5 @@ package acceptance
 
 import "fmt"
 
-// name is a machine's name in the simulator.
+// name returns the name of a machine in the simulator.
 func name(role string, index int) string { return fmt.Sprintf("%s-%d", role, index) }

@@ -15,10 +15,9 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/model"
 )
 
-// TestAccOtherProviderAppliesTheImagesThatRun plays what
-// talos_machine_configuration_apply does with its next change: it patches the
-// generated configuration and writes all of it again, on every node. The patches
-// are those of the guide.
+// TestAccOtherProviderAppliesTheImagesThatRun does what talos_machine_configuration_apply does with its next change:
+// it patches the generated configuration and writes all of it again, on every node. The patches are those of the
+// guide.
 func TestAccOtherProviderAppliesTheImagesThatRun(t *testing.T) {
 	full(t)
 
@@ -56,7 +55,7 @@ func TestAccOtherProviderAppliesTheImagesThatRun(t *testing.T) {
 	w.plan().mustSucceed(2).mustWarn("worker-0")
 }
 
-// patched is a configuration as the other provider makes it.
+// patched returns a configuration as the other provider makes it.
 func patched(t *testing.T, config string, patches []string) string {
 	t.Helper()
 
@@ -78,7 +77,7 @@ func patched(t *testing.T, config string, patches []string) string {
 	return string(content)
 }
 
-// overwrite replaces the configuration of a machine, as somebody else does.
+// overwrite replaces the configuration of a machine, as another tool does.
 func (s *simulated) overwrite(node, config string) {
 	s.t.Helper()
 
@@ -101,8 +100,8 @@ func (w *workspace) guide(name, more string) {
 	}
 }
 
-// TestAccConfigurationsThatDisagreeAreNamed is about a data source that others
-// feed from: where nodes disagree there is no one answer.
+// TestAccConfigurationsThatDisagreeAreNamed reads the data source that other resources use: if nodes disagree, it
+// must not give an answer.
 func TestAccConfigurationsThatDisagreeAreNamed(t *testing.T) {
 	full(t)
 
@@ -124,7 +123,7 @@ func TestAccConfigurationsThatDisagreeAreNamed(t *testing.T) {
 	}
 }
 
-// output is the text of an output value, empty where it is null.
+// output returns the text of an output value; empty if it is null.
 func (w *workspace) output(name string) string {
 	w.t.Helper()
 

@@ -4,5 +4,5 @@
 
 package acceptance
 
-// speed is how many simulated seconds pass in a real one.
+// speed is how many simulated seconds pass in a real second.
 const speed = 120

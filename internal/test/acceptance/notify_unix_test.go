@@ -14,8 +14,8 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim"
 )
 
-// TestAccNotify runs the script of the guide with the permissions of the guide beside an
-// upgrade: the chat is told once of its beginning and of either end, also where it was away.
+// TestAccNotify runs the script of the guide with the permissions of the guide beside an upgrade: the chat has to get
+// one message about its start and one about either end, even if it was away.
 func TestAccNotify(t *testing.T) {
 	fullOverReal(t)
 
@@ -24,7 +24,7 @@ func TestAccNotify(t *testing.T) {
 	k := newKubectl(t, s.Kubeconfig())
 	example := filepath.Join(pipelines(), "notify")
 
-	// The API server finds nothing wrong in it.
+	// The API server accepts the manifest without warnings.
 	k.says("kubectl create --validate=strict -f " + filepath.Join(example, "cronjob.yaml"))
 
 	notifier := &kubectl{t: t, env: append(slices.Clone(k.env), "WEBHOOK="+chat.URL,
@@ -43,7 +43,7 @@ func TestAccNotify(t *testing.T) {
 	w.write(use(s), "talos_version = \"1.13.4\"\nnode_timeout = \"12m\"")
 	w.apply().mustFail("worker-0")
 
-	// The chat is away: nothing is lost.
+	// The chat is away: no message is lost.
 	chat.refuse(true)
 
 	if said, err := notifier.run(notify); err == nil {
@@ -67,7 +67,7 @@ func TestAccNotify(t *testing.T) {
 	}
 }
 
-// wantOnce wants messages that begin like that among those since the last time, one each.
+// wantOnce fails the test unless exactly one message since the last call begins with each of these.
 func (r *receiver) wantOnce(t *testing.T, beginnings ...string) {
 	t.Helper()
 
@@ -88,7 +88,7 @@ func (r *receiver) wantOnce(t *testing.T, beginnings ...string) {
 	}
 }
 
-// texts are those of the messages, each of which has to be one.
+// texts returns the texts of the messages, each of which has to have one.
 func texts(t *testing.T, bodies []string) []string {
 	t.Helper()
 

@@ -14,20 +14,19 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim"
 )
 
-// credentialsFrom are the arguments of a provider that has nothing but a
-// management cluster.
+// credentialsFrom returns the arguments of a provider that only has a management cluster.
 func credentialsFrom(kubeconfig, name string) string {
 	return manage(kubeconfig) + "\ncredentials_from = {\n namespace = " + quote(tenant) + "\n name = " + quote(name) + "\n}"
 }
 
-// TestAccCredentialsFromTheObject: all that is configured is where the object is.
+// TestAccCredentialsFromTheObject configures only where the object is.
 func TestAccCredentialsFromTheObject(t *testing.T) {
 	full(t)
 
 	o := startOperated(t, sim.Options{ControlPlanes: 1, Workers: 1, Talos: talosModern})
 	o.keep(nil)
 
-	// What the environment has is of another cluster, if anything.
+	// The environment must not be used: it would be another cluster.
 	w := newUnhurried(t, "TALOSCONFIG=/nowhere/talosconfig")
 	w.write(credentialsFrom(o.ManagementKubeconfig(), owned), `talos_version = "1.13.4"`+o.publishTo())
 	w.plan().mustSucceed(2).mustWarn("Rolling upgrade of 2 of 2 nodes")
@@ -38,7 +37,7 @@ func TestAccCredentialsFromTheObject(t *testing.T) {
 	o.wantAnnotations(map[string]string{"talos-status": "completed", keyHold: ""})
 	o.wantNoLeak(w)
 
-	// The operator renews them: what they are is read anew by every run.
+	// The operator renews them, so every run has to read them again.
 	secrets := o.core.CoreV1().Secrets(tenant)
 	if err := secrets.Delete(t.Context(), keeping, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
@@ -46,12 +45,12 @@ func TestAccCredentialsFromTheObject(t *testing.T) {
 
 	w.plan().mustFail("credentials_from", "KubernetesCluster tenant-a/prod", "Secret")
 
-	// Without a kubeconfig in the Secret the Talos API is asked for one.
+	// If the Secret has no kubeconfig, one is requested from the Talos API.
 	o.keepSecret(map[string][]byte{"talosconfig": o.file(o.Talosconfig())})
 	w.mustPlan()
 }
 
-// keepSecret makes the operator's Secret with the data.
+// keepSecret creates the operator's Secret with the data.
 func (o *operated) keepSecret(data map[string][]byte) {
 	o.t.Helper()
 
@@ -62,8 +61,7 @@ func (o *operated) keepSecret(data map[string][]byte) {
 	}
 }
 
-// wantNoLeak asserts that no key of the cluster's administrators is in the state or
-// beside it.
+// wantNoLeak fails the test if a key of the cluster's administrators is in the state or beside it.
 func (o *operated) wantNoLeak(w *workspace) {
 	o.t.Helper()
 
@@ -91,7 +89,7 @@ func (o *operated) wantNoLeak(w *workspace) {
 	}
 }
 
-// keysIn are the values of fields that hold private keys.
+// keysIn returns the values of fields that have private keys.
 func keysIn(value any) []string {
 	var found []string
 

@@ -14,11 +14,10 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/operator"
 )
 
-// delegating has the operator upgrade the cluster.
+// delegating makes the operator upgrade the cluster.
 const delegating = "\nmode = \"delegate\""
 
-// startDelegated brings up a cluster that an operator upgrades. The verdict says
-// whether we left that to it.
+// startDelegated starts a cluster that an operator upgrades. The verdict checks that we leave that to the operator.
 func startDelegated(t *testing.T, options sim.Options) *operated {
 	t.Helper()
 
@@ -28,7 +27,7 @@ func startDelegated(t *testing.T, options sim.Options) *operated {
 	return o
 }
 
-// asked asserts what we asked for, but for repetitions; a removal is empty.
+// asked fails the test unless we wrote these values, without repetitions; an empty one is a removal.
 func (o *operated) asked(key string, want ...string) {
 	o.t.Helper()
 
@@ -37,15 +36,15 @@ func (o *operated) asked(key string, want ...string) {
 	}
 }
 
-// wantUpgradedTo asserts what every node runs, cordoned by nobody.
+// wantUpgradedTo fails the test unless every node runs the versions and is not cordoned.
 func (o *operated) wantUpgradedTo(talos, kubernetes string) {
 	o.t.Helper()
 	o.wantUpgraded(talos, nil)
 	o.wantKubernetes(kubernetes)
 }
 
-// TestAccDelegateBothHalves has the operator of a KubernetesCluster upgrade Talos
-// and then Kubernetes, one minor release after the other.
+// TestAccDelegateBothHalves makes the operator of a KubernetesCluster upgrade Talos and then Kubernetes, one minor
+// release after the other.
 func TestAccDelegateBothHalves(t *testing.T) {
 	full(t)
 
@@ -82,13 +81,13 @@ func TestAccDelegateBothHalves(t *testing.T) {
 		t.Errorf("an apply without anything to do changed %v", later)
 	}
 
-	// The other way to upgrade the same cluster is no upgrade.
+	// A change of the mode alone is not an upgrade.
 	w.write(o.provider(), both(talosTarget, "1.36.1")+"\nallow_intermediate_versions = true"+o.publishTo())
 	w.mustPlan("update").mustNotWarn("Rolling upgrade")
 }
 
-// TestAccDelegateToABadOperator has an operator that fails, and then one that gets there in
-// ways of its own. What the first was asked for is taken back.
+// TestAccDelegateToABadOperator has an operator that fails, and then one that succeeds in its own way. What we asked
+// the first one for has to be withdrawn.
 func TestAccDelegateToABadOperator(t *testing.T) {
 	full(t)
 
@@ -104,8 +103,8 @@ func TestAccDelegateToABadOperator(t *testing.T) {
 	o.asked("talos-target", talosTarget, "")
 	o.wantAnnotations(map[string]string{"talos-target": "", keyHold: ""})
 
-	// It says "completed" all the time, spells versions in its own way, and leaves
-	// the target when it is done; and it is done.
+	// It always says "completed", spells versions in its own way, and keeps the target once it is done; but it does
+	// upgrade.
 	o.annotate(map[string]string{"talos-status": "completed", "talos-message": "Talos upgrade completed: now running v1.13.0", "failed-nodes": ""})
 	o.play(operator.Habits{WithV: true, StaleCompleted: true, Forgetful: true})
 	w.apply().mustSucceed(0)
@@ -114,8 +113,8 @@ func TestAccDelegateToABadOperator(t *testing.T) {
 	w.mustPlan()
 }
 
-// TestAccDelegateIsRefused: what speaks against an upgrade is found before an
-// operator is asked, and so is an operator that would not do anything.
+// TestAccDelegateIsRefused: what prevents an upgrade has to be found before an operator is asked, and so has an
+// operator that would do nothing.
 func TestAccDelegateIsRefused(t *testing.T) {
 	full(t)
 
@@ -142,7 +141,7 @@ func TestAccDelegateIsRefused(t *testing.T) {
 	o.untouched("cp-0", "worker-0")
 }
 
-// declarative makes the objects of an operator whose objects say what is to run.
+// declarative creates the objects of an operator whose objects have the versions to run in their spec.
 func (o *operated) declarative() {
 	o.t.Helper()
 
@@ -154,7 +153,7 @@ func (o *operated) declarative() {
 	o.of = of
 }
 
-// playDeclarative has such an operator work, until stop is called or the test ends.
+// playDeclarative runs such an operator until stop is called or the test ends.
 func (o *operated) playDeclarative(habits operator.Habits) (stop func()) {
 	o.t.Helper()
 
@@ -164,8 +163,8 @@ func (o *operated) playDeclarative(habits operator.Habits) (stop func()) {
 	return stop
 }
 
-// wantSpec asserts what the objects of the control plane, the workers and the
-// machines say is to run.
+// wantSpec fails the test unless the objects of the control plane, the workers and the machines have these versions
+// in their spec.
 func (o *operated) wantSpec(talos, kubernetes string) {
 	o.t.Helper()
 
@@ -188,8 +187,8 @@ func (o *operated) wantSpec(talos, kubernetes string) {
 	}
 }
 
-// TestAccDelegateToDeclarativeObjects has the operator of a TalosControlPlane
-// upgrade both halves; before that it does not react, and then it fails.
+// TestAccDelegateToDeclarativeObjects makes the operator of a TalosControlPlane upgrade both halves. Before that it
+// does not react, and then it fails.
 func TestAccDelegateToDeclarativeObjects(t *testing.T) {
 	full(t)
 
@@ -203,11 +202,11 @@ func TestAccDelegateToDeclarativeObjects(t *testing.T) {
 	stop := o.playDeclarative(operator.Habits{Deaf: true})
 	w.apply().mustFail("did not react", o.of.String(), "cannot be taken back")
 	stop()
-	// What an object says cannot be taken back without taking nodes back.
+	// A spec cannot be changed back without downgrading nodes.
 	o.wantSpec(talosTarget, kubernetes)
 	o.untouched("cp-0", "worker-0")
 
-	// It comes back when it is asked again.
+	// The operator starts once it is asked again.
 	failed := o.duringApply(w, func(e history.Event) bool {
 		return e.Kind == history.KindLease && e.Detail["action"] == "acquire"
 	}, func() {

@@ -17,8 +17,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/operator"
 )
 
-// TestAccDirectWithoutPermission: what may not be written is named, and stops
-// nothing.
+// TestAccDirectWithoutPermission: what may not be written has to be reported, and must not stop the upgrade.
 func TestAccDirectWithoutPermission(t *testing.T) {
 	full(t)
 
@@ -27,7 +26,7 @@ func TestAccDirectWithoutPermission(t *testing.T) {
 
 	w := newUnhurried(t)
 	only := o.grant(func(role *rbacv1.Role) {
-		// The object, and nothing else of the guide's rules.
+		// Only the rule for the object, without the guide's other rules.
 		role.Rules = slices.DeleteFunc(role.Rules, func(rule rbacv1.PolicyRule) bool {
 			return !slices.Equal(rule.Resources, []string{"kubernetesclusters"})
 		})
@@ -46,8 +45,8 @@ func TestAccDirectWithoutPermission(t *testing.T) {
 	o.wantHeld()
 }
 
-// TestAccDirectWithoutAnObject: there is nothing to publish to. A plan and an
-// apply say what is missing, and the upgrade is made.
+// TestAccDirectWithoutAnObject: the object to publish to is missing. A plan and an apply have to say so, and the
+// apply has to upgrade the cluster.
 func TestAccDirectWithoutAnObject(t *testing.T) {
 	full(t)
 
@@ -56,7 +55,7 @@ func TestAccDirectWithoutAnObject(t *testing.T) {
 
 	for says, test := range map[string]struct{ provider, publish string }{
 		"Cluster tenant-a/prod": {o.provider(), publishTo("example.com/v1", "Cluster", tenant, owned)},
-		// Without a management cluster it is looked for in the upgraded one.
+		// Without a management cluster it is searched in the upgraded one.
 		"KubernetesCluster tenant-a/prod": {use(o.simulated), o.publishTo()},
 	} {
 		w.write(test.provider, `talos_version = "1.13.4"`+test.publish)
@@ -75,13 +74,12 @@ func TestAccDirectWithoutAnObject(t *testing.T) {
 	w.plan().mustSucceed(0)
 }
 
-// TestAccDirectAgainstAnotherWriter: an operator that respects no hold writes the
-// same annotations at every pass. The upgrade is made, and who reads the warning
-// knows which annotations not to trust.
+// TestAccDirectAgainstAnotherWriter: an operator that does not respect the hold writes the same annotations again and
+// again. The apply has to upgrade the cluster, and to warn which annotations not to trust.
 func TestAccDirectAgainstAnotherWriter(t *testing.T) {
 	full(t)
 
-	// What stands is looked at every ten seconds, and those are not simulated.
+	// The annotations are read every ten seconds of real time.
 	const slow = 24
 
 	o := startOperated(t, sim.Options{ControlPlanes: 1, Workers: 1, Talos: talosModern, Speed: slow})
@@ -99,14 +97,14 @@ func TestAccDirectAgainstAnotherWriter(t *testing.T) {
 	o.wantUpgraded(talosTarget, once(1, 1))
 	o.wantAnnotations(map[string]string{"talos-current": talosTarget, keyHold: ""})
 
-	// The first of ours answers none of theirs.
+	// Our first write does not answer one of theirs.
 	if mine, theirs := len(o.written("talos-status", true)), len(o.written("talos-status", false)); mine > theirs+1 {
 		t.Errorf("we wrote the status %d times, and the other one only %d times: that is a fight", mine, theirs)
 	}
 }
 
-// TestAccDirectWhileTheManagementClusterIsAway: an upgrade does not wait for it. What
-// it could not be told the next apply makes true.
+// TestAccDirectWhileTheManagementClusterIsAway: an upgrade does not wait for the management cluster. The next apply
+// has to write what could not be written.
 func TestAccDirectWhileTheManagementClusterIsAway(t *testing.T) {
 	full(t)
 
@@ -124,7 +122,7 @@ func TestAccDirectWhileTheManagementClusterIsAway(t *testing.T) {
 		t.Errorf("the hold is %q", hold)
 	}
 
-	// Nothing is to be rolled any more, and the operator is still held.
+	// No node has to be upgraded any more, and the operator is still held.
 	left := w.mustPlan("update")
 	left.mustWarn(o.of.String() + " is still held by talosupgrade-")
 	left.mustNotWarn("Rolling upgrade")
@@ -135,8 +133,7 @@ func TestAccDirectWhileTheManagementClusterIsAway(t *testing.T) {
 	w.mustPlan()
 }
 
-// cutOff takes the management cluster away from everybody but the test, or gives
-// it back.
+// cutOff makes the management cluster unreachable for everybody except the test, or reachable again.
 func (o *operated) cutOff(down bool) {
 	o.t.Helper()
 
@@ -145,8 +142,7 @@ func (o *operated) cutOff(down bool) {
 	}
 }
 
-// duringApply does something once an event of an apply has happened, and returns
-// what the apply came to.
+// duringApply calls do once an event of an apply matches, and returns the result of the apply.
 func (o *operated) duringApply(w *workspace, match func(history.Event) bool, do func()) result {
 	o.t.Helper()
 	o.forget()

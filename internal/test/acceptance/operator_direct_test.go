@@ -66,8 +66,8 @@ func (o *operated) grant(edit func(*rbacv1.Role)) string {
 	return path
 }
 
-// TestAccDirectBesideAnOperator upgrades both halves beside an operator that is at
-// work, with no more permissions than the guide asks for.
+// TestAccDirectBesideAnOperator upgrades both halves beside an operator that is running, with only the permissions
+// that the guide requires.
 func TestAccDirectBesideAnOperator(t *testing.T) {
 	full(t)
 
@@ -108,8 +108,7 @@ func TestAccDirectBesideAnOperator(t *testing.T) {
 	o.wantIdleOperator()
 	o.wantEvents()
 
-	// It was alive all the time: now that it is free it reacts, and it takes
-	// nothing back.
+	// The operator has been running all the time: once it is released it reacts, and it reverts nothing.
 	o.forget()
 	o.annotate(map[string]string{"kubernetes-target": "1.99.0"})
 	o.awaitAnnotation("kubernetes-status", func(value string) bool { return value == "failed" || value == "blocked" })
@@ -118,8 +117,8 @@ func TestAccDirectBesideAnOperator(t *testing.T) {
 	o.wantKubernetes(kubernetesTarget)
 }
 
-// wantEvents asserts that the course of an upgrade of both halves is in the Events
-// of the object and of the nodes.
+// wantEvents fails the test unless the steps of an upgrade of both halves are in the Events of the object and of the
+// nodes.
 func (o *operated) wantEvents() {
 	o.t.Helper()
 
@@ -138,8 +137,8 @@ func (o *operated) wantEvents() {
 	}
 }
 
-// TestAccDirectIsRefused: somebody else is at work, or about to be. A plan says so,
-// an apply touches nothing.
+// TestAccDirectIsRefused: the operator is upgrading, or about to. A plan has to say so, and an apply must touch
+// nothing.
 func TestAccDirectIsRefused(t *testing.T) {
 	full(t)
 
@@ -180,8 +179,8 @@ func TestAccDirectIsRefused(t *testing.T) {
 	}
 }
 
-// TestAccDirectThatFails: the object says what happened and where, and the
-// operator is free again; then it is cured.
+// TestAccDirectThatFails: the object has to say what failed and where, and the operator has to be released. Then the
+// fault ends, and the next apply has to succeed.
 func TestAccDirectThatFails(t *testing.T) {
 	full(t)
 
@@ -204,7 +203,7 @@ func TestAccDirectThatFails(t *testing.T) {
 
 	o.wantPhase("UpgradeFailed", map[string]string{"TalosUpgrade": "False Failed", "Valid": "True Valid"})
 	o.wantHeld()
-	// The lowest version that runs.
+	// This is the lowest version that runs.
 	o.wantSecret(map[string]string{"talos_version": "v" + talosModern})
 
 	o.faults("")
@@ -220,14 +219,14 @@ func TestAccDirectThatFails(t *testing.T) {
 	o.wantIdleOperator()
 }
 
-// TestAccPublishTo goes from an object to another one, and to none.
+// TestAccPublishTo changes the object from one to another, and to none.
 func TestAccPublishTo(t *testing.T) {
 	full(t)
 
 	o := startOperated(t, sim.Options{ControlPlanes: 1, Workers: 1, Talos: talosModern})
 	w := newUnhurried(t)
 
-	// An object without any status that could be kept.
+	// An object without a status.
 	o.configMap("progress")
 
 	o.of = cluster.Reference{APIVersion: "v1", Kind: "ConfigMap", Namespace: tenant, Name: "progress"}
@@ -239,7 +238,7 @@ func TestAccPublishTo(t *testing.T) {
 		t.Errorf("an object on which nothing acts was held: %v", held)
 	}
 
-	// Another object: nothing is to be rolled, but it is to be told.
+	// With another object, no node has to be upgraded, but the object has to be written.
 	o.keep(nil)
 	w.write(o.provider(), `talos_version = "1.13.3"`+o.publishTo())
 	w.mustPlan("update").mustNotWarn("Rolling upgrade")
@@ -255,7 +254,7 @@ func TestAccPublishTo(t *testing.T) {
 		t.Errorf("an apply without anything to do changed %v", later)
 	}
 
-	// Back to the ConfigMap in the upgraded cluster, and away.
+	// Back to the ConfigMap in the upgraded cluster, and then no object.
 	w.write(o.provider(), `talos_version = "1.13.4"`)
 	w.apply().mustSucceed(0)
 	o.wantAnnotations(map[string]string{"talos-current": "1.13.3"})

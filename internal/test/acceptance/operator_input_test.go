@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// TestAccOperatorInput is what a plan refuses without asking any cluster.
+// TestAccOperatorInput wants a plan to refuse arguments about operators that cannot work, without a request to any
+// cluster.
 func TestAccOperatorInput(t *testing.T) {
 	full(t)
 

@@ -14,8 +14,8 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/operator"
 )
 
-// TestAccDirectKilled: after kill -9 the operator stays held, and the next apply
-// takes over and frees it. Nothing else than that can finish what was begun.
+// TestAccDirectKilled: after kill -9 the operator stays held, and the next apply has to take over and release it.
+// Nothing else can finish what was begun.
 func TestAccDirectKilled(t *testing.T) {
 	full(t)
 
@@ -38,7 +38,7 @@ func TestAccDirectKilled(t *testing.T) {
 
 	o.wantAnnotations(map[string]string{"talos-status": "in-progress", "talos-target": ""})
 
-	// An operator cannot finish what is half done.
+	// An operator cannot finish an upgrade that we began.
 	w.write(o.provider(), `talos_version = "1.13.4"`+o.publishTo()+delegating)
 	w.apply().mustFail("worker-0", `mode = "direct"`)
 	o.wantAnnotations(map[string]string{keyHold: left, "talos-target": ""})
@@ -55,8 +55,8 @@ func TestAccDirectKilled(t *testing.T) {
 	w.mustPlan()
 }
 
-// TestAccDelegateInterrupted: Ctrl-C takes back what the operator was asked for,
-// and says what it may still do.
+// TestAccDelegateInterrupted: on a Ctrl-C the run has to withdraw what the operator was asked for, and to say what it
+// may still do.
 func TestAccDelegateInterrupted(t *testing.T) {
 	full(t)
 

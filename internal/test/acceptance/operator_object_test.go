@@ -13,7 +13,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/history"
 )
 
-// object is the object of the operator as it is.
+// object returns the current object of the operator.
 func (o *operated) object() map[string]any {
 	o.t.Helper()
 
@@ -25,7 +25,7 @@ func (o *operated) object() map[string]any {
 	return object
 }
 
-// annotation is empty where it does not stand.
+// annotation returns the value of an annotation; empty if it is missing.
 func (o *operated) annotation(key string) string {
 	o.t.Helper()
 
@@ -34,7 +34,7 @@ func (o *operated) annotation(key string) string {
 	return value
 }
 
-// wantAnnotations asserts annotations of the object; an empty one is not there.
+// wantAnnotations fails the test unless the object has these annotations; one with an empty value has to be missing.
 func (o *operated) wantAnnotations(want map[string]string) {
 	o.t.Helper()
 
@@ -70,8 +70,8 @@ func (o *operated) patch(part string, patch map[string]any) {
 	}
 }
 
-// wantPhase asserts status.phase, and by type the status and reason of
-// conditions, as "False Completed".
+// wantPhase fails the test unless status.phase is the phase and the conditions, by type, have this status and reason,
+// as "False Completed".
 func (o *operated) wantPhase(phase string, conditions map[string]string) {
 	o.t.Helper()
 
@@ -97,7 +97,7 @@ func (o *operated) wantPhase(phase string, conditions map[string]string) {
 	}
 }
 
-// wantSecret asserts keys of the operator's Secret.
+// wantSecret fails the test unless the operator's Secret has these values.
 func (o *operated) wantSecret(want map[string]string) {
 	o.t.Helper()
 
@@ -113,8 +113,7 @@ func (o *operated) wantSecret(want map[string]string) {
 	}
 }
 
-// reasons are how often Events of each reason were seen about objects of the kind,
-// by name.
+// reasons returns how often Events of each reason were recorded for objects of the kind, by name.
 func reasons(t *testing.T, of client.Interface, namespace, kind string) map[string]map[string]int {
 	t.Helper()
 
@@ -140,8 +139,8 @@ func reasons(t *testing.T, of client.Interface, namespace, kind string) map[stri
 	return found
 }
 
-// written are the values of an annotation of the object that we wrote or, where
-// ours is false, anybody else; a removal is empty.
+// written returns the values of an annotation of the object that we wrote or, if ours is false, that others wrote; a
+// removal is empty.
 func (o *operated) written(key string, ours bool) []string {
 	o.t.Helper()
 
@@ -156,20 +155,19 @@ func (o *operated) written(key string, ours bool) []string {
 	return values
 }
 
-// about tells whether an event is a change of an annotation of the object.
+// about reports whether an event is a change of an annotation of the object.
 func (o *operated) about(event history.Event, key string) bool {
 	return event.Kind == history.KindAnnotation && event.Detail["object"] == o.of.Kind+"/"+o.of.Namespace+"/"+o.of.Name && event.Detail["key"] == key
 }
 
-// awaitAnnotation waits until somebody sets the annotation to a value of which the
-// predicate holds.
+// awaitAnnotation waits until the annotation is set to a value that matches.
 func (o *operated) awaitAnnotation(key string, match func(string) bool) {
 	o.t.Helper()
 	o.await(key+" being written", func(event history.Event) bool { return o.about(event, key) && match(event.Detail["value"]) })
 }
 
-// wantHeld has the verdict say whether the operator was held whenever we disturbed
-// anything, and asserts that nothing holds it now.
+// wantHeld makes the verdict check that the operator was held whenever we disturbed anything, and fails the test if
+// it is held now.
 func (o *operated) wantHeld() {
 	o.t.Helper()
 
@@ -177,8 +175,8 @@ func (o *operated) wantHeld() {
 	o.wantAnnotations(map[string]string{keyHold: ""})
 }
 
-// wantIdleOperator asserts that the operator did nothing to the nodes: everything
-// that was installed or configured was our doing.
+// wantIdleOperator fails the test unless everything that was installed or configured was done by us, and we asked the
+// operator for nothing.
 func (o *operated) wantIdleOperator() {
 	o.t.Helper()
 
@@ -195,7 +193,7 @@ func (o *operated) wantIdleOperator() {
 	}
 }
 
-// wantDone asserts that both halves are at the versions and nobody is at work.
+// wantDone fails the test unless both halves are at the versions and no upgrade is in progress.
 func (o *operated) wantDone(talos, kubernetes string, more map[string]string) {
 	o.t.Helper()
 

@@ -21,28 +21,28 @@ const (
 	// tenant is the namespace of the object of an operator, owned its name.
 	tenant = "tenant-a"
 	owned  = "prod"
-	// clusterID is what the operator calls the cluster, keeping the Secret.
+	// clusterID is the operator's ID of the cluster, keeping the name of its Secret.
 	clusterID     = "prod-4f7a"
 	keepingPrefix = "talos-"
 	keeping       = keepingPrefix + clusterID
 
 	keyHold = "do-not-reconcile"
-	// keyPrefix begins all annotations of the protocol.
+	// keyPrefix is the prefix of all annotations of the protocol.
 	keyPrefix = "upgrade.vitistack.io/"
 )
 
-// unhurried is how many simulated seconds pass in a real one where requests have to
-// get through to a second API server within seconds of the simulation.
+// unhurried is how many simulated seconds pass in a real second if requests have to reach a second API server within
+// seconds of the simulation.
 const unhurried = 40
 
-// newUnhurried is a workspace at that pace.
+// newUnhurried returns a workspace with that speed.
 func newUnhurried(t *testing.T, env ...string) *workspace {
 	t.Helper()
 
 	return newWorkspace(t, append(env, fmt.Sprintf("%s=%d", serveVariable, unhurried))...)
 }
 
-// vitistack is the object of an operator that follows the annotation protocol.
+// vitistack returns the object of an operator that follows the annotation protocol.
 func vitistack() cluster.Reference {
 	return cluster.Reference{APIVersion: "vitistack.io/v1alpha1", Kind: "KubernetesCluster", Namespace: tenant, Name: owned}
 }
@@ -52,14 +52,13 @@ type operated struct {
 	*simulated
 
 	of cluster.Reference
-	// objects and core reach the cluster that holds the object as a person, also
-	// where it is taken away from all others.
+	// objects and core reach the cluster with the object as a person does, even while others cannot reach it.
 	objects operator.Objects
 	core    client.Interface
 }
 
-// startOperated brings up a cluster and, in a management cluster or, with custom
-// resources of its own, in itself, the object and the Secret of an operator.
+// startOperated starts a cluster and, for the object and the Secret of an operator, a management cluster; with
+// options.CustomResources they are in the cluster itself.
 func startOperated(t *testing.T, options sim.Options) *operated {
 	t.Helper()
 
@@ -90,7 +89,7 @@ func startOperated(t *testing.T, options sim.Options) *operated {
 	return o
 }
 
-// reach makes the clients of a person.
+// reach creates the clients of a person.
 func (o *operated) reach(config *rest.Config) {
 	o.t.Helper()
 
@@ -110,8 +109,7 @@ func (o *operated) reach(config *rest.Config) {
 	}
 }
 
-// keep makes the object and the Secret that an operator of Vitistack has for the
-// cluster as it is.
+// keep creates the object and the Secret that an operator of Vitistack has for the current cluster.
 func (o *operated) keep(annotations map[string]string) {
 	o.t.Helper()
 
@@ -126,7 +124,7 @@ func (o *operated) keep(annotations map[string]string) {
 	o.of = of
 }
 
-// file is the content of a file.
+// file returns the content of a file.
 func (o *operated) file(path string) []byte {
 	o.t.Helper()
 
@@ -138,8 +136,7 @@ func (o *operated) file(path string) []byte {
 	return content
 }
 
-// provider are the arguments of a provider that reaches the cluster and, where
-// there is one, the management cluster.
+// provider returns the arguments of a provider that reaches the cluster and the management cluster.
 func (o *operated) provider() string {
 	return use(o.simulated) + manage(o.ManagementKubeconfig())
 }
@@ -148,7 +145,7 @@ func manage(kubeconfig string) string {
 	return "\nmanagement = {\n kubeconfig_path = " + quote(kubeconfig) + "\n}"
 }
 
-// publishTo names an object in the resource; the API version may be empty.
+// publishTo returns the argument of the resource that names an object; the API version may be empty.
 func publishTo(apiVersion, kind, namespace, name string) string {
 	text := "\npublish_to = {\n kind = " + quote(kind) + "\n namespace = " + quote(namespace) + "\n name = " + quote(name) + "\n"
 	if apiVersion != "" {
@@ -158,16 +155,15 @@ func publishTo(apiVersion, kind, namespace, name string) string {
 	return text + "}"
 }
 
-// publishTo names the object of the operator, without its API version where that
-// is known.
+// publishTo returns the argument that names the object of the operator, without its API version.
 func (o *operated) publishTo() string { return publishTo("", o.of.Kind, o.of.Namespace, o.of.Name) }
 
-// both wants versions of both halves.
+// both returns arguments with the versions of both halves.
 func both(talos, kubernetes string) string {
 	return "talos_version = " + quote(talos) + "\nkubernetes_version = " + quote(kubernetes)
 }
 
-// play has an operator of Vitistack work, until stop is called or the test ends.
+// play runs an operator of Vitistack until stop is called or the test ends.
 func (o *operated) play(habits operator.Habits) (stop func()) {
 	o.t.Helper()
 
@@ -193,7 +189,7 @@ func (o *operated) players(habits operator.Habits) operator.Options {
 	return operator.Options{World: o.World, Objects: o.objects, Namespace: o.of.Namespace, Name: o.of.Name, Sync: sync, Habits: habits}
 }
 
-// configMap makes an empty one beside the object.
+// configMap creates an empty ConfigMap in the namespace of the object.
 func (o *operated) configMap(name string) {
 	o.t.Helper()
 

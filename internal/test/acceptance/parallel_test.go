@@ -19,8 +19,8 @@ func set(names map[string]bool, name string, in bool) {
 	}
 }
 
-// TestAccParallelWorkers has one of six workers not ready from the start, with
-// pods on it whose deletion nobody confirms.
+// TestAccParallelWorkers upgrades six workers, one of which is not ready from the start, with Pods on it
+// whose deletion is never confirmed.
 func TestAccParallelWorkers(t *testing.T) {
 	full(t)
 
@@ -34,7 +34,7 @@ func TestAccParallelWorkers(t *testing.T) {
 	w.apply().mustSucceed(0)
 	s.wantUpgraded(talosTarget, once(1, 6))
 
-	// The checker counts those that are unavailable.
+	// The checker counts the unavailable workers.
 	turns, most := map[string]bool{}, 0
 
 	for _, event := range s.history() {
@@ -51,8 +51,8 @@ func TestAccParallelWorkers(t *testing.T) {
 	w.plan().mustSucceed(0)
 }
 
-// TestAccPullsAhead has one node at a time pull beside the reboots of others, and an image
-// that a single worker cannot get: those before it are moved, and it stays as it is.
+// TestAccPullsAhead wants one node at a time to pull beside the reboots of others. A single worker cannot get an
+// image: those before it have to be upgraded, and it has to stay as it is.
 func TestAccPullsAhead(t *testing.T) {
 	full(t)
 
@@ -89,15 +89,15 @@ func TestAccPullsAhead(t *testing.T) {
 	w.plan().mustSucceed(0)
 }
 
-// TestAccSettle wants every node to have stayed healthy for a while before the
-// next one is disturbed, also the one that did not become so at once.
+// TestAccSettle wants every node to stay healthy for a while before the next one is disturbed, even the node that
+// becomes unready again.
 func TestAccSettle(t *testing.T) {
 	full(t)
 
 	const settle = 120 // seconds
 
 	s := start(t, sim.Options{ControlPlanes: 1, Workers: 2, Talos: talosModern, Pods: 2})
-	// It becomes ready, and within that time is not ready for a while again.
+	// It becomes ready, and within the settle time it is not ready for a while.
 	s.faults(`faults: [{node: worker-0, step: boot, effect: flap, for: 1m}]`)
 
 	w := newWorkspace(t)

@@ -16,8 +16,7 @@ import (
 	"testing"
 )
 
-// pretended is the program of GitHub, which writes down what it is asked for and knows the
-// comment that OLD names.
+// pretended is a fake gh, which records its calls. The ID of the existing comment is in OLD.
 const pretended = `#!/bin/sh
 case "$*" in
   *--jq*) printf '%s' "$OLD" ;;
@@ -25,7 +24,7 @@ case "$*" in
 esac
 `
 
-// TestPipelineComments_GitHub: the plan is one comment, which later plans replace.
+// TestPipelineComments_GitHub wants the plan to be a single comment, which later plans replace.
 func TestPipelineComments_GitHub(t *testing.T) {
 	w := &workspace{t: t, dir: t.TempDir()}
 	runner, bin := t.TempDir(), t.TempDir()
@@ -58,7 +57,7 @@ func TestPipelineComments_GitHub(t *testing.T) {
 	}
 }
 
-// receiver is a server that keeps what it is sent, and refuses everything while it is told to.
+// receiver is a server that keeps what it receives. While refuses is true, it refuses everything.
 type receiver struct {
 	*httptest.Server
 
@@ -93,7 +92,7 @@ func newReceiver(t *testing.T, read func(*http.Request) string) *receiver {
 	return r
 }
 
-// refuse has it refuse everything, or not.
+// refuse sets whether the server refuses everything.
 func (r *receiver) refuse(refuses bool) {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
@@ -101,7 +100,7 @@ func (r *receiver) refuse(refuses bool) {
 	r.refuses = refuses
 }
 
-// taken are what it was sent since it was asked last.
+// taken returns what the server has received since the last call.
 func (r *receiver) taken() []string {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
@@ -112,7 +111,7 @@ func (r *receiver) taken() []string {
 	return got
 }
 
-// bodyOf is what a request carries.
+// bodyOf returns the body of a request.
 func bodyOf(request *http.Request) string {
 	body, err := io.ReadAll(request.Body)
 	if err != nil {
@@ -122,7 +121,7 @@ func bodyOf(request *http.Request) string {
 	return string(body)
 }
 
-// TestPipelineComments_GitLab: the plan is a note of the merge request, as it was printed.
+// TestPipelineComments_GitLab wants the plan to be a note of the merge request, as it was printed.
 func TestPipelineComments_GitLab(t *testing.T) {
 	server := newReceiver(t, func(r *http.Request) string {
 		return r.Method + " " + r.URL.Path + " " + r.Header.Get("PRIVATE-TOKEN") + "\n" + r.FormValue("body")

@@ -22,10 +22,10 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim"
 )
 
-// pipelines are the files of the guide about pipelines.
+// pipelines returns the directory of the files of the guide about pipelines.
 func pipelines() string { return filepath.Join("..", "..", "..", "examples", "guides", "ci-pipelines") }
 
-// documents are what a file of YAML holds.
+// documents returns the documents in a YAML file.
 func documents(t *testing.T, path string) []map[string]any {
 	t.Helper()
 
@@ -52,7 +52,7 @@ func documents(t *testing.T, path string) []map[string]any {
 	}
 }
 
-// TestExamplesAreYAML: whatever else reads them, they can be read.
+// TestExamplesAreYAML wants all YAML files of the examples to parse.
 func TestExamplesAreYAML(t *testing.T) {
 	var read int
 
@@ -76,8 +76,8 @@ func TestExamplesAreYAML(t *testing.T) {
 	}
 }
 
-// TestPipelinesGiveAnApplyItsTime holds the limits of the jobs to those of the
-// resource that they apply: a job that ends first kills the run in the middle.
+// TestPipelinesGiveAnApplyItsTime compares the limits of the jobs with those of the resource that they apply: a job
+// that ends first kills the run in the middle.
 func TestPipelinesGiveAnApplyItsTime(t *testing.T) {
 	const minutes = 3*60 + 2*30 + 15 // timeouts.update, node_timeout twice, and the rest.
 
@@ -106,8 +106,8 @@ func within(of any, path ...string) any {
 	return of
 }
 
-// TestAccPipelineJob makes the objects of the Job in a real API server: they are
-// valid, and the Job may keep its state and nothing else.
+// TestAccPipelineJob creates the objects of the Job in a real API server: they have to be valid, and the Job may
+// write its state and nothing else.
 func TestAccPipelineJob(t *testing.T) {
 	full(t)
 

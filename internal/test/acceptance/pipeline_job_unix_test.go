@@ -16,9 +16,9 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/history"
 )
 
-// TestAccPipelineJob_KilledGoesOn runs what the Job runs, with what its ServiceAccount may do.
-// A pod that is told to stop tells its first process alone: that is Terraform, which ends in
-// good order, and the next pod goes on without anybody unlocking anything.
+// TestAccPipelineJob_KilledGoesOn runs what the Job runs, with the permissions of its ServiceAccount. When a Pod is
+// stopped, only its first process gets the signal: that is Terraform, which has to end in an orderly way. The next
+// Pod has to go on without a manual unlock.
 func TestAccPipelineJob_KilledGoesOn(t *testing.T) {
 	full(t)
 
@@ -45,7 +45,7 @@ func TestAccPipelineJob_KilledGoesOn(t *testing.T) {
 
 	access := s.asServiceAccount(newKubectl(t, s.ManagementKubeconfig()))
 
-	// Each pod has an empty directory.
+	// Each Pod has an empty directory.
 	pod := func() *workspace {
 		w := newWorkspace(t, fmt.Sprintf("%s=%d", serveVariable, cancelSpeed))
 		w.env = append(w.env, before(tools(t, map[string]string{"terraform": w.command})), "TF_CLI_CONFIG_FILE="+installable(t),

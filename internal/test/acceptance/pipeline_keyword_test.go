@@ -12,12 +12,12 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// atlantisStep is a step of a workflow of Atlantis that has a built-in name.
+// atlantisStep is a built-in step of a workflow of Atlantis.
 type atlantisStep struct {
 	ExtraArgs []string `yaml:"extra_args"`
 }
 
-// atlantisStage are the steps of a plan or an apply.
+// atlantisStage has the steps of a plan or an apply.
 type atlantisStage struct {
 	Steps []struct {
 		Env *struct {
@@ -30,8 +30,8 @@ type atlantisStage struct {
 	} `yaml:"steps"`
 }
 
-// TestPipelines_AtlantisKnowsEveryWord holds the example to what the reference of atlantis.yaml
-// lists, and its project to a workflow that is there.
+// TestPipelines_AtlantisKnowsEveryWord wants the example to have only keys in the reference of atlantis.yaml, and its
+// project to use a workflow that exists.
 func TestPipelines_AtlantisKnowsEveryWord(t *testing.T) {
 	content, err := os.ReadFile(filepath.Join(pipelines(), "atlantis.yaml"))
 	if err != nil {
@@ -83,8 +83,8 @@ func TestPipelines_AtlantisKnowsEveryWord(t *testing.T) {
 	}
 }
 
-// TestPipelines_GitLabKnowsEveryWord holds the jobs to keywords of GitLab's reference, and to
-// stages and jobs that are there.
+// TestPipelines_GitLabKnowsEveryWord wants the jobs to have only keywords in GitLab's reference, and to use stages
+// and jobs that exist.
 func TestPipelines_GitLabKnowsEveryWord(t *testing.T) {
 	file := documents(t, filepath.Join(pipelines(), "gitlab.yaml"))[0]
 	stages, _ := file["stages"].([]any)

@@ -9,8 +9,8 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim"
 )
 
-// wrongRoll are arguments of the resource that cannot work, the line of them
-// that is at fault, and what the one error about it says.
+// wrongRoll has arguments of the resource that cannot work, the line that is at fault, and what the only error about
+// it says.
 type wrongRoll struct {
 	arguments, line string
 	says            []string
@@ -96,11 +96,11 @@ func TestAccWrongRoll(t *testing.T) {
 
 	s := start(t, sim.Options{ControlPlanes: 1, Workers: 1, Talos: talosLegacy, Schematic: schematic})
 
-	// Those of a complete run are beside each other: the group ends when all of them have.
+	// In a complete run they run in parallel: the group ends once all of them have ended.
 	t.Run("each", func(t *testing.T) {
 		for title, wrong := range wrongRolls() {
 			t.Run(title, func(t *testing.T) {
-				// The one that needs both the configuration and the cluster.
+				// This one needs both the configuration and the cluster.
 				if title != "canary that does not exist" {
 					full(t)
 				}
@@ -110,8 +110,7 @@ func TestAccWrongRoll(t *testing.T) {
 
 				lines := []string{wrong.line}
 				if strings.Contains(wrong.says[0], "].") {
-					// The CLI finds no line for a part of an element, so the error
-					// itself has to say which one it is about.
+					// The CLI finds no line for a part of an element, so the error itself has to name it.
 					lines = append(lines, `resource "talosupgrade_cluster" "this" {`)
 				}
 

@@ -14,8 +14,7 @@ import (
 // talosBehind is two release lines behind the target.
 const talosBehind = "1.11.5"
 
-// between is the version that the way from talosBehind to the target leads
-// through.
+// between returns the version through which an upgrade from talosBehind to the target leads.
 func between(t *testing.T) string {
 	t.Helper()
 
@@ -27,7 +26,7 @@ func between(t *testing.T) string {
 	return newest.String()
 }
 
-// each wants every node of a cluster installed and rebooted that many times.
+// each returns a map in which every node of a cluster is to be installed and rebooted that many times.
 func each(times, controlPlanes, workers int) map[string]int {
 	want := once(controlPlanes, workers)
 	for node := range want {
@@ -61,8 +60,8 @@ func TestAccTwoMinorsBehind(t *testing.T) {
 	w.plan().mustSucceed(0)
 }
 
-// TestAccIntermediateVersions is about a way that the user chooses, over both
-// upgrade APIs, with nodes that are not all at its beginning.
+// TestAccIntermediateVersions upgrades through versions that the user chooses, with both upgrade APIs, and with nodes
+// that start at different versions.
 func TestAccIntermediateVersions(t *testing.T) {
 	full(t)
 
@@ -109,8 +108,8 @@ func TestAccCanaryGoesFirst(t *testing.T) {
 	}
 }
 
-// TestAccDeadWorkerKeepsItsPlace, also where it is held. The plan says which line lets the
-// others go, before anything waits for it.
+// TestAccDeadWorkerKeepsItsPlace wants a dead worker to count as unavailable, even if it is held. The plan has to
+// name the setting that lets the others be upgraded, before anything waits for it.
 func TestAccDeadWorkerKeepsItsPlace(t *testing.T) {
 	full(t)
 
@@ -161,7 +160,7 @@ func TestAccHeldNodeIsLeftAlone(t *testing.T) {
 
 	w.plan().mustSucceed(0)
 
-	// Whoever lets it go sees what that means.
+	// Without the hold the plan shows what that means.
 	w.write(use(s), `talos_version = "1.13.4"`)
 	w.plan().mustSucceed(2).mustWarn("Rolling upgrade of 1 of 3 nodes")
 }

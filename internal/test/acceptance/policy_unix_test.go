@@ -15,7 +15,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/toolchain"
 )
 
-// step is what a step of a job of GitHub runs.
+// step returns the script of a step of a GitHub job.
 func step(t *testing.T, job, name string) string {
 	t.Helper()
 
@@ -32,7 +32,7 @@ func step(t *testing.T, job, name string) string {
 	return ""
 }
 
-// lines are what a job of GitLab runs.
+// lines returns the script of a GitLab job.
 func lines(t *testing.T, job string) string {
 	t.Helper()
 
@@ -56,7 +56,7 @@ func lines(t *testing.T, job string) string {
 	return strings.Join(all, "\n")
 }
 
-// shell runs a script as the systems do: the first failure ends it.
+// shell runs a script as the CI systems do: the first failure ends it.
 func (w *workspace) shell(script string, env ...string) (output string, failed bool) {
 	w.t.Helper()
 
@@ -75,8 +75,7 @@ func (w *workspace) shell(script string, env ...string) (output string, failed b
 	return ran.output, ran.exit != 0
 }
 
-// TestAccPolicy has the steps of the pipelines plan what the guide shows, and the real OPA
-// judge it.
+// TestAccPolicy makes the plan of the guide with the steps of the pipelines, and evaluates it with the real OPA.
 func TestAccPolicy(t *testing.T) {
 	full(t)
 
@@ -95,7 +94,7 @@ func TestAccPolicy(t *testing.T) {
 
 	w.edit("main.tf", `backend "http" {}`, "")
 
-	// What the pipelines plan is let through with the label, and with no other.
+	// The policy allows the plan of the pipelines only with the label.
 	plan, policy := step(t, "plan", "Plan"), step(t, "plan", "Policy")
 	runner := t.TempDir()
 
@@ -119,7 +118,7 @@ func TestAccPolicy(t *testing.T) {
 		t.Errorf("denied is %t: %s", denied, said)
 	}
 
-	// GitLab's job judges the same plan.
+	// GitLab's job evaluates the same plan.
 	w.gitLabAgrees(runner)
 
 	for _, changed := range []struct{ file, old, text, want string }{
@@ -139,7 +138,7 @@ func TestAccPolicy(t *testing.T) {
 	s.unchanged()
 }
 
-// edit replaces a text in a file, and returns how to take that back.
+// edit replaces a text in a file, and returns a function that restores it.
 func (w *workspace) edit(file, old, text string) (undo func()) {
 	w.t.Helper()
 
@@ -165,7 +164,7 @@ func (w *workspace) edit(file, old, text string) (undo func()) {
 	return func() { write(string(content)) }
 }
 
-// gitLabAgrees judges the plan of the other pipeline with GitLab's job.
+// gitLabAgrees evaluates the plan of the other pipeline with GitLab's job.
 func (w *workspace) gitLabAgrees(runner string) {
 	w.t.Helper()
 

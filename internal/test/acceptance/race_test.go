@@ -4,6 +4,6 @@
 
 package acceptance
 
-// speed is how many simulated seconds pass in a real one. Under the race
-// detector, beside other tests, a hiccup of the computer is longer.
+// speed is how many simulated seconds pass in a real second. With the race detector, and beside other tests, the
+// machine may stall for longer.
 const speed = 60

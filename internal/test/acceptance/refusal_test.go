@@ -11,7 +11,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/model"
 )
 
-// schematic is one with extensions in it, as far as its ID tells.
+// schematic is the ID of a schematic that is not empty.
 const schematic = "ce4c980550dd2ab1b17bbf2b08801c7eb59418eafe8f279833297925d67c7515"
 
 func TestAccNodesKeepTheirSchematic(t *testing.T) {
@@ -34,9 +34,8 @@ func TestAccNodesKeepTheirSchematic(t *testing.T) {
 	}
 }
 
-// TestAccExtensionThatIsLost: the name of an image of somebody's own does not say what is in
-// it. The first node that comes back without an extension stops the roll and stays cordoned,
-// until its loss is accepted.
+// TestAccExtensionThatIsLost: the name of a custom image does not say what is in it. The first node that comes back
+// without an extension has to stop the roll and stay cordoned, until its loss is accepted.
 func TestAccExtensionThatIsLost(t *testing.T) {
 	full(t)
 
@@ -57,9 +56,8 @@ func TestAccExtensionThatIsLost(t *testing.T) {
 	w.plan().mustSucceed(0)
 }
 
-// TestAccPlatformIsKept: a UKI of the installer that everybody gets is built for
-// metal. The plan says which one is used instead, and an override that would lose
-// the platform is refused.
+// TestAccPlatformIsKept: a UKI of the generic installer is built for metal. The plan has to say which image is used
+// instead, and an override that would lose the platform has to be refused.
 func TestAccPlatformIsKept(t *testing.T) {
 	full(t)
 

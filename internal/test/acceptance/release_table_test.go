@@ -17,9 +17,9 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim"
 )
 
-// TestAccReleaseTable brings a cluster through a patch that only a table at an address knows. Where that is
-// away, the plan and the apply of a plan that was made with it are refused before anything is touched; what
-// needs no table goes on.
+// TestAccReleaseTable upgrades a cluster through a patch release that only a table at an address has. If the table is
+// not available, the plan, and the apply of a plan that was made with it, have to be refused before anything is
+// touched; what needs no table has to work.
 func TestAccReleaseTable(t *testing.T) {
 	full(t)
 

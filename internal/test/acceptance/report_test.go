@@ -13,7 +13,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim"
 )
 
-// page is the whole of a file, such as the report of the last run.
+// page returns the content of a file, such as the report of the last run.
 func page(t *testing.T, path string) string {
 	t.Helper()
 
@@ -25,7 +25,7 @@ func page(t *testing.T, path string) string {
 	return string(content)
 }
 
-// says fails the test unless the report holds every text.
+// says fails the test unless the report has every text.
 func says(t *testing.T, path string, texts ...string) {
 	t.Helper()
 
@@ -37,8 +37,8 @@ func says(t *testing.T, path string, texts ...string) {
 	}
 }
 
-// TestAccReport: what failed, what a refusal found and what was done in the end are
-// each in one file, and nothing of the credentials is.
+// TestAccReport wants a failure, the findings of a refusal and the completed upgrade to be in a report each, without
+// any of the credentials.
 func TestAccReport(t *testing.T) {
 	full(t)
 
@@ -48,7 +48,7 @@ func TestAccReport(t *testing.T) {
 	w := newWorkspace(t)
 	w.write(use(s), resource)
 
-	// A plan draws nothing.
+	// A plan writes no report.
 	w.plan().mustSucceed(2)
 
 	if _, err := os.Stat(path); !os.IsNotExist(err) {
@@ -59,7 +59,7 @@ func TestAccReport(t *testing.T) {
 	w.apply().mustFail("worker-1")
 	says(t, path, "Failed: Unable to upgrade node worker-1 to Talos 1.13.4", "failed here", "What to do now", "terraform apply again", "not begun")
 
-	// A refusal is drawn in its place.
+	// A refusal replaces the report.
 	w.apply().mustFail("worker-1")
 	says(t, path, "worker-1", "What was seen")
 
@@ -70,7 +70,7 @@ func TestAccReport(t *testing.T) {
 
 	done := page(t, path)
 
-	// An apply with nothing to do leaves it alone.
+	// An apply with nothing to do does not change it.
 	w.write(use(s), resource+"\nsettle = \"1s\"")
 	w.apply().mustSucceed(0)
 
@@ -78,7 +78,7 @@ func TestAccReport(t *testing.T) {
 		t.Error("an apply without work wrote over the report")
 	}
 
-	// Another place for it is a change of the resource, and no work.
+	// Another path is a change of the resource, but not an upgrade.
 	elsewhere := filepath.Join(filepath.Dir(path), "elsewhere.html")
 	w.write(use(s), strings.Replace(resource, quote(path), quote(elsewhere), 1)+"\nsettle = \"1s\"")
 	w.apply().mustSucceed(0)
@@ -101,7 +101,7 @@ func TestAccReport(t *testing.T) {
 	}
 }
 
-// TestAccReportWithoutAPlace is refused before anything is touched.
+// TestAccReportWithoutAPlace wants a path that cannot be written to be refused before anything is touched.
 func TestAccReportWithoutAPlace(t *testing.T) {
 	full(t)
 

@@ -13,7 +13,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim"
 )
 
-// plannedRoll is what a plan file says of the roll.
+// plannedRoll is the roll in a plan file.
 type plannedRoll struct {
 	Hops []struct {
 		Product, From, To string
@@ -29,7 +29,7 @@ type plannedRoll struct {
 	Estimate int
 }
 
-// roll reads data.talosupgrade_preflight.roll out of a plan file, as a policy does.
+// roll reads data.talosupgrade_preflight.roll from a plan file, as a policy does.
 func (w *workspace) roll(file string) plannedRoll {
 	w.t.Helper()
 
@@ -61,7 +61,7 @@ func (w *workspace) roll(file string) plannedRoll {
 	return plannedRoll{}
 }
 
-// rolling is a configuration with one object for the resource and for the data source.
+// rolling returns a configuration with one object for the resource and for the data source.
 func rolling(s *simulated) string {
 	const arguments = `
   talos_version      = local.roll.talos_version
@@ -74,8 +74,8 @@ func rolling(s *simulated) string {
 		"data \"talosupgrade_preflight\" \"roll\" {" + arguments + "}\n\nresource \"talosupgrade_cluster\" \"this\" {" + arguments + "}\n"
 }
 
-// TestAccRollIsData: a plan file has the whole roll as data, and an apply of it is not
-// held to that: the cluster moves between the two, and what was done is not done again.
+// TestAccRollIsData wants a plan file to have the whole roll as data. Its apply is not bound by it: the cluster
+// changes between the two, and what was done must not be done again.
 func TestAccRollIsData(t *testing.T) {
 	smoke(t)
 
@@ -126,7 +126,8 @@ func TestAccRollIsData(t *testing.T) {
 	w.mustPlan()
 }
 
-// TestAccTypoCostsNoNode: what is left of a misspelt hold upgrades no node.
+// TestAccTypoCostsNoNode wants an entry of node_overrides that sets nothing, as a misspelt hold does, to be refused
+// before a node is upgraded.
 func TestAccTypoCostsNoNode(t *testing.T) {
 	smoke(t)
 
@@ -144,7 +145,7 @@ func TestAccTypoCostsNoNode(t *testing.T) {
 		})
 	}
 
-	// A module that passes on what it was given leaves such entries out, as the error says.
+	// A module that passes its variables on leaves such entries out, as the error says.
 	w.write(use(s), "talos_version = \"1.13.0\"\ndrain = { enabled = null }\nkubernetes = { manifests = { sync = null } }\nretry = { attempts = null }\ntimeouts = { read = null }\n"+
 		`node_overrides = { for name, entry in { "worker-0" = { hold = null } } : name => entry if anytrue([for value in values(entry) : value != null]) }`)
 	w.apply().mustSucceed(0).mustWarn("none of create, delete, read, update is set")
@@ -152,7 +153,7 @@ func TestAccTypoCostsNoNode(t *testing.T) {
 	s.unchanged()
 }
 
-// TestAccVersionsThatDoNotGoTogether fail without any cluster.
+// TestAccVersionsThatDoNotGoTogether wants versions that are not compatible to fail without a cluster.
 func TestAccVersionsThatDoNotGoTogether(t *testing.T) {
 	full(t)
 

@@ -8,7 +8,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim"
 )
 
-// once wants every node of a cluster installed and rebooted once.
+// once returns a map in which every node of a cluster is to be installed and rebooted once.
 func once(controlPlanes, workers int) map[string]int {
 	want := map[string]int{}
 	for index := range controlPlanes {
@@ -40,7 +40,7 @@ func TestAccFirstRoll(t *testing.T) {
 	s.onlyOursSince(before)
 }
 
-// TestAccManyNodes is a larger cluster, whose nodes have many addresses.
+// TestAccManyNodes upgrades a larger cluster, whose nodes have many addresses.
 func TestAccManyNodes(t *testing.T) {
 	full(t)
 

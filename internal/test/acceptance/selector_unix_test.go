@@ -14,8 +14,8 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/history"
 )
 
-// labelled is a roll in which labels decide which nodes are held, which go first, and
-// how many of a pool are away at a time.
+// labelled is a roll in which labels decide which nodes are held, which are first, and how many of a pool may be
+// unavailable.
 const labelled = `talos_version   = "1.13.4"
 max_unavailable = "2"
 canary_selector = "upgrade=first"
@@ -63,7 +63,7 @@ func TestAccLabelsDecide(t *testing.T) {
 
 	w.plan().mustSucceed(0)
 
-	// Turns of the pool, from cordon to uncordon.
+	// storage has the turns of the pool, from cordon to uncordon.
 	storage := map[string]bool{}
 
 	for _, event := range s.history() {
@@ -78,13 +78,13 @@ func TestAccLabelsDecide(t *testing.T) {
 		}
 	}
 
-	// Who is released is work again.
+	// A node that is no longer held has to be upgraded.
 	k.says("kubectl label node worker-3 upgrade-")
 	w.plan().mustSucceed(2).mustWarn("Rolling upgrade of 1 of 7 nodes, 1 held")
 }
 
-// TestAccLabelsThatContradict: what is wrong with selectors is said by validate where that
-// can tell, and by the plan otherwise; one that matches nothing is a warning.
+// TestAccLabelsThatContradict: what is wrong with selectors has to be reported by validate if it can be known there,
+// and otherwise by the plan. A selector that matches nothing has to be a warning.
 func TestAccLabelsThatContradict(t *testing.T) {
 	full(t)
 
@@ -107,7 +107,7 @@ pools = {
 	s.unchanged()
 }
 
-// TestAccRollOfPoolsIsData: the data source says which step is of which pool.
+// TestAccRollOfPoolsIsData wants the data source to have the pool of each step.
 func TestAccRollOfPoolsIsData(t *testing.T) {
 	full(t)
 

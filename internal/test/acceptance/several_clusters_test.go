@@ -17,7 +17,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
-// together is one talosconfig with the contexts of several clusters.
+// together returns one talosconfig with the contexts of several clusters.
 func together(t *testing.T, clusters ...*simulated) string {
 	t.Helper()
 
@@ -52,9 +52,8 @@ func together(t *testing.T, clusters ...*simulated) string {
 	return file
 }
 
-// TestAccSeveralClusters upgrades the clusters of one talosconfig with one
-// resource block. A person sees the roll of each: the command line folds
-// warnings that are called the same.
+// TestAccSeveralClusters upgrades the clusters of one talosconfig with one resource block. The plan has to show the
+// roll of each, although the command line folds warnings with the same summary.
 func TestAccSeveralClusters(t *testing.T) {
 	full(t)
 
@@ -85,7 +84,7 @@ resource "talosupgrade_cluster" "this" {
 	w.plan().mustSucceed(0)
 }
 
-// needsOpenTofu skips a test of what Terraform does not have.
+// needsOpenTofu skips a test of a feature that Terraform does not have.
 func needsOpenTofu(t *testing.T, oldest version.Minor) {
 	t.Helper()
 
@@ -134,7 +133,7 @@ resource "talosupgrade_cluster" "this" {
 	south.wantUpgraded(talosTarget, once(1, 1))
 	w.plan().mustSucceed(0)
 
-	// One cluster goes: its own credentials are still there to tidy it up with.
+	// One cluster is removed: its own credentials have to be available for its destroy.
 	w.apply("-var", `absent=["south"]`).mustSucceed(0)
 	south.wantUpgraded(talosTarget, once(1, 1))
 

@@ -21,13 +21,13 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/model"
 )
 
-// The tests of this file have the shapes of configurations that modules of others make: what they hand over, and
-// when it is known. Beside them, TestAccInstallerImageCarriesATag has an installer image as
-// talos_image_factory_urls gives it, TestAccSeveralClusters and TestAccProviderForEachCluster have for_each, and
+// The tests in this file use configurations in the shapes that other people's modules give them: what they pass on,
+// and when it is known. In addition, TestAccInstallerImageCarriesATag has an installer image in the form of
+// talos_image_factory_urls, TestAccSeveralClusters and TestAccProviderForEachCluster have for_each, and
 // TestAccNodesStayWhileNothingListsThem has no discovery.
 
-// madeBy is a module that makes a cluster, as far as another one sees: what it hands over is known once its resource
-// is there.
+// madeBy writes a module that stands for one that creates the cluster: its outputs are known once its resource
+// exists.
 func (w *workspace) madeBy(s *simulated) {
 	w.t.Helper()
 
@@ -67,7 +67,7 @@ output "client" {
 	}
 }
 
-// fromModule is a configuration whose provider block depends on the module alone.
+// fromModule is a configuration whose provider block depends only on the module.
 const fromModule = `
 variable "nodes" {
   type    = number
@@ -86,8 +86,8 @@ provider "talosupgrade" {
 
 `
 
-// TestAccShapeProviderFromAModule makes and upgrades a cluster in one apply, and later upgrades it while a machine is
-// added. Each plan knows no credentials, and its apply takes in what has joined.
+// TestAccShapeProviderFromAModule creates and upgrades a cluster in one apply, and later upgrades it while a machine
+// is added. The credentials are not known to any of the plans, and the apply has to include what has joined.
 func TestAccShapeProviderFromAModule(t *testing.T) {
 	full(t)
 
@@ -116,7 +116,7 @@ func TestAccShapeProviderFromAModule(t *testing.T) {
 	s.wantUpgraded(talosTarget, map[string]int{joined: 1, "cp-0": 2, "worker-0": 2})
 }
 
-// TestAccShapeCount has the resource only where there is a cluster, as modules with a switch for the first apply do.
+// TestAccShapeCount has the resource only if there is a cluster, as modules with a switch for the first apply do.
 func TestAccShapeCount(t *testing.T) {
 	full(t)
 
@@ -143,8 +143,8 @@ resource "talosupgrade_cluster" "this" {
 	s.wantUpgraded(talosTarget, once(1, 1))
 }
 
-// TestAccShapeWrongNesting hands over the whole data source. Terraform refuses that itself; the page about
-// credentials says beside its texts what to write.
+// TestAccShapeWrongNesting passes the whole data source on. Terraform itself refuses that; the page about credentials
+// has its messages, and what to write instead.
 func TestAccShapeWrongNesting(t *testing.T) {
 	full(t)
 
@@ -166,7 +166,7 @@ func TestAccShapeWrongNesting(t *testing.T) {
 				"resource \"talosupgrade_cluster\" \"this\" {\n  talos_version = \"1.13.4\"\n}\n")
 			w.run("get", "-no-color").mustSucceed(0)
 
-			// Its texts are folded.
+			// Terraform wraps its messages.
 			refused := w.run("plan", "-no-color", "-input=false")
 			if text := strings.Join(strings.Fields(strings.ReplaceAll(refused.output, "│", "")), " "); refused.exit == 0 || !strings.Contains(text, test.says) {
 				t.Errorf("Terraform does not say %q, which the page quotes:\n%s", test.says, refused.output)
@@ -175,8 +175,8 @@ func TestAccShapeWrongNesting(t *testing.T) {
 	}
 }
 
-// TestAccShapeLoadBalancer reaches everything through one address, which leads to another control plane each time, and
-// never to the one that is away; the kubeconfig was rewritten to it.
+// TestAccShapeLoadBalancer reaches everything through one address, which leads to a different control plane each
+// time, and never to the one that is away. The server in the kubeconfig was replaced by it.
 func TestAccShapeLoadBalancer(t *testing.T) {
 	full(t)
 
@@ -216,7 +216,7 @@ func TestAccShapeLoadBalancer(t *testing.T) {
 	w.plan().mustSucceed(0)
 }
 
-// balance listens, and passes callers on to one of the addresses after the other, where one answers.
+// balance listens, and forwards connections to the addresses in turn; an address that does not answer is skipped.
 func balance(t *testing.T, addresses ...string) string {
 	t.Helper()
 
@@ -242,8 +242,8 @@ func balance(t *testing.T, addresses ...string) string {
 	return listener.Addr().String()
 }
 
-// TestAccShapeSchematicsByLabel has nodes of a cloud that boot from the generic image, and others, by a label, that
-// have a schematic.
+// TestAccShapeSchematicsByLabel has cloud nodes that boot from the generic image, and others, selected by a label,
+// that have a schematic.
 func TestAccShapeSchematicsByLabel(t *testing.T) {
 	full(t)
 
@@ -281,8 +281,8 @@ func TestAccShapeSchematicsByLabel(t *testing.T) {
 	w.plan().mustSucceed(0)
 }
 
-// TestAccShapeVersionThatFeedsAnImage has one version for the machines' image and for the upgrade, as a module does that
-// somebody wrote for the creation of machines. With what the page says, no machine is replaced.
+// TestAccShapeVersionThatFeedsAnImage uses one version for the machines' image and for the upgrade, as a module for
+// the creation of machines does. With the lifecycle of the documentation, no machine may be replaced.
 func TestAccShapeVersionThatFeedsAnImage(t *testing.T) {
 	full(t)
 

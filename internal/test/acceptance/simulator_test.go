@@ -15,8 +15,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/model"
 )
 
-// The versions that most tests go between, before and after Talos' change of
-// its upgrade API.
+// The versions between which most tests upgrade, before and after Talos changed its upgrade API.
 const (
 	talosLegacy = "1.12.6"
 	talosModern = "1.13.0"
@@ -24,7 +23,7 @@ const (
 	kubernetes  = "1.34.2"
 )
 
-// awaitPatience bounds the wait for something to happen in a simulation.
+// awaitPatience bounds the wait for an event of a simulation.
 const awaitPatience = 2 * time.Minute
 
 // simulated is a running simulated cluster.
@@ -33,12 +32,11 @@ type simulated struct {
 
 	t      *testing.T
 	events chan history.Event
-	// policy is what the history does not tell the checker.
+	// policy has options of the checker that it cannot take from the history.
 	policy []checker.Option
 }
 
-// start brings up a cluster, and when the test ends takes it down and fails the
-// test for every violated invariant.
+// start starts a cluster. When the test ends, the cluster is stopped and the test fails for every violated invariant.
 func start(t *testing.T, options sim.Options) *simulated {
 	t.Helper()
 
@@ -55,7 +53,7 @@ func start(t *testing.T, options sim.Options) *simulated {
 		options.Seed = 1
 	}
 
-	// The test's own context ends before the clean-up that stops the simulator.
+	// The test's own context ends before the cleanup that stops the simulator.
 	running, err := sim.Start(context.WithoutCancel(t.Context()), options)
 	if err != nil {
 		t.Fatal(err)
@@ -91,7 +89,7 @@ func (s *simulated) end() {
 	}
 }
 
-// verdict judges the history under the policy of the test.
+// verdict judges the history with the policy of the test.
 func (s *simulated) verdict() checker.Verdict {
 	s.t.Helper()
 
@@ -118,7 +116,7 @@ func (s *simulated) faults(script string) {
 	s.SetFaults(faults)
 }
 
-// forget drops the events so far, so that await looks at later ones only.
+// forget drops the events so far, so that await only looks at later ones.
 func (s *simulated) forget() {
 	for {
 		select {
@@ -147,8 +145,8 @@ func (s *simulated) await(what string, match func(history.Event) bool) {
 	}
 }
 
-// wantUpgraded asserts that every node runs the version, uncordoned, and that
-// each of the named ones was installed and rebooted the given number of times.
+// wantUpgraded fails the test unless every node runs the version, is not cordoned, and each of the named ones was
+// installed and rebooted the given number of times.
 func (s *simulated) wantUpgraded(version string, installs map[string]int) {
 	s.t.Helper()
 
@@ -170,7 +168,7 @@ func (s *simulated) wantUpgraded(version string, installs map[string]int) {
 	}
 }
 
-// untouched asserts that the node was neither installed nor rebooted.
+// untouched fails the test if one of the nodes was installed or rebooted.
 func (s *simulated) untouched(names ...string) {
 	s.t.Helper()
 
@@ -190,7 +188,7 @@ func (s *simulated) awaitReady(node string) {
 	})
 }
 
-// times asserts how often nodes were installed so far.
+// times fails the test unless the nodes were installed that often so far.
 func (s *simulated) times(installs map[string]int) {
 	s.t.Helper()
 
@@ -202,8 +200,7 @@ func (s *simulated) times(installs map[string]int) {
 	}
 }
 
-// settle waits until every node is up and ready, as it is some time after a
-// fault ended.
+// settle waits until every node is up and ready, some time after a fault has ended.
 func (s *simulated) settle() {
 	s.t.Helper()
 

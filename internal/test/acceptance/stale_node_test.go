@@ -12,8 +12,8 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim"
 )
 
-// TestAccStaleNodeObjectIsToBeDeleted: a second Node object has the address of worker-0. It is
-// not counted as a node, nothing is to be wiped, and without it the apply goes through.
+// TestAccStaleNodeObjectIsToBeDeleted: a second Node object has the address of worker-0. It must not count as a node,
+// the error must not suggest to wipe anything, and without it the apply has to succeed.
 func TestAccStaleNodeObjectIsToBeDeleted(t *testing.T) {
 	fullOverReal(t)
 

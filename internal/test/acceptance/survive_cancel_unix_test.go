@@ -14,14 +14,13 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/history"
 )
 
-// TestAccCancelLeavesOnlyWhatHasToStay is a Ctrl-C behind an install: the lock is given back,
-// what was going on is recorded, and the cordon stays, because the node may start the new
-// system with its next boot. The state wants what it wanted, and the next apply goes on.
+// TestAccCancelLeavesOnlyWhatHasToStay sends a Ctrl-C after an install: the run has to release the lock and record
+// what it was doing, and to keep the cordon, because the node may start the new system with its next boot. The state
+// keeps the old target, and the next apply has to go on.
 func TestAccCancelLeavesOnlyWhatHasToStay(t *testing.T) {
 	fullOverReal(t)
 
-	// The provider has 15 seconds of its own clock to stand down, in which it has
-	// to get the processor.
+	// The provider has 15 seconds of its own clock to stop, in which it has to be scheduled.
 	const (
 		slow  = 20
 		limit = 15 * time.Second
@@ -38,8 +37,8 @@ func TestAccCancelLeavesOnlyWhatHasToStay(t *testing.T) {
 
 	run := w.background("apply", "-json", "-auto-approve", "-input=false")
 	s.await("the record of the install", turn(history.KindJournal, "phase", "installed"))
-	// It keeps the run where it is until the Ctrl-C has gone through the command line,
-	// which takes it longer than the run needs to go on.
+	// The fault keeps the run where it is until the command line has passed the Ctrl-C on, which takes longer than
+	// the run needs to go on.
 	s.faults("faults: [{node: cp-0, step: etcd, effect: silent}]")
 
 	began := time.Now()

@@ -10,13 +10,11 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/model"
 )
 
-// rollingBack are the arguments of a resource that sends back what does not
-// become healthy in time.
+// rollingBack has the arguments of a resource that rolls back a node that does not become healthy in time.
 const rollingBack = "talos_version = \"1.13.4\"\non_failure = \"rollback\"\nnode_timeout = \"12m\"\n"
 
-// TestAccRollback sends a node back to what it ran before, another schematic, once: the run
-// fails and says so, the next one does not try the same image again by itself, and one that
-// was told to does.
+// TestAccRollback rolls a node back to what it ran before, with another schematic, once: the run has to fail and say
+// so, the next run must not retry the same image by itself, and a run that is allowed to has to.
 func TestAccRollback(t *testing.T) {
 	fullOverReal(t)
 
@@ -44,7 +42,7 @@ func TestAccRollback(t *testing.T) {
 		t.Errorf("failed-nodes went through %v", failed)
 	}
 
-	// The fault is gone, but nobody has said that the image is any better.
+	// The fault has ended, but nobody has allowed a retry of the image.
 	s.faults("")
 	w.plan().mustSucceed(2).mustWarn("node_overrides")
 
@@ -60,8 +58,7 @@ func TestAccRollback(t *testing.T) {
 	w.mustPlan()
 }
 
-// told is the argument that an error says to set for a node whose image may be
-// tried again.
+// told returns the argument that, as the error says, allows a retry of the image on a node.
 func (d diagnostic) told(t *testing.T, node string) string {
 	t.Helper()
 
@@ -73,7 +70,7 @@ func (d diagnostic) told(t *testing.T, node string) string {
 	return match
 }
 
-// wantRunning asserts which version nodes run.
+// wantRunning fails the test unless the nodes run the version.
 func (s *simulated) wantRunning(version string, nodes ...string) {
 	s.t.Helper()
 

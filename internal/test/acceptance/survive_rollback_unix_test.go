@@ -10,13 +10,13 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/history"
 )
 
-// TestAccKilledInARollback: the next run finds out that the node was told to go back,
-// sees it arrive, and does not tell it twice, which would bring the new system up again.
+// TestAccKilledInARollback: the next run has to find out that the rollback was requested, wait for it, and not
+// request it twice, which would start the new system again.
 func TestAccKilledInARollback(t *testing.T) {
 	full(t)
 
 	s := startSmall(t, talosModern)
-	// A reboot alone does not cure it.
+	// A reboot alone does not heal it.
 	s.faults(`faults: [{node: worker-1, step: boot, effect: not-ready, times: 0, talos: "1.13.4"}]`)
 
 	w := newWorkspace(t)

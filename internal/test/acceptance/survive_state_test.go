@@ -8,16 +8,15 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim"
 )
 
-// startSmall is a cluster of one control plane and two workers.
+// startSmall starts a cluster of one control plane and two workers.
 func startSmall(t *testing.T, talos string) *simulated {
 	t.Helper()
 
 	return start(t, sim.Options{ControlPlanes: 1, Workers: 2, Talos: talos, Pods: 2})
 }
 
-// TestAccFailedCreateStoresNothing: a resource that its create stores and fails is
-// tainted, and then the next apply wants to replace it, which prevent_destroy
-// refuses.
+// TestAccFailedCreateStoresNothing: a resource that is stored by a create that fails is tainted, and the next apply
+// would replace it, which prevent_destroy refuses.
 func TestAccFailedCreateStoresNothing(t *testing.T) {
 	full(t)
 
@@ -44,7 +43,7 @@ func TestAccFailedCreateStoresNothing(t *testing.T) {
 	s.wantUpgraded(talosTarget, once(1, 2))
 	s.nothingLeft()
 
-	// It is one like any other now.
+	// From now on it is a resource like any other.
 	if got := w.attributes()["talos_version"]; got != talosTarget {
 		t.Errorf("talos_version in state is %v", got)
 	}
@@ -52,8 +51,8 @@ func TestAccFailedCreateStoresNothing(t *testing.T) {
 	w.mustPlan()
 }
 
-// mustKeep asserts that the state holds the versions that were wanted before, and
-// what is to be seen in the cluster. It is not tainted, as all that is looked at.
+// mustKeep fails the test unless the state has the target versions of before, and the observed versions of the
+// cluster. Callers check that it is not tainted.
 func (w *workspace) mustKeep(talos, kubernetes string, seen map[string]string) {
 	w.t.Helper()
 
@@ -73,8 +72,8 @@ func (w *workspace) mustKeep(talos, kubernetes string, seen map[string]string) {
 	}
 }
 
-// TestAccFailedUpdateKeepsWhatWasWanted fails once in each half. The plan sees
-// what is to do until it is done, and never wants to replace anything.
+// TestAccFailedUpdateKeepsWhatWasWanted fails once in each half. The plan has to show what remains until it is done,
+// and must never replace anything.
 func TestAccFailedUpdateKeepsWhatWasWanted(t *testing.T) {
 	full(t)
 
@@ -93,7 +92,7 @@ func TestAccFailedUpdateKeepsWhatWasWanted(t *testing.T) {
 	w.mustKeep("v"+talosModern, kubernetes, map[string]string{"worker-0": talosTarget, faulty: talosModern, "cp-0": talosModern})
 	w.mustPlan("update").mustWarn("Rolling upgrade")
 
-	// Nor does it take a refresh to see it.
+	// It is seen without a refresh as well.
 	w.run("apply", "-json", "-auto-approve", "-input=false", "-refresh=false").mustFail(faulty, "PodDisruptionBudget")
 	w.mustKeep("v"+talosModern, kubernetes, map[string]string{"worker-0": talosTarget, faulty: talosModern, "cp-0": talosModern})
 

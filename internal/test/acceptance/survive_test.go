@@ -13,11 +13,10 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/history"
 )
 
-// guarded has Terraform refuse every plan that would destroy the resource, or
-// replace it.
+// guarded makes Terraform refuse every plan that would destroy or replace the resource.
 const guarded = "\nlifecycle {\n  prevent_destroy = true\n}"
 
-// actions are what a plan, or the plan of an apply, would do to resources.
+// actions returns what a plan, or the plan of an apply, would do to resources.
 func (r result) actions() []string {
 	r.t.Helper()
 
@@ -39,7 +38,7 @@ func (r result) actions() []string {
 	return actions
 }
 
-// mustPlan fails the test unless a plan would do exactly this.
+// mustPlan fails the test unless a plan would do exactly these actions.
 func (w *workspace) mustPlan(actions ...string) result {
 	w.t.Helper()
 
@@ -56,7 +55,7 @@ func (w *workspace) mustPlan(actions ...string) result {
 	return planned
 }
 
-// addresses are the resources in state.
+// addresses returns the addresses of the resources in the state.
 func (w *workspace) addresses() []string {
 	w.t.Helper()
 
@@ -76,7 +75,7 @@ func (w *workspace) addresses() []string {
 	return addresses
 }
 
-// published are the values that an annotation went through.
+// published returns the values that an annotation went through.
 func (s *simulated) published(key string) []string {
 	s.t.Helper()
 
@@ -91,8 +90,8 @@ func (s *simulated) published(key string) []string {
 	return slices.Compact(values)
 }
 
-// phases are the phases that the journal's entry of a node went through; the
-// last one is empty where the entry is gone.
+// phases returns the phases that the journal's entry of a node went through; the last one is empty if the entry is
+// gone.
 func (s *simulated) phases(node string) []string {
 	s.t.Helper()
 
@@ -107,8 +106,7 @@ func (s *simulated) phases(node string) []string {
 	return phases
 }
 
-// nothingLeft asserts that no run has left anything behind: no lock, no record,
-// no cordon of ours.
+// nothingLeft fails the test if a run has left anything behind: a lock, a record, or a cordon of ours.
 func (s *simulated) nothingLeft() {
 	s.t.Helper()
 
@@ -119,7 +117,7 @@ func (s *simulated) nothingLeft() {
 		s.t.Fatal(err)
 	}
 
-	// Its format, and who took the lease last, stay.
+	// The format of the journal and its last holder stay.
 	delete(journal.Data, "format")
 	delete(journal.Data, "holder")
 
@@ -144,8 +142,7 @@ func (s *simulated) nothingLeft() {
 	}
 }
 
-// released tells whether the last thing that happened to the lease is that it
-// was given back.
+// released reports whether the last event of the lease is its release.
 func (s *simulated) released() bool {
 	s.t.Helper()
 
@@ -160,7 +157,7 @@ func (s *simulated) released() bool {
 	return last == "release"
 }
 
-// wantCordoned asserts which nodes are cordoned.
+// wantCordoned fails the test unless exactly these nodes are cordoned.
 func (s *simulated) wantCordoned(want ...string) {
 	s.t.Helper()
 
@@ -179,8 +176,8 @@ func (s *simulated) wantCordoned(want ...string) {
 	}
 }
 
-// TestAccWhatHappensOnFailureIsNoRoll: to choose it changes the state, and
-// nothing in the cluster.
+// TestAccWhatHappensOnFailureIsNoRoll wants a change of on_failure and retry to change the state, and nothing in the
+// cluster.
 func TestAccWhatHappensOnFailureIsNoRoll(t *testing.T) {
 	full(t)
 

@@ -12,7 +12,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/history"
 )
 
-// What the guide has people type.
+// The commands of the guide.
 const (
 	guideSuspend = "kubectl -n kube-system annotate lease talosupgrade upgrade.vitistack.io/suspend='ola: storage is degraded'"
 	guideResume  = "kubectl -n kube-system annotate lease talosupgrade upgrade.vitistack.io/suspend-"
@@ -20,9 +20,9 @@ const (
 	suspendedBy = "(kubectl-annotate): ola: storage is degraded"
 )
 
-// TestAccUpgradesAreSuspended: somebody with kubectl suspends a roll in the middle of a
-// node. That node is finished, no other one begins, everybody can see why, and the roll
-// goes on when they let it.
+// TestAccUpgradesAreSuspended: somebody with kubectl suspends a roll in the middle of a node. That node has to be
+// finished, no other may begin, the reason has to be visible everywhere, and the roll has to go on once it is
+// resumed.
 func TestAccUpgradesAreSuspended(t *testing.T) {
 	fullOverReal(t)
 
@@ -50,8 +50,8 @@ func TestAccUpgradesAreSuspended(t *testing.T) {
 	k.until("kubectl get events -A --field-selector reason=UpgradesResumed -o name", "the Event", func(said string) bool { return said != "" })
 }
 
-// TestAccSuspendedUpgradesStopAnApply: who does not want to wait is told who suspended the
-// upgrades, in the plan and by the apply, and continues when they let it.
+// TestAccSuspendedUpgradesStopAnApply: with on_suspend = "stop" the plan and the apply have to say who suspended the
+// upgrades, and an apply has to continue once they are resumed.
 func TestAccSuspendedUpgradesStopAnApply(t *testing.T) {
 	fullOverReal(t)
 
@@ -87,7 +87,7 @@ EOF`)
 	w.apply().mustSucceed(0)
 	s.wantUpgraded(talosTarget, once(1, 1))
 
-	// A brake that is on stays on: a destroy does not release it.
+	// A destroy does not lift a suspension.
 	k.says(guideSuspend)
 	w.destroy().mustSucceed(0).mustWarn(suspendedBy)
 	k.wants("kubectl -n kube-system get lease talosupgrade -o name", "lease.coordination.k8s.io/talosupgrade\n")

@@ -56,12 +56,12 @@ func (r *running) providersGone() {
 	}
 }
 
-// cancelSpeed is so many simulated seconds in a real one that the provider gets the
-// processor in the 15 seconds that it has to stand down, by its own clock.
+// cancelSpeed is how many simulated seconds pass in a real second. The provider has 15 seconds of its own clock to
+// stop, in which it has to be scheduled.
 const cancelSpeed = 60
 
-// TestAccTerminated: timeout, systemd and many CI systems send SIGTERM to the whole
-// process group, provider and all. That is a cancel like a Ctrl-C.
+// TestAccTerminated: timeout, systemd and many CI systems send SIGTERM to the whole process group, including the
+// provider. That has to be a cancel like a Ctrl-C.
 func TestAccTerminated(t *testing.T) {
 	full(t)
 
@@ -88,10 +88,9 @@ func TestAccTerminated(t *testing.T) {
 	s.nothingLeft()
 }
 
-// TestAccOrphanedProviderEnds: the command line alone is killed, and nobody tells the
-// provider anything. It stops as if it had been cancelled, takes its cordon back and gives
-// the lease back, also where its log goes to nobody any more. A budget keeps the drain from
-// ending: a node that is being installed by the time the provider stops stays cordoned.
+// TestAccOrphanedProviderEnds kills only the command line, so the provider gets no signal. It has to stop as if it
+// had been cancelled, remove its cordon and release the lease, even if nobody reads its log any more. A budget keeps
+// the drain from ending: a node that is being installed when the provider stops would stay cordoned.
 func TestAccOrphanedProviderEnds(t *testing.T) {
 	full(t)
 

@@ -17,7 +17,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/history"
 )
 
-// TestAccTraceOfACancelledUpgrade: its end arrives too, in the time that there is.
+// TestAccTraceOfACancelledUpgrade wants the end of the trace to arrive as well, within the time limit.
 func TestAccTraceOfACancelledUpgrade(t *testing.T) {
 	full(t)
 

@@ -70,7 +70,7 @@ func (r *otlpReceiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	}
 }
 
-// take are the spans so far, each only once.
+// take returns the spans since the last call.
 func (r *otlpReceiver) take() []*tracepb.Span {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
@@ -81,9 +81,8 @@ func (r *otlpReceiver) take() []*tracepb.Span {
 	return taken
 }
 
-// TestAccTraceOfAnUpgrade: an apply in a pipeline that is traced is part of its
-// trace, node by node and step by step; a plan and an apply that is not asked to are
-// no part of any.
+// TestAccTraceOfAnUpgrade wants an apply in a pipeline that is traced to be part of its trace, node by node and step
+// by step. A plan, and an apply that is not configured for it, must not be part of any.
 func TestAccTraceOfAnUpgrade(t *testing.T) {
 	smoke(t)
 
@@ -153,7 +152,7 @@ func TestAccTraceOfAnUpgrade(t *testing.T) {
 	}
 }
 
-// below are the spans of a name that have the parent.
+// below returns the spans of a name whose parent is the given one.
 func below(spans []*tracepb.Span, parent *tracepb.Span, name string) []*tracepb.Span {
 	var found []*tracepb.Span
 

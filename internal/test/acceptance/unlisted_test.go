@@ -11,8 +11,8 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim"
 )
 
-// TestAccNodesStayWhileNothingListsThem: discovery is switched off, and the API server
-// does not answer.
+// TestAccNodesStayWhileNothingListsThem wants the nodes to stay in the state while discovery is disabled and the API
+// server does not answer.
 func TestAccNodesStayWhileNothingListsThem(t *testing.T) {
 	full(t)
 

@@ -22,7 +22,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/history"
 )
 
-// tools is a directory with programs under the names that scripts call them by.
+// tools returns a directory with programs under the names by which scripts call them.
 func tools(t *testing.T, programs map[string]string) string {
 	t.Helper()
 
@@ -37,13 +37,12 @@ func tools(t *testing.T, programs map[string]string) string {
 	return dir
 }
 
-// before is the PATH with the directory in front.
+// before returns PATH with the directory in front.
 func before(dir string) string {
 	return "PATH=" + dir + string(os.PathListSeparator) + os.Getenv("PATH")
 }
 
-// installable is a configuration of the command line with which init installs this test
-// binary as the provider.
+// installable returns a configuration of the command line with which init installs this test binary as the provider.
 func installable(t *testing.T) string {
 	t.Helper()
 
@@ -73,7 +72,7 @@ func installable(t *testing.T) string {
 	return config
 }
 
-// contexts is one kubeconfig for several clusters, with the names that talosctl gives.
+// contexts returns one kubeconfig for several clusters, with the context names that talosctl uses.
 func contexts(t *testing.T, clusters map[string]*simulated) string {
 	t.Helper()
 
@@ -98,8 +97,8 @@ func contexts(t *testing.T, clusters map[string]*simulated) string {
 	return file
 }
 
-// asServiceAccount is a kubeconfig of the management cluster for the ServiceAccount of the
-// guide, with the permissions that the guide gives it.
+// asServiceAccount returns a kubeconfig of the management cluster for the ServiceAccount of the guide, with the
+// permissions of the guide.
 func (s *simulated) asServiceAccount(k *kubectl) string {
 	s.t.Helper()
 
@@ -108,7 +107,7 @@ func (s *simulated) asServiceAccount(k *kubectl) string {
 	return k.with(s.ManagementKubeconfig(), "upgrades", "talosupgrade")
 }
 
-// with is the kubeconfig with a token of the ServiceAccount instead of its user.
+// with returns the kubeconfig with a token of the ServiceAccount instead of its user.
 func (k *kubectl) with(kubeconfig, namespace, account string) string {
 	k.t.Helper()
 
@@ -131,8 +130,7 @@ func (k *kubectl) with(kubeconfig, namespace, account string) string {
 
 const canaryCluster, otherCluster = "edge-tromso", "edge-oslo"
 
-// waves is a directory with the example of a state for each cluster, in which the script
-// runs with what it needs.
+// waves is a directory with the example of a state for each cluster, in which the script can run.
 type waves struct {
 	*workspace
 
@@ -177,7 +175,7 @@ func newWaves(t *testing.T) *waves {
 		"KUBECONFIG="+contexts(t, map[string]*simulated{canaryCluster: w.canary, otherCluster: w.other}),
 		"KUBE_CONFIG_PATH="+w.canary.asServiceAccount(k))
 
-	// The lock file, which is in the repository.
+	// init writes the lock file, which is in the repository of a real user.
 	w.run("init", "-backend=false", "-no-color").mustSucceed(0)
 
 	w.command = "/bin/sh"
@@ -185,7 +183,7 @@ func newWaves(t *testing.T) *waves {
 	return w
 }
 
-// script runs it to its end.
+// script runs the script to its end.
 func (w *waves) script(env ...string) result {
 	w.t.Helper()
 
@@ -217,8 +215,7 @@ func (w *waves) unlock(cluster string) {
 	}
 }
 
-// mustStop fails the test unless the script failed and said that, and the second wave is as
-// it was.
+// mustStop fails the test unless the script failed with the text, and the cluster of the second wave is unchanged.
 func (w *waves) mustStop(r result, text string) {
 	w.t.Helper()
 
@@ -229,8 +226,8 @@ func (w *waves) mustStop(r result, text string) {
 	w.other.unchanged()
 }
 
-// TestAccWaves_CanaryFirstAndKilledAnywhere: the rest is not touched before the canary is
-// upgraded and holds; whatever ends the script, the next run goes on.
+// TestAccWaves_CanaryFirstAndKilledAnywhere: the other clusters must not be touched before the canary is upgraded and
+// healthy. Whatever ends the script, the next run has to go on.
 func TestAccWaves_CanaryFirstAndKilledAnywhere(t *testing.T) {
 	full(t)
 
@@ -242,7 +239,7 @@ func TestAccWaves_CanaryFirstAndKilledAnywhere(t *testing.T) {
 	w.mustStop(w.script(), "etcd-alarms")
 	w.canary.faults("")
 
-	// It is being upgraded, and the job is cancelled.
+	// The canary is being upgraded, and the job is cancelled.
 	w.canary.forget()
 
 	cancelled := w.background("waves.sh", canaryCluster, otherCluster)
@@ -251,7 +248,7 @@ func TestAccWaves_CanaryFirstAndKilledAnywhere(t *testing.T) {
 	w.mustStop(cancelled.wait(), "cancelled")
 	cancelled.providersGone()
 
-	// It is upgraded, and does not hold.
+	// The canary is upgraded, and its check fails.
 	sick := tools(t, nil)
 	if err := os.WriteFile(filepath.Join(sick, "kubectl"), []byte("#!/bin/sh\nexit 1\n"), 0o700); err != nil {
 		t.Fatal(err)
@@ -260,7 +257,7 @@ func TestAccWaves_CanaryFirstAndKilledAnywhere(t *testing.T) {
 	w.mustStop(w.script(before(sick+string(os.PathListSeparator)+w.path)), "== "+canaryCluster+": check")
 	w.canary.wantUpgraded(talosTarget, nil)
 
-	// It holds, and the job dies in the middle of the second wave.
+	// The check succeeds, and the job dies in the middle of the second wave.
 	w.other.forget()
 
 	killed := w.background("waves.sh", canaryCluster, otherCluster)

@@ -33,7 +33,7 @@ type workspace struct {
 	provider string
 }
 
-// result is what a run of the CLI came to.
+// result is the result of a run of the CLI.
 type result struct {
 	t        *testing.T
 	exit     int
@@ -42,7 +42,7 @@ type result struct {
 	output   string
 }
 
-// newWorkspace is an empty workspace for the simulated cluster.
+// newWorkspace returns an empty workspace.
 func newWorkspace(t *testing.T, env ...string) *workspace {
 	t.Helper()
 
@@ -70,8 +70,7 @@ func newWorkspace(t *testing.T, env ...string) *workspace {
 	return w
 }
 
-// write replaces the configuration: the provider block's and the resource's
-// arguments.
+// write replaces the configuration, with the arguments of the provider block and of the resource.
 func (w *workspace) write(provider, resource string) {
 	w.t.Helper()
 
@@ -79,7 +78,7 @@ func (w *workspace) write(provider, resource string) {
 	w.raw("provider \"talosupgrade\" {\n" + provider + "\n}\n\nresource \"talosupgrade_cluster\" \"this\" {\n" + resource + "\n}\n")
 }
 
-// raw replaces the configuration but for the provider's source.
+// raw replaces the configuration, except for the source of the provider.
 func (w *workspace) raw(text string) {
 	w.t.Helper()
 
@@ -90,7 +89,7 @@ func (w *workspace) raw(text string) {
 	}
 }
 
-// use is the provider argument that names the cluster's talosconfig.
+// use returns the provider argument with the cluster's talosconfig.
 func use(s *simulated) string { return "talosconfig_path = " + quote(s.Talosconfig()) }
 
 func quote(text string) string {
@@ -123,7 +122,7 @@ func (w *workspace) prepare(ctx context.Context, args ...string) *exec.Cmd {
 	return prepared
 }
 
-// read understands the JSON lines of a run.
+// read parses the JSON lines of a run.
 func (w *workspace) read(output []byte, err error) result {
 	w.t.Helper()
 
@@ -164,7 +163,7 @@ func (w *workspace) apply(args ...string) result {
 	return w.run(append([]string{"apply", "-json", "-auto-approve", "-input=false"}, args...)...)
 }
 
-// plan exits with 0 when nothing is to do and with 2 when something is.
+// plan runs a plan, which exits with 0 if there is nothing to do and with 2 if there is something.
 func (w *workspace) plan() result {
 	w.t.Helper()
 
@@ -177,7 +176,7 @@ func (w *workspace) destroy() result {
 	return w.run("destroy", "-json", "-auto-approve", "-input=false")
 }
 
-// attributes are the resource's in state; nil when there is no resource.
+// attributes returns the attributes of the resource in the state; nil if there is no resource.
 func (w *workspace) attributes() map[string]any {
 	w.t.Helper()
 
@@ -233,8 +232,7 @@ func (r result) mustSucceed(exit int) result {
 	return r
 }
 
-// mustFail fails the test unless the run ended with exactly one error, which
-// says all of the texts.
+// mustFail fails the test unless the run ended with exactly one error, which has all of the texts.
 func (r result) mustFail(texts ...string) diagnostic {
 	r.t.Helper()
 
@@ -251,7 +249,7 @@ func (r result) mustFail(texts ...string) diagnostic {
 	return r.errors[0]
 }
 
-// mustWarn fails the test unless one of the warnings says the text.
+// mustWarn fails the test unless a warning has the text.
 func (r result) mustWarn(text string) {
 	r.t.Helper()
 

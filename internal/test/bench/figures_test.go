@@ -14,24 +14,24 @@ import (
 
 var update = flag.Bool("update", false, "write the figures instead of comparing with them")
 
-// figuresFile has the figures of each roll as they were recorded last: whatever makes a roll dearer, or cheaper, shows
-// in a change of this file.
+// figuresFile has the figures of each roll as they were last recorded: whatever makes a roll more or less expensive
+// changes this file.
 const figuresFile = "testdata/figures.json"
 
-// recorded are the figures of a roll in virtual time.
+// recorded has the figures of a roll in virtual time.
 type recorded struct {
-	// Talos and Kubernetes are requests to these APIs, of all nodes together.
+	// Talos and Kubernetes are the requests to these APIs, of all nodes together.
 	Talos      int `json:"talos_requests"`
 	Kubernetes int `json:"kubernetes_requests"`
 	// OverBest is the time of the roll over that of the best schedule.
 	OverBest float64 `json:"over_best"`
 }
 
-// slack is by how much what depends on the order of goroutines may differ from what is recorded: writes that prove
-// that a watch is of the present are shared by whoever waits for one.
+// slack is by how much figures that depend on the order of goroutines may differ from the recorded ones: writes that
+// prove that a watch is current are shared by all that wait for one.
 const slack = 0.01
 
-// compare compares the figures with those that are recorded, or records them.
+// compare compares the figures with the recorded ones, or records them.
 func compare(t *testing.T, all []figures) {
 	t.Helper()
 

@@ -10,8 +10,8 @@ import (
 	"go.uber.org/goleak"
 )
 
-// serveVariable makes the test binary the provider: its value is the factor by which the
-// provider's clock is faster than the wall.
+// serveVariable makes the test binary the provider: its value is the factor by which the provider's clock is faster
+// than real time.
 const serveVariable = "TALOSUPGRADE_BENCH_SERVE"
 
 func TestMain(m *testing.M) {

@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 )
 
-// markdown is a table whose first line is the heading, in aligned columns.
+// markdown returns a table in aligned columns. Its first line is the heading.
 func markdown(lines [][]string) string {
 	widths := make([]int, len(lines[0]))
 
@@ -40,7 +40,7 @@ func markdown(lines [][]string) string {
 	return text.String()
 }
 
-// intoPage replaces a table of the page that BENCH_PAGE names, if it names one.
+// intoPage replaces a table of the page that BENCH_PAGE names, if it is set.
 func intoPage(t *testing.T, name, table string) {
 	t.Helper()
 

@@ -19,21 +19,20 @@ import (
 )
 
 const (
-	// usageVariable names a directory in which each process of the provider leaves a file
-	// with what it took.
+	// usageVariable names a directory in which each process of the provider writes a file with its usage.
 	usageVariable = "TALOSUPGRADE_BENCH_USAGE"
 
 	registryAddress = "registry.terraform.io/vitistack/talosupgrade"
 )
 
-// usage is what a process took.
+// usage is what a process used.
 type usage struct {
 	CPU time.Duration
-	// Peak is the most memory that it had at a time, in bytes.
+	// Peak is its peak memory, in bytes.
 	Peak int64
 }
 
-// serve is the provider, with a clock that keeps up with the simulator's.
+// serve serves the provider, with a clock as fast as the simulator's.
 func serve(factor string) error {
 	scale, err := strconv.ParseFloat(factor, 64)
 	if err != nil {
@@ -53,7 +52,7 @@ func serve(factor string) error {
 	return ended()
 }
 
-// clock is the simulator's clock as the engine wants it.
+// clock is the simulator's clock as an engine.Clock.
 type clock struct {
 	*model.ScaledClock
 }
@@ -86,7 +85,7 @@ func leaveUsage(dir string) error {
 	return os.WriteFile(filepath.Join(dir, strconv.Itoa(os.Getpid())), text, 0o600)
 }
 
-// usages are what the processes of the provider took that have ended.
+// usages returns what the ended processes of the provider used together.
 func usages(t *testing.T, dir string) (sum usage) {
 	t.Helper()
 

@@ -6,5 +6,5 @@ package bench_test
 
 import "errors"
 
-// serve is for Linux, where processes tell what they took.
+// serve needs Linux, on which processes record what they used.
 func serve(string) error { return errors.New("the sockets half is measured on Linux") }

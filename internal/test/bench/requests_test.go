@@ -18,39 +18,39 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 )
 
-// requests counts what a run asks of the Talos API, as it goes over the wire: a call of a port
-// is as many requests as the shipped adapter makes of it, which TestRequestsAreThoseOfTheAdapter
-// holds it to. What fails counts as one, such as a poll of a machine that is down.
+// requests counts the requests of a run to the Talos API as they go over the wire: a call of a port counts as many
+// requests as the shipped adapter makes for it, which TestRequestsAreThoseOfTheAdapter checks. A call that fails
+// counts as one, such as a poll of a machine that is down.
 type requests struct {
 	cluster.Talos
 
 	mu   sync.Mutex
 	made map[string]int
-	// named tells that the ID of the cluster is known, which is asked for once.
+	// named is true once the ID of the cluster is known, which is requested once.
 	named bool
-	// pulled is when each node took images that it did not have.
+	// pulled has the times in which each node pulled images that it did not have.
 	pulled map[string][]span
-	// ledger, where there is one, has what was counted for each call, whose number is in
-	// the metadata of its requests.
+	// ledger, unless it is nil, has what was counted for each call by its number, which is in the metadata of its
+	// requests.
 	ledger map[string]weighed
 	number int
 }
 
-// weighed is how many requests a call is taken for.
+// weighed is how many requests a call counts as.
 type weighed struct {
 	what     string
 	requests int
 	err      error
 }
 
-// callKey is the key of the metadata of a request with the number of its call.
+// callKey is the metadata key of the number of a call in its requests.
 const callKey = "bench-call"
 
 func count(talos cluster.Talos) *requests {
 	return &requests{Talos: talos, made: map[string]int{}, pulled: map[string][]span{}}
 }
 
-// ask makes a call that is said to be so many requests unless it fails.
+// ask makes a call that counts as weight requests, unless it fails.
 func (r *requests) ask(ctx context.Context, what string, weight int, call func(context.Context) error) error {
 	return r.weigh(ctx, call, func() (string, int) { return what, weight })
 }
@@ -159,8 +159,8 @@ func (r *requests) Pull(ctx context.Context, address, image string, api cluster.
 	return r.pull(ctx, "Pull", 1, address, func(ctx context.Context) error { return r.Talos.Pull(ctx, address, image, api) })
 }
 
-// PullToInstall implements [cluster.Talos]. The best schedule knows no such pulls: they happen
-// while others are on their way.
+// PullToInstall implements [cluster.Talos]. The best schedule does not have these pulls: they happen while other
+// nodes are in their turns.
 func (r *requests) PullToInstall(ctx context.Context, address, image string) error {
 	return r.ask(ctx, "PullToInstall", 1, func(ctx context.Context) error { return r.Talos.PullToInstall(ctx, address, image) })
 }
@@ -174,7 +174,7 @@ func (r *requests) PullComponent(ctx context.Context, address string, component 
 	})
 }
 
-// pull makes a call that brings an image onto a node, or finds it there.
+// pull makes a call that pulls an image onto a node, or finds it there.
 func (r *requests) pull(ctx context.Context, what string, weight int, address string, call func(context.Context) error) error {
 	var (
 		begun, ended = seconds(), 0.0
@@ -197,7 +197,7 @@ func (r *requests) pull(ctx context.Context, what string, weight int, address st
 	return err
 }
 
-// seconds is the time in the bubble.
+// seconds returns the time in the bubble.
 func seconds() float64 { return float64(time.Now().UnixNano()) / float64(time.Second) }
 
 // ImageDigest implements [cluster.Talos].
@@ -258,8 +258,8 @@ func (r *requests) Component(ctx context.Context, address string, component clus
 	weight := 1
 
 	if component != cluster.Proxy {
-		// Of a kubelet its spec and its service; of a static pod what it is made from,
-		// below Talos 1.14 not before the node has said that it has none of the newer kind.
+		// A kubelet has a spec and a service. A static pod has what it is made from; below Talos 1.14 that is read
+		// only after the node has answered that it has none of the newer kind.
 		weight = 2
 	}
 
@@ -274,7 +274,7 @@ func (r *requests) Component(ctx context.Context, address string, component clus
 
 // Configure implements [cluster.Talos].
 func (r *requests) Configure(ctx context.Context, address string, change cluster.ImageChange) error {
-	// It is read, read again with what is stored for the next boot, written and read.
+	// It is read, read again with what is stored for the next boot, written, and read.
 	const changed = 5
 
 	return r.ask(ctx, "Configure", changed, func(ctx context.Context) error { return r.Talos.Configure(ctx, address, change) })
@@ -297,11 +297,11 @@ func (r *requests) Machine(ctx context.Context, address string, known *cluster.M
 	return machine, err
 }
 
-// machineRequests are the requests of one observation of a machine, and what kind it is.
+// machineRequests returns the kind of an observation of a machine, and its number of requests.
 func machineRequests(known *cluster.Machine, machine cluster.Machine) (string, int) {
 	const (
 		status, bootID = 1, 1
-		// rest is what a node in another boot is asked beside these.
+		// rest is the number of further requests to a node in another boot.
 		rest, staticPods = 9, 2
 	)
 
@@ -337,8 +337,7 @@ func machineRequests(known *cluster.Machine, machine cluster.Machine) (string, i
 	return anew, asked
 }
 
-// longestPull is the longest time, in seconds, that a node took for its images, of which it
-// may take several at once.
+// longestPull returns the longest time, in seconds, that a node took for its images. It may pull several at once.
 func (r *requests) longestPull() float64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -361,7 +360,7 @@ func (r *requests) longestPull() float64 {
 	return longest
 }
 
-// total is how many requests there were.
+// total returns the sum of the requests.
 func total(requests map[string]int) int {
 	sum := 0
 	for _, number := range requests {
@@ -371,7 +370,7 @@ func total(requests map[string]int) int {
 	return sum
 }
 
-// breakdown says which calls cost how many requests a node, the dearest first.
+// breakdown returns how many requests per node each call cost, beginning with the most expensive.
 func breakdown(requests map[string]int, nodes int) string {
 	names := slices.SortedFunc(maps.Keys(requests), func(a, b string) int {
 		return cmp.Or(cmp.Compare(requests[b], requests[a]), strings.Compare(a, b))

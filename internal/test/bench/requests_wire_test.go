@@ -19,8 +19,8 @@ import (
 	simwire "github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/wire"
 )
 
-// TestRequestsAreThoseOfTheAdapter rolls a cluster over the wire with the shipped adapter, and
-// compares what is counted for each call with the requests that the call sent.
+// TestRequestsAreThoseOfTheAdapter upgrades a cluster over the wire with the shipped adapter, and compares what is
+// counted for each call with the requests that the call sent.
 func TestRequestsAreThoseOfTheAdapter(t *testing.T) {
 	for _, half := range []string{halfLifecycle, halfLegacy, halfKubernetes} {
 		synctest.Test(t, func(t *testing.T) { compareRequests(t, roll{controlPlanes: 3, workers: 2, half: half}) })
@@ -84,8 +84,8 @@ func compareRequests(t *testing.T, wanted roll) {
 		if call.err == nil {
 			kinds[call.what]++
 
-			// A machine that has just come back may not answer yet through the first endpoint,
-			// and the request is sent again through another one.
+			// A machine that has just come back may not answer yet through the first endpoint, and the request is
+			// then sent again through another one.
 			again := strings.HasSuffix(call.what, anew) && sent[number] > call.requests
 
 			if sent[number] != call.requests && !again {
@@ -97,7 +97,7 @@ func compareRequests(t *testing.T, wanted roll) {
 	t.Logf("%s: calls that were compared: %v", wanted, kinds)
 }
 
-// anew is what an observation of a machine is called that finds it in another boot.
+// anew is the kind of an observation of a machine that finds it in another boot.
 const anew = "anew"
 
 // patience bounds a run in virtual time.

@@ -28,14 +28,14 @@ const (
 	seed         = 21
 )
 
-// The halves of a roll, of Talos by the API that its nodes take.
+// The halves of a roll; for Talos, by the API that its nodes have.
 const (
 	halfLifecycle  = "talos"
 	halfLegacy     = "talos, legacy"
 	halfKubernetes = "kubernetes"
 )
 
-// roll is one upgrade to measure.
+// roll is an upgrade to measure.
 type roll struct {
 	controlPlanes, workers int
 	half                   string
@@ -43,8 +43,8 @@ type roll struct {
 
 func (r roll) String() string { return fmt.Sprintf("%d+%d %s", r.controlPlanes, r.workers, r.half) }
 
-// rolls are those that are measured: of the sizes and halves that BENCH_SIZES, such as
-// "3+2 5+95", and BENCH_HALVES, such as "talos;kubernetes", name, or all.
+// rolls returns the rolls to measure: those of the sizes and halves that BENCH_SIZES, such as "3+2 5+95", and
+// BENCH_HALVES, such as "talos;kubernetes", select, or all.
 func rolls(t *testing.T) []roll {
 	t.Helper()
 
@@ -77,17 +77,17 @@ func rolls(t *testing.T) []roll {
 	return all
 }
 
-// figures are what one roll came to.
+// figures are the results of one roll.
 type figures struct {
 	roll
 
-	// requests to the Talos API and to that of Kubernetes, by call.
+	// talos and kube are the requests to the Talos API and to that of Kubernetes, by call.
 	talos, kube map[string]int
 	took, best  float64
-	// away is the share of the allowed workers that were on their way; before is the time
-	// before the first cordon over that of the roll. Both are -1 where nothing is cordoned.
+	// away is the share of the allowed workers that were in their turns; before is the time before the first cordon
+	// as a share of that of the roll. Both are -1 if nothing is cordoned.
 	away, before float64
-	// host is how long the simulation itself took, beside others.
+	// host is how long the simulation itself took, in parallel with others.
 	host time.Duration
 }
 
@@ -99,8 +99,8 @@ func (f figures) cordons() bool       { return f.half != halfKubernetes }
 func (f figures) size() string        { return fmt.Sprintf("%d+%d", f.controlPlanes, f.workers) }
 func share100(of float64) string      { return fmt.Sprintf("%.1f %%", 100*of) }
 
-// TestRollsCostWhatTheirNodesCost measures a roll of each size in virtual time. With
-// BENCH_VERBOSE=1 it says which calls cost how many requests.
+// TestRollsCostWhatTheirNodesCost measures a roll of each size in virtual time. With BENCH_VERBOSE=1 it logs how many
+// requests each call cost.
 func TestRollsCostWhatTheirNodesCost(t *testing.T) {
 	wanted := rolls(t)
 	all := make([]figures, len(wanted))
@@ -140,7 +140,7 @@ func TestRollsCostWhatTheirNodesCost(t *testing.T) {
 	}
 }
 
-// table is the figures in Markdown.
+// table returns the figures in Markdown.
 func table(all []figures) string {
 	lines := [][]string{{
 		"nodes", "half", "Talos requests a node", "Kubernetes requests a node", "roll over the best schedule", "workers on their way",
@@ -162,7 +162,7 @@ func table(all []figures) string {
 	return markdown(lines)
 }
 
-// setup is the cluster of a roll, and what is asked for.
+// setup returns the cluster of a roll, and the request for it.
 func (r roll) setup(t *testing.T) (harness.Setup, engine.Request) {
 	t.Helper()
 
@@ -190,7 +190,7 @@ func (r roll) setup(t *testing.T) (harness.Setup, engine.Request) {
 	}, request
 }
 
-// measure runs an upgrade.
+// measure runs an upgrade and returns its figures.
 func measure(t *testing.T, wanted roll) figures {
 	t.Helper()
 
@@ -243,12 +243,12 @@ func measure(t *testing.T, wanted roll) figures {
 	return measured
 }
 
-// limit is a figure that must not be exceeded or, with least, not be missed.
+// limit is a figure that must not exceed its bound or, if least is true, fall below it.
 type limit struct {
 	what         string
 	found, bound float64
 	least        bool
-	// open tells that it is known not to be reached.
+	// open is true if it is known that the bound is not reached.
 	open bool
 }
 
@@ -268,7 +268,7 @@ func (l limit) wanted() string {
 	return fmt.Sprintf("at most %.2f", l.bound)
 }
 
-// limits are the figures to reach, of those rolls that were measured.
+// limits returns the figures to reach, for the rolls that were measured.
 func limits(all []figures) []limit {
 	const (
 		requestsOfThree, requestsOfFive = 120, 160
@@ -297,7 +297,7 @@ func limits(all []figures) []limit {
 			most = requestsOfFive
 		}
 
-		// Of five nodes three are control planes, whose upgrades look at one another.
+		// Three of five nodes are control planes, whose upgrades observe one another.
 		wanted = append(wanted, limit{what: name + ": Talos requests a node", found: f.talosANode(), bound: most, open: f.size() == "3+2"})
 
 		if f.size() == "5+20" {
@@ -310,8 +310,8 @@ func limits(all []figures) []limit {
 				limit{what: name + ": Kubernetes requests a node over those of 5+20", found: f.kubeANode() / before.kubeANode(), bound: growth})
 		}
 
-		// What is looked for every five seconds is found two and a half too late, and of a hundred nodes on their
-		// way four at a time look in order to cordon.
+		// What is polled every five seconds is found two and a half seconds too late on average, and of a hundred
+		// nodes in their turns only four at a time are observed before their cordon.
 		open := f.half == halfLifecycle && (f.size() == "3+2" || f.workers > 500)
 		wanted = append(wanted, limit{what: name + ": roll over the best schedule", found: f.overBest(), bound: overBest(f), open: open})
 
@@ -319,7 +319,7 @@ func limits(all []figures) []limit {
 			wanted = append(wanted, limit{what: name + ": workers on their way over those allowed", found: f.away, bound: away, least: true})
 		}
 
-		// One pull takes longer than that where there are no more than five nodes.
+		// If there are no more than five nodes, one pull takes longer than that.
 		if f.cordons() && f.size() != "3+2" {
 			wanted = append(wanted, limit{what: name + ": time before the first cordon over that of the roll", found: f.before, bound: before})
 		}

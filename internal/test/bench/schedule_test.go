@@ -19,20 +19,20 @@ import (
 // that it needs by itself: its installer, and from its reboot until it has confirmed its
 // system. The model draws these durations, so they are those of this very run.
 
-// lookupTime is what a machine takes to find an image that it has, confirmTime
-// what it takes to confirm its upgrade once it is ready.
+// lookupTime is how long a machine takes to find an image that it has, confirmTime how long it takes to confirm its
+// upgrade once it is ready.
 const (
 	lookupTime  = 730 * time.Millisecond
 	confirmTime = 613 * time.Millisecond
 )
 
-// span is a time in seconds since the simulation began.
+// span is a period in seconds since the simulation began.
 type span struct{ begin, end float64 }
 
-// rolled is what the history says about the nodes of a roll.
+// rolled is what the history has about the nodes of a roll.
 type rolled struct {
 	controlPlanes map[string]bool
-	// own is what each node needs by itself, in seconds.
+	// own is the time that each node needs by itself, in seconds.
 	own map[string]float64
 	// away is from its first cordon to its last uncordon.
 	away map[string]*span
@@ -53,7 +53,7 @@ func talosRoll(events []history.Event) rolled {
 		case history.KindCordon:
 			made.cordon(event)
 		case history.KindJournal:
-			// The entries are by machine ID, the event is of the node.
+			// The entries are by machine ID, but the event has the node.
 			if event.Detail["phase"] == "intent" {
 				begun[event.Node] = event.Sim
 			}
@@ -96,7 +96,7 @@ func (r *rolled) cordon(event history.Event) {
 	}
 }
 
-// workers are those that were cordoned, in that order.
+// workers returns the workers that were cordoned, in the order of their cordons.
 func (r *rolled) workers() []string {
 	names := slices.DeleteFunc(slices.Collect(maps.Keys(r.away)), func(name string) bool { return r.controlPlanes[name] })
 	slices.SortFunc(names, func(a, b string) int {
@@ -106,7 +106,7 @@ func (r *rolled) workers() []string {
 	return names
 }
 
-// best is how long the best schedule takes, in seconds, without the pulls.
+// best returns how long the best schedule takes, in seconds, without the pulls.
 func (r *rolled) best(slots int) float64 {
 	return makespan(r.workers(), r.own, slots) + r.ofControlPlanes()
 }
@@ -123,8 +123,7 @@ func (r *rolled) ofControlPlanes() float64 {
 	return sum
 }
 
-// makespan is how long it takes until all are done, where each takes the place that becomes
-// free first.
+// makespan returns how long it takes until all are done, if each takes the place that becomes free first.
 func makespan(names []string, own map[string]float64, slots int) float64 {
 	free := make([]float64, slots)
 
@@ -136,7 +135,7 @@ func makespan(names []string, own map[string]float64, slots int) float64 {
 	return slices.Max(free)
 }
 
-// firstCordon is when the first node was cordoned, in seconds since the simulation began.
+// firstCordon returns when the first node was cordoned, in seconds since the simulation began.
 func (r *rolled) firstCordon() float64 {
 	first := -1.0
 	for _, away := range r.away {
@@ -148,8 +147,8 @@ func (r *rolled) firstCordon() float64 {
 	return first
 }
 
-// onTheirWay is how many workers were cordoned at a time, on average, between the first and
-// the last start, over how many may be. A single worker is always on its way.
+// onTheirWay returns how many workers were cordoned at a time, on average, between the first and the last start, as a
+// share of how many may be. A single worker counts as all of them.
 func (r *rolled) onTheirWay(slots int) float64 {
 	names := r.workers()
 	if len(names) == 0 {
@@ -169,10 +168,9 @@ func (r *rolled) onTheirWay(slots int) float64 {
 	return busy / (to - from) / float64(slots)
 }
 
-// kubernetesBest is how long the best schedule of the Kubernetes half takes, in seconds,
-// without the pulls: the components of the control planes, which change one after the other,
-// and the kubelets of the workers, each of which takes the place that becomes free first. A
-// component takes from the change of its configuration until it serves.
+// kubernetesBest returns how long the best schedule of the Kubernetes half takes, in seconds, without the pulls: the
+// components of the control planes, which change one after the other, and the kubelets of the workers, each of which
+// takes the place that becomes free first. A component takes from the change of its configuration until it serves.
 func kubernetesBest(events []history.Event, slots int) float64 {
 	var (
 		needed, ended float64

@@ -28,18 +28,17 @@ import (
 )
 
 const (
-	// speed is how many simulated seconds pass in a real one, slower is that where there
-	// are many nodes: the limits of a roll are simulated time, and what all of them ask
-	// for takes real time.
+	// speed is how many simulated seconds pass in a real second, slower is that for many nodes: the limits of a roll
+	// are in simulated time, and the requests of all nodes take real time.
 	speed, slower = 60, 10
 	many          = 500
 	// rollPatience bounds one run of the CLI.
 	rollPatience = 30 * time.Minute
-	// samples is how often what takes less than a second is measured.
+	// samples is how often something is measured that takes less than a second.
 	samples = 5
 )
 
-// socketFigures are what one roll through the CLI came to.
+// socketFigures are the results of one roll through the CLI.
 type socketFigures struct {
 	roll
 
@@ -52,8 +51,8 @@ type socketFigures struct {
 	emptyPlan  time.Duration
 }
 
-// TestRollsThroughTheCLI measures what the process of the provider takes, over sockets and
-// against a real API server. BENCH_SOCKETS=1 enables it.
+// TestRollsThroughTheCLI measures what the process of the provider uses, over sockets and with a real API server.
+// BENCH_SOCKETS=1 enables it.
 func TestRollsThroughTheCLI(t *testing.T) {
 	if os.Getenv("BENCH_SOCKETS") == "" {
 		t.Skip("BENCH_SOCKETS is not set")
@@ -79,7 +78,7 @@ func TestRollsThroughTheCLI(t *testing.T) {
 	intoPage(t, "sockets", text)
 }
 
-// socketTable is the figures in Markdown.
+// socketTable returns the figures in Markdown.
 func socketTable(all []socketFigures) string {
 	const kibibyte, mebibyte = 10, 20
 
@@ -109,13 +108,13 @@ func measureSockets(t *testing.T, wanted roll) socketFigures {
 		ControlPlanes: wanted.controlPlanes, Workers: wanted.workers, Talos: harness.FromLifecycle, Kubernetes: harness.Kubernetes,
 		Speed: float64(wanted.speed()), Seed: seed, Dir: t.TempDir(), Progress: os.Stderr,
 	}
-	// Where the host is too slow for the speed, the simulated time says nothing.
+	// If the host is too slow for the speed, the simulated time means nothing.
 	const patience = "\ntimeouts = { create = \"48h\" }"
 
 	resource := fmt.Sprintf("talos_version = %q\nmax_unavailable = %q", harness.ToLifecycle, share) + patience
 
 	if wanted.half == halfKubernetes {
-		// The DaemonSet of kube-proxy has one pod away at a time, however many there are.
+		// The DaemonSet of kube-proxy has one Pod unavailable at a time, however many there are.
 		resource = fmt.Sprintf("kubernetes_version = %q\nkubernetes = { max_unavailable_kubelets = %q, manifests = { sync = %t } }",
 			toKubernetes, share, wanted.workers < many) + patience
 	}
@@ -169,7 +168,7 @@ func measureSockets(t *testing.T, wanted roll) socketFigures {
 		t.Errorf("%+v", violation)
 	}
 
-	// Of a plan that asks no cluster for anything the starts of the provider are left.
+	// A plan without requests to a cluster takes only the starts of the provider.
 	w.write(t, "data \"talosupgrade_compatibility\" \"this\" {}\n")
 	w.remove(t)
 	measured.emptyPlan = measured.plan - w.fastest(t, "plan", "-input=false")
@@ -177,7 +176,7 @@ func measureSockets(t *testing.T, wanted roll) socketFigures {
 	return measured
 }
 
-// speed is how many simulated seconds pass in a real one.
+// speed returns how many simulated seconds pass in a real second.
 func (r roll) speed() int {
 	if r.workers >= many {
 		return slower
@@ -230,7 +229,7 @@ func newWorkspace(t *testing.T, speed int) *workspace {
 	return w
 }
 
-// write replaces the configuration but for the source of the provider.
+// write replaces the configuration, except for the source of the provider.
 func (w *workspace) write(t *testing.T, text string) {
 	t.Helper()
 
@@ -241,7 +240,7 @@ func (w *workspace) write(t *testing.T, text string) {
 	}
 }
 
-// remove takes the state away.
+// remove removes the state.
 func (w *workspace) remove(t *testing.T) {
 	t.Helper()
 
@@ -250,7 +249,7 @@ func (w *workspace) remove(t *testing.T) {
 	}
 }
 
-// run runs the CLI to its end, which has to be a good one, and returns how long it took.
+// run runs the CLI to its end and returns how long it took. If the run fails, it fails the test.
 func (w *workspace) run(t *testing.T, args ...string) time.Duration {
 	t.Helper()
 
@@ -273,7 +272,7 @@ func (w *workspace) run(t *testing.T, args ...string) time.Duration {
 	return took
 }
 
-// fastest is how long a run takes that is repeated, when nothing else gets in its way.
+// fastest returns the shortest time of several runs, which is the one that was disturbed least.
 func (w *workspace) fastest(t *testing.T, args ...string) time.Duration {
 	t.Helper()
 
@@ -285,8 +284,8 @@ func (w *workspace) fastest(t *testing.T, args ...string) time.Duration {
 	return slices.Min(all)
 }
 
-// simulatorCPU is what the simulator, which is this process, and its API server, etcd and
-// controllers have taken so far.
+// simulatorCPU returns the processor time that the simulator, which is this process, and its API server, etcd and
+// controllers have used so far.
 func simulatorCPU(t *testing.T) time.Duration {
 	t.Helper()
 
@@ -332,8 +331,7 @@ func simulatorCPU(t *testing.T) time.Duration {
 	return sum
 }
 
-// schemaTime is how long the provider takes from its start until it has answered what its
-// schema is.
+// schemaTime returns how long the provider takes from its start until it has answered with its schema.
 func schemaTime(t *testing.T) time.Duration {
 	t.Helper()
 
@@ -398,7 +396,7 @@ func askSchema(t *testing.T, binary string) time.Duration {
 	}
 	defer connection.Close()
 
-	// What comes is not decoded any further.
+	// The answer is not decoded.
 	err = connection.Invoke(ctx, "/tfplugin6.Provider/GetProviderSchema", &emptypb.Empty{}, &emptypb.Empty{}, grpc.MaxCallRecvMsgSize(largest))
 	if err != nil {
 		t.Fatal(err)

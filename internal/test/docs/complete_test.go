@@ -35,8 +35,8 @@ func parse(name, text string) (parsed, error) {
 
 func (p parsed) source(at hcl.Range) string { return p.text[at.Start.Byte:at.End.Byte] }
 
-// declarations are what the configuration declares, each as a configuration of its
-// own, by the address under which others refer to it.
+// declarations returns what the configuration declares, each as a configuration of its own, by the address under
+// which others refer to it.
 func (p parsed) declarations() map[string]string {
 	found := map[string]string{}
 
@@ -60,7 +60,7 @@ func (p parsed) declarations() map[string]string {
 				found[labels+"."+name.AsString()] = whole
 			}
 		case "check":
-			// What is read in a check is known in it alone.
+			// A data source in a check can only be referred to in the check.
 			for _, inner := range block.Body.Blocks {
 				if inner.Type == "data" {
 					found["data."+strings.Join(inner.Labels, ".")] = ""
@@ -72,7 +72,7 @@ func (p parsed) declarations() map[string]string {
 	return found
 }
 
-// actions are the addresses of the actions that the configuration declares.
+// actions returns the addresses of the actions that the configuration declares.
 func (p parsed) actions() []string {
 	var found []string
 
@@ -85,8 +85,8 @@ func (p parsed) actions() []string {
 	return found
 }
 
-// references are the addresses that the configuration speaks of; among them some,
-// such as "each.value", that nobody can declare.
+// references returns the addresses to which the configuration refers. Some of them, such as "each.value", cannot be
+// declared.
 func (p parsed) references() []string {
 	found := map[string]bool{}
 
@@ -123,8 +123,8 @@ func attributesOf(body *hclsyntax.Body) []*hclsyntax.Attribute {
 	return all
 }
 
-// completed is what the configuration leaves out and one of the sources declares,
-// whatever that needs included.
+// completed returns what the configuration refers to, does not declare, and one of the sources declares, including
+// everything that those declarations need.
 func (p parsed) completed(sources []map[string]string) (rest string, taken []string, err error) {
 	known := p.declarations()
 	wanted := p.references()
@@ -160,8 +160,8 @@ func (p parsed) completed(sources []map[string]string) (rest string, taken []str
 	return rest, taken, nil
 }
 
-// uses is a data source for each configuration of this module's provider: without
-// one, the command line does not look at what is in there.
+// uses returns a data source for each configuration of this module's provider: without one, the command line does not
+// check it.
 func (p parsed) uses() string {
 	var text strings.Builder
 
@@ -183,13 +183,13 @@ func (p parsed) uses() string {
 	return text.String()
 }
 
-// isQuery says whether the configuration lists what is there, which the command line
-// expects in a file of its own kind.
+// isQuery reports whether the configuration has list blocks, which the command line expects in a file of its own
+// kind.
 func (p parsed) isQuery() bool {
 	return slices.ContainsFunc(p.body.Blocks, func(block *hclsyntax.Block) bool { return block.Type == "list" })
 }
 
-// providers are the local names of the providers that the configuration uses.
+// providers returns the local names of the providers that the configuration uses.
 func (p parsed) providers() []string {
 	found := map[string]bool{}
 
@@ -226,8 +226,8 @@ func (p parsed) providers() []string {
 	return slices.Sorted(maps.Keys(found))
 }
 
-// required are the local names of the providers that the configuration says where
-// to find, and whether it says anything about that.
+// required returns the local names of the providers for which the configuration has a source, and reports whether it
+// has required_providers at all.
 func (p parsed) required() (names []string, says bool) {
 	for _, block := range p.body.Blocks {
 		if block.Type != "terraform" {

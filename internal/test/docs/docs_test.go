@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestAccEveryConfigurationIsValid holds each block of HCL in the pages, and each
-// example, to the command line and the schema.
+// TestAccEveryConfigurationIsValid wants each block of HCL in the pages, and each example, to be valid for the
+// command line and the schema.
 func TestAccEveryConfigurationIsValid(t *testing.T) {
 	j := newJudge(t)
 
@@ -56,7 +56,7 @@ func TestAccEveryConfigurationIsValid(t *testing.T) {
 		t.Log("only parsed: " + which)
 	}
 
-	// A collection that finds nothing would find nothing wrong.
+	// If nothing were collected, nothing would be found to be wrong.
 	if validated < 20 {
 		t.Errorf("only %d configurations were found and validated", validated)
 	}

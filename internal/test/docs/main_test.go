@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
-// Package docs holds every configuration that the documentation shows to
-// what a real Terraform or OpenTofu says about it. TF_ACC=1 enables it.
+// Package docs checks every configuration that the documentation shows with a real Terraform or OpenTofu. TF_ACC=1
+// enables it.
 package docs
 
 import (
@@ -12,11 +12,11 @@ import (
 	"testing"
 )
 
-// pluginPrefix is what the file name of a provider begins with.
+// pluginPrefix is the beginning of the file name of a provider.
 const pluginPrefix = "terraform-provider-"
 
-// TestMain makes the test binary one of the providers of testdata/providers when
-// the command line starts it by the name of one.
+// TestMain makes the test binary one of the providers of testdata/providers if the command line starts it under the
+// name of one.
 func TestMain(m *testing.M) {
 	if name, ok := strings.CutPrefix(filepath.Base(os.Args[0]), pluginPrefix); ok {
 		if err := serveRecorded(strings.TrimSuffix(name, ".exe")); err != nil {

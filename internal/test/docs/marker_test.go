@@ -19,16 +19,16 @@ import (
 //	<!-- validate: not run: WHY -->          something that the simulator has no cluster for
 //	<!-- validate: parse only: WHY -->       something that cannot be validated here
 //
-// One comment can say several of them, with a semicolon after each but the last.
+// One comment can have several of them, separated by semicolons.
 type marker struct {
 	// within is "resource" or "provider".
 	within string
 	only   requirement
-	// notRun and parseOnly are why; empty for what is run, and for what is validated.
+	// notRun and parseOnly are the reasons; empty if the block is run, and if it is validated.
 	notRun, parseOnly string
 }
 
-// requirement is a command line, from a version on; zero for any.
+// requirement is a command line from a version on; the zero value is any.
 type requirement struct {
 	name   string
 	oldest version.Minor
@@ -36,7 +36,7 @@ type requirement struct {
 
 var (
 	openTofuOnly = requirement{name: toolchain.NameOpenTofu}
-	// actionsOnly is what a configuration with actions needs, whether it says so or not.
+	// actionsOnly is what a configuration with actions needs, even without a marker.
 	actionsOnly = requirement{name: toolchain.NameTerraform, oldest: version.Minor{Major: 1, Minor: 14}}
 )
 
@@ -106,10 +106,10 @@ func (m *marker) read(text string) error {
 	return err
 }
 
-// validated says whether the block is more than parsed.
+// validated reports whether the block is validated, not only parsed.
 func (m marker) validated() bool { return m.parseOnly == "" }
 
-// around makes a whole of the arguments of a block.
+// around returns a whole configuration from the arguments of a block.
 func (m marker) around(text string) string {
 	switch m.within {
 	case "resource":

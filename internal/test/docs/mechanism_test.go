@@ -25,8 +25,7 @@ import (
 
 const someArguments = "talos_version = \"1.13.4\"\nsettle = \"5m\"\n"
 
-// TestInvalidConfigurationsAreFound has something wrong in each, of the kinds that
-// a page may have.
+// TestInvalidConfigurationsAreFound checks configurations that are wrong in the ways that a page may be wrong.
 func TestInvalidConfigurationsAreFound(t *testing.T) {
 	j := newJudge(t)
 
@@ -130,8 +129,8 @@ func TestPagesAreRead(t *testing.T) {
 	}
 }
 
-// TestStandInsAnswerEveryCall has each method of the protocol called that the SDK
-// serves: which of them a command line calls is different from release to release.
+// TestStandInsAnswerEveryCall calls each method of the protocol that the SDK serves: which of them a command line
+// calls differs from release to release.
 func TestStandInsAnswerEveryCall(t *testing.T) {
 	standIn, err := newRecorded(talosSchema)
 	if err != nil {

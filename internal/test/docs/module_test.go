@@ -11,8 +11,8 @@ import (
 
 func isModule(block *hclsyntax.Block) bool { return block.Type == "module" }
 
-// modules are the directories below one, without the files in it: what a snippet
-// from there calls as a module.
+// modules are the directories below a directory, without the files in it: what a snippet from there calls as a
+// module.
 type modules struct{ fs.FS }
 
 func modulesIn(dir string) fs.FS { return modules{os.DirFS(dir)} }

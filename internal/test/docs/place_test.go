@@ -23,11 +23,11 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/operator"
 )
 
-// speed is how many simulated seconds pass in a real one.
+// speed is how many simulated seconds pass in a real second.
 const speed = 60
 
-// place is a simulated cluster of the kind that the documentation speaks of, and the
-// home of a person who has it in their talosconfig.
+// place is a simulated cluster like the one in the documentation, and the home directory of a person who has it in
+// their talosconfig.
 type place struct {
 	*sim.Simulator
 
@@ -38,7 +38,7 @@ type place struct {
 func newPlace(t *testing.T) *place {
 	t.Helper()
 
-	// The test's own context ends before the clean-up that stops the simulator.
+	// The test's own context ends before the cleanup that stops the simulator.
 	running, err := sim.Start(context.WithoutCancel(t.Context()), sim.Options{
 		ClusterName: "prod", ControlPlanes: 1, Workers: 8, Talos: "1.12.6", Kubernetes: "1.34.2",
 		Speed: speed, Dir: t.TempDir(), Seed: 1, Management: true, Progress: os.Stderr,
@@ -58,11 +58,11 @@ func newPlace(t *testing.T) *place {
 		Simulator: running,
 		env:       []string{"HOME=" + home, "TF_VAR_talosconfig=" + running.Talosconfig()},
 		replacer: strings.NewReplacer(
-			// What the simulator calls by another name, and where a test may write.
+			// What has another name in the simulator, and where a test may write.
 			`"gpu-0"`, `"worker-5"`, "/var/backups/etcd", t.TempDir(), "registry.example.com:5000", mirror(t),
 			// What the simulated machines are.
 			`"nocloud"`, `"metal"`, "secure_boot = true", "secure_boot = false",
-			// What one guide goes to, one release of the operator's habits earlier.
+			// The target of a guide that uses other versions.
 			`"1.12.0"`, `"1.13.4"`, `"1.35.0"`, `"1.35.2"`,
 		),
 	}
@@ -74,7 +74,7 @@ func newPlace(t *testing.T) *place {
 	return p
 }
 
-// mirror is a registry with the images that the documentation lists there.
+// mirror returns the host of a registry with the images that the documentation has in a registry.
 func mirror(t *testing.T) string {
 	t.Helper()
 
@@ -97,14 +97,14 @@ func mirror(t *testing.T) string {
 	return host
 }
 
-// adapt makes a snippet of one for the simulated cluster.
+// adapt returns a snippet adapted to the simulated cluster.
 func (p *place) adapt(s snippet) snippet {
 	s.text = p.replacer.Replace(s.text)
 
 	return s
 }
 
-// seed makes the objects of operators that the documentation names.
+// seed creates the objects of operators that the documentation names.
 func (p *place) seed(t *testing.T) {
 	t.Helper()
 
@@ -148,8 +148,8 @@ func (p *place) seed(t *testing.T) {
 	}
 }
 
-// wantUpgraded asserts that every node runs the versions, once installed, and that
-// no invariant was violated.
+// wantUpgraded wants every node to run the versions after one install and one reboot, and no invariant to be
+// violated.
 func (p *place) wantUpgraded(t *testing.T, talos, kubernetes string) {
 	t.Helper()
 
@@ -169,8 +169,7 @@ func (p *place) wantUpgraded(t *testing.T, talos, kubernetes string) {
 	}
 }
 
-// withContexts writes a copy of a talosconfig or a kubeconfig that has its one
-// context under more names.
+// withContexts writes a copy of a talosconfig or a kubeconfig that has its only context under further names.
 func withContexts(t *testing.T, from, to string, names ...string) {
 	t.Helper()
 

@@ -17,14 +17,14 @@ import (
 	"github.com/hashicorp/terraform-plugin-go/tftypes"
 )
 
-// talosSchema has the form of "terraform providers schema -json", and of
-// siderolabs/talos what the documentation uses.
+// talosSchema has the form of "terraform providers schema -json", with the part of siderolabs/talos that the
+// documentation uses.
 //
 //go:embed testdata/providers/siderolabs/talos.json
 var talosSchema []byte
 
-// recordings are the schemas of other people's providers, by source. They are the
-// part of a provider that a validation needs, where the provider itself is not.
+// recordings are the schemas of other people's providers, by source: the part of a provider that a validation needs,
+// without the provider itself.
 var recordings = map[string][]byte{"siderolabs/talos": talosSchema}
 
 type (
@@ -62,15 +62,15 @@ var nestings = map[string]tfprotov6.SchemaObjectNestingMode{
 	"map":    tfprotov6.SchemaObjectNestingModeMap,
 }
 
-// recorded answers what a validation asks. For everything else it is a provider
-// that has no resources and no data sources, and says so.
+// recorded answers the calls of a validation. To all other calls it answers as a provider without resources and data
+// sources.
 type recorded struct {
 	tfprotov6.ProviderServer
 
 	answer tfprotov6.GetProviderSchemaResponse
 }
 
-// bare is a provider that has nothing.
+// bare is a provider without anything.
 type bare struct{}
 
 // Metadata implements provider.Provider.
@@ -88,7 +88,7 @@ func (bare) DataSources(context.Context) []func() datasource.DataSource { return
 // Resources implements provider.Provider.
 func (bare) Resources(context.Context) []func() resource.Resource { return nil }
 
-// serveRecorded is the provider of the name until the command line ends it.
+// serveRecorded serves the provider of the name until the command line ends it.
 func serveRecorded(name string) error {
 	for source, recording := range recordings {
 		if shortName(source) != name {
@@ -195,7 +195,7 @@ func convertAttributes(recorded map[string]recordedAttribute) ([]*tfprotov6.Sche
 	return attributes, nil
 }
 
-// GetProviderSchema implements tfprotov6.ProviderServer, as the rest does.
+// GetProviderSchema implements tfprotov6.ProviderServer, as do the other methods.
 func (r *recorded) GetProviderSchema(context.Context, *tfprotov6.GetProviderSchemaRequest) (*tfprotov6.GetProviderSchemaResponse, error) {
 	return &r.answer, nil
 }

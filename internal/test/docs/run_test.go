@@ -12,10 +12,9 @@ import (
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 )
 
-// applied are the examples of the resource that are applied, in this order, each to
-// the end. All others are planned: an apply would wait for a night, or for
-// workloads that are not there. The first two upgrade Talos and Kubernetes; the rest
-// find the cluster as they want it.
+// applied are the examples of the resource that are applied to the end, in this order. All others are planned: an
+// apply would wait for a night, or for workloads that do not exist. The first two upgrade Talos and Kubernetes; the
+// others find the cluster at its target.
 var applied = []string{
 	"examples/resources/talosupgrade_cluster/on_failure.tf",
 	"examples/guides/upgrading-kubernetes/minimal.tf",
@@ -26,7 +25,7 @@ var applied = []string{
 	"examples/guides/beside-an-operator/credentials.tf",
 }
 
-// defaultProvider is for what a page shows without saying where the cluster is.
+// defaultProvider is for a snippet that does not say where the cluster is.
 const defaultProvider = `
 provider "talosupgrade" {
   talosconfig_path = "~/.talos/config"
@@ -101,7 +100,7 @@ func TestAccConfigurationsRun(t *testing.T) {
 	}
 }
 
-// applies applies the snippet that is the example.
+// applies applies the snippet of the example.
 func (p *place) applies(t *testing.T, j *judge, snippets []snippet, example string) {
 	t.Helper()
 
@@ -117,8 +116,8 @@ func (p *place) applies(t *testing.T, j *judge, snippets []snippet, example stri
 	})
 }
 
-// execute plans a snippet that upgrades, and applies one that does not, unless it is
-// told what to do. It returns why a snippet was not run.
+// execute runs the command on a snippet. Without a command it plans a snippet that upgrades, and applies one that
+// does not. If a snippet is not run, it returns why.
 func (j *judge) execute(ctx context.Context, dir string, s snippet, command string) (done, why string, err error) {
 	read, err := parse("main.tf", s.mark.around(s.text))
 	if err != nil {

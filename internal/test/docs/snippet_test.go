@@ -16,16 +16,16 @@ import (
 
 // snippet is a configuration that the documentation shows.
 type snippet struct {
-	// file is relative to the root of the module, line that of the first line in it.
+	// file is relative to the root of the module, line is the number of the first line of the text.
 	file string
 	line int
 	text string
 	mark marker
-	// shows is the example that it is, if any.
+	// shows is the example that the snippet is; empty if it is none.
 	shows string
-	// dir is where relative paths in it lead from.
+	// dir is the directory from which its relative paths are.
 	dir string
-	// neighbours are what is shown beside it: a reader has them as well.
+	// neighbours are the other configurations on the page: a reader has them as well.
 	neighbours []string
 }
 
@@ -37,7 +37,7 @@ var (
 	markerInDoc = regexp.MustCompile(`^\s*<!--\s*validate:\s*(.*?)\s*-->\s*$`)
 )
 
-// page finds the snippets in the text of a Markdown file.
+// page returns the snippets in the text of a Markdown file.
 func page(file, text string) ([]snippet, error) {
 	var (
 		found []snippet
@@ -99,7 +99,7 @@ func errStray(file string, line int) error {
 	return fmt.Errorf("%s:%d: a validate comment without a block of HCL right below it", file, line+1)
 }
 
-// closing is the line that ends the block which begins at start.
+// closing returns the line that ends the block that begins at start.
 func closing(lines []string, start int, marks string) int {
 	for i := start + 1; i < len(lines); i++ {
 		if strings.TrimSpace(lines[i]) == marks {
@@ -120,8 +120,7 @@ func unindent(lines []string, indent string) string {
 	return text.String()
 }
 
-// collect finds every snippet of the module: the blocks of its pages, and the
-// examples of which no page shows the whole.
+// collect returns every snippet of the module: the blocks of its pages, and the examples that no page shows in full.
 func collect(root string) ([]snippet, error) {
 	var pages, examples []string
 

@@ -34,17 +34,17 @@ func shortName(source string) string { return path.Base(source) }
 type judge struct {
 	root string
 	cli  toolchain.CLI
-	// newer is a Terraform that has actions and queries; cli where that has them, is none, or
-	// is what a run that is not complete makes do with: another one takes minutes to build.
+	// newer is a Terraform that has actions and queries. It is cli if cli has them, is not Terraform, or if the run
+	// is not complete, because building another one takes minutes.
 	newer  toolchain.CLI
 	config string
-	// rest is what no page shows.
+	// rest is what no page declares.
 	rest map[string]string
-	// env is what the command line has in its environment besides.
+	// env is added to the environment of the command line.
 	env []string
 }
 
-// complete tells whether the run is a complete one.
+// complete reports whether the run is a complete one.
 func complete() bool { return os.Getenv("TALOSUPGRADE_ACC") == "full" }
 
 func newJudge(t *testing.T) *judge {
@@ -104,8 +104,8 @@ func newJudge(t *testing.T) *judge {
 	return j
 }
 
-// configure writes the configuration of the command line: this module's provider
-// as it was built, and this test binary for those that are recorded.
+// configure writes the configuration of the command line, with this module's provider as it was built, and this test
+// binary in place of the recorded ones.
 func configure(t *testing.T, built string) string {
 	t.Helper()
 
@@ -149,16 +149,15 @@ func configure(t *testing.T, built string) string {
 	return file
 }
 
-// verdict is what became of a snippet.
+// verdict is the result for a snippet.
 type verdict struct {
 	// taken is what it was completed with.
 	taken []string
-	// without is why it was only parsed.
+	// without is why it was only parsed; empty if it was validated.
 	without string
 }
 
-// choose is the judge with the command line that the snippet needs, and what the snippet
-// says about itself.
+// choose returns the judge with the command line that the snippet needs, and the marker of the snippet.
 func (j *judge) choose(s snippet, read parsed) (*judge, marker) {
 	mark := s.mark
 	if mark.only.name == "" && len(read.actions()) > 0 {
@@ -175,7 +174,7 @@ func (j *judge) choose(s snippet, read parsed) (*judge, marker) {
 	return &chosen, mark
 }
 
-// validate returns an error for a snippet that is no valid configuration.
+// validate returns an error if a snippet is not a valid configuration.
 func (j *judge) validate(ctx context.Context, dir string, s snippet) (verdict, error) {
 	read, err := parse("main.tf", s.mark.around(s.text))
 	if err != nil {
@@ -212,7 +211,7 @@ func (j *judge) complete(read parsed, s snippet) (rest string, taken []string, e
 	return read.completed(sources)
 }
 
-// write puts a configuration and what completes it into a directory.
+// write writes a configuration and what completes it into a directory.
 func (j *judge) write(dir string, s snippet, read parsed, rest string) error {
 	requirements, name, err := require(read, rest)
 	if err != nil {
@@ -233,7 +232,7 @@ func (j *judge) write(dir string, s snippet, read parsed, rest string) error {
 	return nil
 }
 
-// sources are where what a snippet leaves out may be: beside it, or in the rest.
+// sources returns the declarations that may complete a snippet: those of its neighbours, and the rest.
 func (j *judge) sources(s snippet) ([]map[string]string, error) {
 	var sources []map[string]string
 
@@ -249,8 +248,8 @@ func (j *judge) sources(s snippet) ([]map[string]string, error) {
 	return append(sources, j.rest), nil
 }
 
-// require says where to find the providers that the configuration does not say it
-// of, in a file of the name.
+// require returns the content and the name of a file with the sources of the providers for which the configuration
+// has none.
 func require(read parsed, rest string) (text, name string, err error) {
 	added, err := parse("rest.tf", rest)
 	if err != nil {
@@ -275,7 +274,7 @@ func require(read parsed, rest string) (text, name string, err error) {
 		fmt.Fprintf(&missing, "    %s = { source = %q }\n", provider, sources[at])
 	}
 
-	// Two blocks would be one too many; an override adds to the one that is there.
+	// A second block would be one too many; an override adds to the existing one.
 	name = "versions.tf"
 	if says {
 		name = "versions_override.tf"
@@ -284,7 +283,7 @@ func require(read parsed, rest string) (text, name string, err error) {
 	return "terraform {\n  required_providers {\n" + missing.String() + "  }\n}\n", name, nil
 }
 
-// ask has the command line validate what is in the directory.
+// ask runs the command line to validate what is in the directory.
 func (j *judge) ask(ctx context.Context, dir string, s snippet, read parsed) error {
 	if slices.ContainsFunc(read.body.Blocks, isModule) {
 		if err := os.CopyFS(dir, modulesIn(filepath.Join(j.root, filepath.FromSlash(s.dir)))); err != nil {
@@ -303,8 +302,7 @@ func (j *judge) ask(ctx context.Context, dir string, s snippet, read parsed) err
 	return j.run(ctx, dir, "validate", "-no-color")
 }
 
-// run calls the command line. Nothing of the person who runs the tests is in its
-// environment that could lead to a cluster.
+// run calls the command line. Nothing in its environment that comes from the user could lead to a cluster.
 func (j *judge) run(ctx context.Context, dir string, args ...string) error {
 	bounded, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()

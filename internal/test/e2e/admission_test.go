@@ -18,17 +18,16 @@ import (
 )
 
 const (
-	// allowed is how the name of a cluster has to start.
+	// allowed is the prefix that the name of a cluster has to have.
 	allowed = "e2e-"
-	// admissionTimeout bounds everything that is asked before a cluster is
-	// admitted.
+	// admissionTimeout bounds all requests before a cluster is admitted.
 	admissionTimeout = time.Minute
 )
 
-// errRefused is wrapped where a cluster was not made for this.
+// errRefused is wrapped if a cluster was not made for this run.
 var errRefused = errors.New("refused, and nothing was written: the run drains and reboots every node, so it takes only a cluster whose name starts with " + allowed)
 
-// allow refuses a name that does not start as it has to.
+// allow returns an error if a name does not have the prefix, or is only the prefix.
 func allow(what, name string) error {
 	if !strings.HasPrefix(name, allowed) || name == allowed {
 		return fmt.Errorf("%s is %q, want a name that starts with %s: %w", what, name, allowed, errRefused)
@@ -37,8 +36,8 @@ func allow(what, name string) error {
 	return nil
 }
 
-// pick finds the context that is asked for and refuses one of another name. No
-// connection is made.
+// pick returns the name of the requested context. If its name is not allowed, it returns an error. It opens no
+// connection.
 func pick(config *clientconfig.Config, path, name string) (string, error) {
 	what := fmt.Sprintf("the context of %s that CONTEXT names", path)
 
@@ -57,8 +56,8 @@ func pick(config *clientconfig.Config, path, name string) (string, error) {
 	return name, nil
 }
 
-// admit returns the name of the context if both it and the name that every machine
-// of the cluster has in its configuration start as they have to. It only reads.
+// admit returns the name of the context if both that name and the cluster name in the configuration of every machine
+// are allowed. It only reads.
 func admit(ctx context.Context, path, wanted string) (string, error) {
 	config, err := clientconfig.Open(path)
 	if err != nil {
@@ -81,7 +80,7 @@ func admit(ctx context.Context, path, wanted string) (string, error) {
 	return name, errors.Join(askNames(ctx, api), api.Close())
 }
 
-// askNames asks every machine for the name of its cluster.
+// askNames checks the cluster name of every machine.
 func askNames(ctx context.Context, api *client.Client) error {
 	members, err := safe.StateListAll[*clusterres.Member](ctx, api.COSI)
 	if err != nil {

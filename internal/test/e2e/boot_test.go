@@ -15,21 +15,19 @@ import (
 )
 
 const (
-	// watchLag is how far behind a watch may be: a client of Kubernetes waits up to
-	// half a minute between two tries.
+	// watchLag is how far behind a watch may be: a Kubernetes client waits up to half a minute between two attempts.
 	watchLag  = time.Minute
 	watchPoll = 100 * time.Millisecond
 )
 
-// boots notes each boot of each machine, as its kubelet reports it: one that came
-// and went before its kubelet said so is not seen.
+// boots records each boot of each machine, as its kubelet reports it. A boot that ends before its kubelet has
+// reported it is not recorded.
 type boots struct {
 	mutex sync.Mutex
 	ids   map[string][]string
 }
 
-// watchBoots notes boots until the test ends. When it returns, each node has its
-// present one.
+// watchBoots records boots until the test ends. When it returns, each node has its current one.
 func watchBoots(t *testing.T, c *target) *boots {
 	t.Helper()
 
@@ -73,7 +71,7 @@ func (b *boots) note(object any) {
 	}
 }
 
-// of lists the boots of a node, in order.
+// of returns the boots of a node, in order.
 func (b *boots) of(node string) []string {
 	b.mutex.Lock()
 	defer b.mutex.Unlock()
@@ -81,8 +79,8 @@ func (b *boots) of(node string) []string {
 	return slices.Clone(b.ids[node])
 }
 
-// until lists the boots of a node once the last of them is the given one: a watch
-// that lost its API server is some seconds behind.
+// until returns the boots of a node once the last of them is the given one: a watch that lost its API server is some
+// seconds behind.
 func (b *boots) until(ctx context.Context, node, last string) []string {
 	ctx, cancel := context.WithTimeout(ctx, watchLag)
 	defer cancel()

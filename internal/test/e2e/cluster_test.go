@@ -19,18 +19,17 @@ import (
 )
 
 const (
-	// agent is none of the provider's: what it writes is not the provider's doing.
+	// agent is a user agent that is not the provider's, so that what this writes is not attributed to the provider.
 	agent = "talosupgrade-e2e"
-	// pause is the image of what runs in the pods of the contract; kubelets of
-	// Talos bring it there for pods in general.
+	// pause is the image of the Pods of the contract. The kubelets of Talos pull it anyway, for the sandboxes of
+	// Pods.
 	pause = "registry.k8s.io/pause:3.10"
-	// patience bounds the wait for what a cluster does by itself, such as starting
-	// a pod whose image has to be pulled.
+	// patience bounds the wait for what a cluster does by itself, such as starting a Pod whose image has to be
+	// pulled.
 	patience = 3 * time.Minute
 )
 
-// target is the admitted cluster, through the adapters of the provider and through
-// a plain client of Kubernetes.
+// target is the admitted cluster, through the adapters of the provider and through a plain Kubernetes client.
 type target struct {
 	settings
 
@@ -40,8 +39,8 @@ type target struct {
 	id       string
 }
 
-// connect opens what the provider would open with the same talosconfig. The
-// kubeconfig comes from the machines that were admitted, and from nowhere else.
+// connect opens what the provider would open with the same talosconfig. The kubeconfig comes only from the machines
+// that were admitted.
 func connect(ctx context.Context, t *testing.T, asked settings) *target {
 	t.Helper()
 
@@ -87,7 +86,7 @@ func connect(ctx context.Context, t *testing.T, asked settings) *target {
 	return made
 }
 
-// fromTalos are the machines that discovery lists, as they say themselves.
+// fromTalos returns the machines that discovery lists, as each describes itself.
 func (c *target) fromTalos(ctx context.Context) ([]contract.Machine, error) {
 	members, err := c.talosAPI.Members(ctx)
 	if err != nil {
@@ -102,7 +101,7 @@ func (c *target) fromTalos(ctx context.Context) ([]contract.Machine, error) {
 	return contract.FromTalos(ctx, c.talosAPI, addresses)
 }
 
-// obstacles are why the cluster is not one to begin with. They are only read.
+// obstacles returns why the cluster is not fit for a run. It only reads.
 func (c *target) obstacles(ctx context.Context) (found []string, err error) {
 	machines, err := c.fromTalos(ctx)
 	if err != nil {
@@ -141,7 +140,7 @@ func (c *target) obstacles(ctx context.Context) (found []string, err error) {
 	return append(found, records...), err
 }
 
-// records are what an upgrade has left that is not finished.
+// records returns what an unfinished upgrade has left behind.
 func (c *target) records(ctx context.Context) (found []string, err error) {
 	lease, err := c.kubeAPI.Lease(ctx)
 	if err != nil {
@@ -164,7 +163,7 @@ func (c *target) records(ctx context.Context) (found []string, err error) {
 	return found, nil
 }
 
-// versions are what runs, by node.
+// versions are the versions that a node runs, and its boot.
 type versions struct {
 	talos, kubelet version.Version
 	bootID         string

@@ -20,13 +20,12 @@ import (
 )
 
 const (
-	// nothingToDo and somethingToDo are exit codes of a plan that tells in detail.
+	// nothingToDo and somethingToDo are exit codes of a plan with -detailed-exitcode.
 	nothingToDo   = 0
 	somethingToDo = 2
 )
 
-// provider is the provider as it is in the source tree, and a command line that
-// runs it.
+// provider is the provider from the source tree, and a command line that runs it.
 type provider struct {
 	*target
 
@@ -54,7 +53,7 @@ func buildProvider(ctx context.Context, t *testing.T, c *target) *provider {
 	return &provider{target: c, cli: cli, binary: binary}
 }
 
-// space is a directory with a configuration of its own.
+// space returns a directory with a configuration of its own.
 func (p *provider) space(t *testing.T, configuration string) *workspace.Workspace {
 	t.Helper()
 
@@ -73,7 +72,7 @@ func (p *provider) space(t *testing.T, configuration string) *workspace.Workspac
 	return made
 }
 
-// quote makes a literal without templates.
+// quote returns a string literal in which nothing is a template.
 func quote(text string) string {
 	encoded, err := json.Marshal(text)
 	if err != nil {
@@ -83,7 +82,7 @@ func quote(text string) string {
 	return strings.NewReplacer("${", "$${", "%{", "%%{").Replace(string(encoded))
 }
 
-// versionArguments are those of the versions to go to.
+// versionArguments returns the arguments with the target versions.
 func (p *provider) versionArguments() string {
 	var text strings.Builder
 
@@ -99,8 +98,8 @@ func (p *provider) versionArguments() string {
 	return text.String()
 }
 
-// run runs the command line, shows and keeps what it says under a name, and wants
-// it to end with a code.
+// run runs the command line, shows its output and writes it to a log of the given name. If the exit code is not the
+// wanted one, it fails the test.
 func (p *provider) run(ctx context.Context, t *testing.T, space *workspace.Workspace, name string, want int, args ...string) {
 	t.Helper()
 
@@ -129,7 +128,7 @@ func (p *provider) run(ctx context.Context, t *testing.T, space *workspace.Works
 	}
 }
 
-// preflight is what the data source says of the upgrade.
+// preflight checks that the data source finds nothing against the upgrade.
 func (p *provider) preflight(ctx context.Context, t *testing.T) {
 	t.Helper()
 

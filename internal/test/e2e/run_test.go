@@ -14,15 +14,15 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/contract"
 )
 
-// reserve is what is left of the test's own time limit for ending in good order.
+// reserve is the part of the test's own time limit that is kept for an orderly end.
 const reserve = time.Minute
 
-// TestEndToEnd is the whole run. Each part of it stops the run when it fails: what
-// does not keep the contract is not upgraded.
+// TestEndToEnd is the whole run. If a part of it fails, the run stops: a cluster that does not keep the contract is
+// not upgraded.
 func TestEndToEnd(t *testing.T) {
 	asked := readSettings(t)
 
-	// An upgrade that is interrupted ends its step before it stops.
+	// An upgrade that is interrupted finishes its step before it stops.
 	ctx, stop := signal.NotifyContext(t.Context(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 
@@ -114,7 +114,7 @@ func (c *target) holdKubernetes(ctx context.Context, t *testing.T) {
 
 	live := &contract.Live{Adapter: c.kubeAPI, Other: c.plain, ID: c.id, Known: machines, Image: pause, Patience: patience}
 
-	// What an earlier, finished upgrade has left is none of the clauses' business.
+	// What an earlier, finished upgrade has left behind would disturb the clauses.
 	live.Sweep(t)
 
 	contract.Test(t, func(t *testing.T) contract.Fixture { return live.Open(t) })
@@ -124,7 +124,7 @@ func (c *target) holdKubernetes(ctx context.Context, t *testing.T) {
 	}
 }
 
-// mustHaveArrived compares the cluster with what was asked for.
+// mustHaveArrived compares the cluster with the target versions.
 func (c *target) mustHaveArrived(ctx context.Context, t *testing.T, before map[string]versions, noted *boots) {
 	t.Helper()
 
@@ -170,7 +170,7 @@ func (c *target) mustHaveArrived(ctx context.Context, t *testing.T, before map[s
 	}
 }
 
-// mustBeComplete looks at what runs in the pods of the control plane.
+// mustBeComplete checks the versions in the Pods of the control plane.
 func (c *target) mustBeComplete(ctx context.Context, t *testing.T) {
 	t.Helper()
 

@@ -12,8 +12,8 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
-// What make e2e says. TALOSCONFIG itself is left alone: a developer's own settings
-// must not choose the cluster.
+// The variables that make e2e sets. TALOSCONFIG itself is not read: a developer's own settings must not select the
+// cluster.
 const (
 	variableTalosconfig = "TALOSUPGRADE_E2E_TALOSCONFIG"
 	variableContext     = "TALOSUPGRADE_E2E_CONTEXT"
@@ -22,19 +22,19 @@ const (
 	variableOut         = "TALOSUPGRADE_E2E_OUT"
 )
 
-// settings are what a run is asked for.
+// settings are the parameters of a run.
 type settings struct {
-	// talosconfig is the path of the file, context empty for its current one.
+	// talosconfig is the path of the file. context is a context in it; empty for the current one.
 	talosconfig, context string
-	// talos and kubernetes are the versions to go to; zero for neither.
+	// talos and kubernetes are the target versions; zero if that half is not upgraded.
 	talos, kubernetes version.Version
-	// out receives what the command line said.
+	// out is the directory for the output of the command line.
 	out string
 }
 
 func (s settings) upgrades() bool { return !s.talos.IsZero() || !s.kubernetes.IsZero() }
 
-// readSettings skips the test where nobody asked for a run.
+// readSettings returns the parameters of the run. If no run was requested, it skips the test.
 func readSettings(t *testing.T) settings {
 	t.Helper()
 
@@ -49,7 +49,7 @@ func readSettings(t *testing.T) settings {
 	}
 }
 
-// fromRoot reads a path as make does, which runs in the root of the module.
+// fromRoot resolves a path as make does, which runs in the root of the module.
 func fromRoot(t *testing.T, path string) string {
 	t.Helper()
 

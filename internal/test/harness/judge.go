@@ -11,7 +11,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/model"
 )
 
-// Judge keeps a history and has every event judged.
+// Judge keeps a history and has a checker judge each of its events.
 type Judge struct {
 	mu      sync.Mutex
 	checker *checker.Checker
@@ -33,7 +33,7 @@ func (j *Judge) Record(node string, kind history.Kind, detail map[string]string)
 	j.checker.Add(event)
 }
 
-// Verdict is the judgement so far.
+// Verdict returns the verdict so far.
 func (j *Judge) Verdict() checker.Verdict {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -41,7 +41,7 @@ func (j *Judge) Verdict() checker.Verdict {
 	return j.checker.Verdict()
 }
 
-// Of are the events of some kinds, in order.
+// Of returns the events of the given kinds, in order.
 func (j *Judge) Of(kinds ...history.Kind) []history.Event {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -49,7 +49,7 @@ func (j *Judge) Of(kinds ...history.Kind) []history.Event {
 	return slices.DeleteFunc(slices.Clone(j.events), func(e history.Event) bool { return !slices.Contains(kinds, e.Kind) })
 }
 
-// Text is the end of the history, for the message of a test that failed.
+// Text returns the end of the history, for the message of a test that failed.
 func (j *Judge) Text() string {
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -9,8 +9,7 @@ import (
 	"testing"
 )
 
-// Note takes down what a case finds wrong instead of failing the test, so that a
-// sweep goes on and finds the rest.
+// Note records what is wrong in a case instead of failing the test, so that a sweep goes on and finds the rest.
 type Note struct {
 	testing.TB
 
@@ -18,7 +17,7 @@ type Note struct {
 	found []string
 }
 
-// givenUp is what a note panics with to leave a case.
+// givenUp is the value with which a note panics to leave a case.
 type givenUp struct{}
 
 // Helper implements [testing.TB].
@@ -48,7 +47,7 @@ func (n *Note) FailNow() { panic(givenUp{}) }
 // Failed implements [testing.TB].
 func (n *Note) Failed() bool { return len(n.All()) > 0 }
 
-// Take notes something.
+// Take records a text.
 func (n *Note) Take(text string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -56,7 +55,7 @@ func (n *Note) Take(text string) {
 	n.found = append(n.found, text)
 }
 
-// All is what was noted, in order.
+// All returns what was recorded, in order.
 func (n *Note) All() []string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -64,7 +63,7 @@ func (n *Note) All() []string {
 	return append([]string(nil), n.found...)
 }
 
-// Guarded does something and notes its panics.
+// Guarded calls do and records its panics.
 func (n *Note) Guarded(do func()) {
 	defer func() {
 		switch reason := recover().(type) {

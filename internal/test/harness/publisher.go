@@ -13,11 +13,11 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/ports"
 )
 
-// Publisher writes annotations the way the real one does, as far as claims are
-// concerned: what an event says, as soon as the API server takes it.
+// Publisher writes the claims among the annotations as the real publisher does: what an event says, as soon as the
+// API server accepts it.
 type Publisher struct {
 	client *ports.Client
-	// Lie changes what is claimed.
+	// Lie changes what is claimed; nil if it is not changed.
 	Lie func(map[string]string)
 
 	mu      sync.Mutex
@@ -27,7 +27,7 @@ type Publisher struct {
 // Observe implements [cluster.Observer].
 func (p *Publisher) Observe(event cluster.Event) {
 	if event.Kind == cluster.EventPlanned {
-		// There is no lease yet under which anything could be said.
+		// There is no lease yet under which anything could be written.
 		return
 	}
 
@@ -78,8 +78,8 @@ func (p *Publisher) Announces(_ context.Context, event cluster.Event) bool {
 	return false
 }
 
-// claim says of one half what an event tells of it. What fails is the half that
-// is being worked on.
+// claim adds what an event says about one half. present is true if the half is being worked on, which is the half
+// that fails.
 func claim(claims map[string]string, half string, event cluster.Event, at cluster.Progress, present bool) {
 	status := ""
 
@@ -127,7 +127,7 @@ func (p *Publisher) claim(claims map[string]string) {
 	p.send()
 }
 
-// send is one attempt to write what is pending.
+// send tries once to write what is pending, and reports whether nothing is pending any more.
 func (p *Publisher) send() bool {
 	if len(p.pending) > 0 && p.client.Annotate(context.Background(), p.pending) == nil {
 		clear(p.pending)
@@ -157,10 +157,10 @@ func (p *Publisher) Flush(ctx context.Context) {
 	}
 }
 
-// again is the pause before another attempt to write.
+// again is the pause before the next attempt to write.
 const again = 997 * time.Millisecond
 
-// Finish repeats the last word for a while.
+// Finish tries for a while to write what is still pending.
 func (p *Publisher) Finish() {
 	for deadline := time.Now().Add(15 * time.Second); time.Now().Before(deadline); time.Sleep(time.Second) {
 		p.mu.Lock()

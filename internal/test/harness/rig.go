@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
-// Package harness runs the engine against simulated clusters in virtual time, and
-// judges whatever happens. Tests of other packages share it; its own are below it.
+// Package harness runs the engine against simulated clusters in virtual time and judges everything that happens.
+// Tests of other packages share it; its own tests are in the packages below it.
 package harness
 
 import (
@@ -21,7 +21,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/ports"
 )
 
-// Versions that tests upgrade between, by the API the nodes take.
+// Versions that tests upgrade between, by the API that the nodes have.
 const (
 	FromLifecycle = "1.13.2"
 	ToLifecycle   = "1.13.4"
@@ -38,8 +38,7 @@ type Rig struct {
 	Judge *Judge
 }
 
-// Setup says how a rig differs from three control planes and two workers on a
-// version with the lifecycle API.
+// Setup is how a rig differs from three control planes and two workers on a version with the lifecycle API.
 type Setup struct {
 	model.Options
 
@@ -62,13 +61,13 @@ func (s Setup) withDefaults() Setup {
 	return s
 }
 
-// leaseMost is how old a lease may be when something is done under it.
+// leaseMost is how old a lease may be if something is done under it.
 const leaseMost = 30 * time.Second
 
-// spendMemory has the process take memory for time. What a bubble leaves is garbage, so
-// it is collected seldom, and nobody asks where it came from. It keeps memory that nobody
-// writes to, and that the system therefore never provides: garbage is collected once
-// there is several times as much of it, however little is in use.
+// spendMemory makes the process spend memory to save time. What a bubble leaves is garbage, so it is collected
+// rarely, and its allocations are not profiled unless the test asks for it. The memory that it returns is never
+// written to, so the system never provides it; it only raises the heap size above which garbage is collected, however
+// little is in use.
 var spendMemory = sync.OnceValue(func() (unused []byte) {
 	const seldom, least = 400, 128 << 20
 
@@ -81,7 +80,7 @@ var spendMemory = sync.OnceValue(func() (unused []byte) {
 	return make([]byte, least)
 })
 
-// New makes a cluster inside a bubble.
+// New creates a cluster inside a bubble.
 func New(t testing.TB, given Setup) *Rig {
 	t.Helper()
 	spendMemory()
@@ -116,7 +115,7 @@ func Run(t *testing.T, given Setup, test func(*Rig)) {
 	})
 }
 
-// Sound fails the test when an invariant was broken.
+// Sound fails the test if an invariant was broken.
 func (r *Rig) Sound() {
 	r.T.Helper()
 
@@ -137,8 +136,8 @@ func (r *Rig) AllRun(target string) {
 	}
 }
 
-// At fails the test unless every node runs the target, nothing was broken and
-// nothing was left behind.
+// At fails the test unless every node runs the target, no invariant was broken, nothing was left behind and the
+// annotations say so.
 func (r *Rig) At(target string) {
 	r.T.Helper()
 	r.Sound()
@@ -162,7 +161,7 @@ func (r *Rig) At(target string) {
 	}
 }
 
-// Tidy fails the test when a lease or an unfinished entry was left.
+// Tidy fails the test if a lease or a journal entry was left behind.
 func (r *Rig) Tidy() {
 	r.T.Helper()
 
@@ -175,7 +174,7 @@ func (r *Rig) Tidy() {
 	}
 }
 
-// Once fails the test unless every node was installed and rebooted once.
+// Once fails the test unless every node was installed once and rebooted once.
 func (r *Rig) Once() {
 	r.T.Helper()
 
@@ -198,7 +197,7 @@ func (r *Rig) Settled(target string) {
 	}
 }
 
-// State is the state of a machine.
+// State returns the state of a machine.
 func (r *Rig) State(name string) model.NodeState {
 	r.T.Helper()
 

@@ -10,7 +10,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/model"
 )
 
-// TestRig_FourHoursTakeAMoment: nobody waits for what happens in virtual time.
+// TestRig_FourHoursTakeAMoment wants hours of virtual time to take hardly any real time.
 func TestRig_FourHoursTakeAMoment(t *testing.T) {
 	const workers, settle, long = 12, 15 * time.Minute, 4 * time.Hour
 
@@ -34,13 +34,12 @@ func TestRig_FourHoursTakeAMoment(t *testing.T) {
 	t.Logf("%s of virtual time and more in %s", long, time.Since(began).Round(time.Millisecond))
 }
 
-// BenchmarkUpgrade is one upgrade of three control planes and two workers over the
-// ports, with a judge.
+// BenchmarkUpgrade measures one upgrade of three control planes and two workers over the ports, with a judge.
 func BenchmarkUpgrade(b *testing.B) {
 	var virtual time.Duration
 
 	for b.Loop() {
-		// A bubble needs a test, which a benchmark is not.
+		// A bubble needs a *testing.T, which a benchmark does not have.
 		var t testing.T
 
 		harness.Run(&t, harness.Setup{}, func(r *harness.Rig) {

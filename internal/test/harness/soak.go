@@ -14,26 +14,23 @@ import (
 	"time"
 )
 
-// What the environment says about the tests of the harness. This is the only
-// place that reads it.
+// The environment variables of the tests of the harness. They are read only here.
 const (
-	// EnvSoak is the budget of a soak, all of its packages together, in Go's
-	// notation; empty is none.
+	// EnvSoak is the time of a soak, for all of its packages together, in Go's notation; if it is empty, there is no
+	// soak.
 	EnvSoak = "TALOSUPGRADE_SOAK"
-	// EnvSeed is what is drawn from, a decimal number.
+	// EnvSeed is the seed from which everything is drawn, a decimal number.
 	EnvSeed = "TALOSUPGRADE_SEED"
-	// EnvOnly is the one case to run, as a failure has named it; what it looks
-	// like is the business of the test.
+	// EnvOnly is the one case to run, as the message of a failure names it. Its form is up to the test.
 	EnvOnly = "TALOSUPGRADE_ONLY"
 )
 
-// usualSeed is drawn from where nobody says otherwise, so that a test that was
-// green stays green until somebody changes something.
+// usualSeed is the seed if [EnvSeed] is empty. It is fixed, so that a test that passed keeps passing until something
+// changes.
 const usualSeed = 20240521
 
-// Soak tells whether to run for long, and how long that is for all packages
-// together: each takes its share. It panics with what to do where the
-// environment says something else than a duration.
+// Soak returns the time of a soak for all packages together, each of which takes its share, and reports whether there
+// is one. If the environment variable is not a duration, it panics with what to do.
 func Soak() (budget time.Duration, on bool) {
 	budget, err := parseSoak(os.Getenv(EnvSoak))
 	if err != nil {
@@ -56,8 +53,8 @@ func parseSoak(text string) (time.Duration, error) {
 	return budget, nil
 }
 
-// Seed is what everything is drawn from. It panics with what to do where the
-// environment says something else than a number.
+// Seed returns the seed from which everything is drawn. If the environment variable is not a number, it panics with
+// what to do.
 func Seed() uint64 {
 	seed, err := parseSeed(os.Getenv(EnvSeed))
 	if err != nil {
@@ -80,14 +77,13 @@ func parseSeed(text string) (uint64, error) {
 	return seed, nil
 }
 
-// Only is the one case to run, empty for all.
+// Only returns the one case to run; empty for all.
 func Only() string { return os.Getenv(EnvOnly) }
 
-// Lanes is how many bubbles are worth running beside each other.
+// Lanes returns how many bubbles are worth running in parallel.
 func Lanes() int { return runtime.GOMAXPROCS(0) }
 
-// Beside does something for each number below another one, in all lanes, until the test
-// fails.
+// Beside calls do for each number below numbers, in all lanes, until the test fails.
 func Beside(t testing.TB, numbers int, do func(number int)) {
 	t.Helper()
 
@@ -107,9 +103,8 @@ func Beside(t testing.TB, numbers int, do func(number int)) {
 	work.Wait()
 }
 
-// Repeat says which command repeats what a test of a package has just done:
-// folder is the package's below internal/test/harness, only the one case that it is
-// about, empty for all of them. It fails nothing by itself.
+// Repeat logs the command that repeats what a test has just done. folder is the package below internal/test/harness,
+// only the one case that failed; empty for all. It does not fail the test.
 func Repeat(t testing.TB, folder string, seed uint64, only string) {
 	t.Helper()
 	t.Logf("to repeat it: %s", repeating(folder, t.Name(), seed, only))
@@ -129,5 +124,5 @@ func repeating(folder, test string, seed uint64, only string) string {
 	return strings.Join(append(words, "go test -count=1 -v -run", quoted(strings.Join(levels, "/")), "./internal/test/harness/"+folder), " ")
 }
 
-// quoted is a word as a shell takes it.
+// quoted returns a word quoted for a shell.
 func quoted(word string) string { return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'" }

@@ -14,25 +14,24 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/ports"
 )
 
-// Crash is how a run is struck at one of its mutating calls.
+// Crash is how a run is struck at one of its calls.
 type Crash string
 
 const (
-	// DieBefore: the process ends before the request leaves it.
+	// DieBefore: the process dies before the request leaves it.
 	DieBefore Crash = "before the call"
-	// DieDuring: it ends while the request is being carried out.
+	// DieDuring: the process dies while the request is carried out.
 	DieDuring Crash = "during the call"
-	// DieAfter: it ends when the request was carried out, before it can do
-	// anything about it.
+	// DieAfter: the process dies after the request was carried out, before it can act on the reply.
 	DieAfter Crash = "after the call"
-	// LoseReply: it lives, but does not learn that the request was carried out.
+	// LoseReply: the process lives, but does not learn that the request was carried out.
 	LoseReply Crash = "reply lost"
 )
 
-// Crashes are all of them.
+// Crashes returns all of them.
 func Crashes() []Crash { return []Crash{DieBefore, DieDuring, DieAfter, LoseReply} }
 
-// ErrKilled is what becomes of the calls of a dead process.
+// ErrKilled is the error of every call of a dead process.
 var ErrKilled = errors.New("the process was killed")
 
 // Strike is one crash of one client.
@@ -44,20 +43,20 @@ type Strike struct {
 	dead   bool
 	killed chan struct{}
 	end    context.CancelFunc
-	// struck is the call that it happened at, empty when there were fewer.
+	// struck is the call at which it happened; empty until then.
 	struck string
 }
 
-// NewStrike makes a crash at the first call that matches, of a client whose run the
-// context belongs to that end ends.
+// NewStrike returns a crash of one client at the first call for which at is true. end ends the context of the
+// client's run.
 func NewStrike(kind Crash, at func(ports.Call) bool, end context.CancelFunc) *Strike {
 	return &Strike{crash: kind, at: at, killed: make(chan struct{}), end: end}
 }
 
-// Killed is closed when the process is dead.
+// Killed returns a channel that is closed once the process is dead.
 func (s *Strike) Killed() <-chan struct{} { return s.killed }
 
-// Struck is the call that it happened at, empty when there was none.
+// Struck returns the call at which it happened; empty if it did not.
 func (s *Strike) Struck() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -65,8 +64,8 @@ func (s *Strike) Struck() string {
 	return s.struck
 }
 
-// Kill makes every further call of the client come to nothing. What the engine
-// still does then has no effect on anything, as if it had ended at once.
+// Kill makes every further call of the client fail without effect. What the engine still does then changes nothing,
+// as if the process had ended at once.
 func (s *Strike) Kill() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -127,9 +126,8 @@ func (s *Strike) Intercept(ctx context.Context, call ports.Call, next func(conte
 	}
 }
 
-// Crashing runs an upgrade that is struck, and returns when its process is dead
-// or the upgrade has ended. It tells at which call that was, and returns how to
-// wait for what is left of a dead process.
+// Crashing runs an upgrade that is struck, and returns once its process is dead or the upgrade has ended. It returns
+// the call at which it was struck, and a function that waits for what is left of a dead process.
 func (r *Rig) Crashing(run string, request engine.Request, kind Crash, at func(ports.Call) bool) (struck string, wait func(), err error) {
 	return r.CrashingIn(run, func(ctx context.Context, w *Worker) error { return w.Apply(ctx, request) }, kind, at)
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/wording"
 )
 
-// Upgrade runs the engine, and looks at how it words a failure.
+// Upgrade runs the engine, and checks how a failure is worded.
 func (w *Worker) Upgrade(ctx context.Context, request engine.Request) (cluster.Observation, error) {
 	observed, err := w.Engine.Upgrade(ctx, request)
 	NoteFailure(w.t, err)
@@ -21,7 +21,7 @@ func (w *Worker) Upgrade(ctx context.Context, request engine.Request) (cluster.O
 	return observed, err
 }
 
-// Delegate has the operator upgrade, and looks at how the engine words a failure.
+// Delegate has the operator upgrade, and checks how the engine words a failure.
 func (w *Worker) Delegate(ctx context.Context, request engine.Request) (cluster.Observation, error) {
 	observed, err := w.Engine.Delegate(ctx, request)
 	NoteFailure(w.t, err)
@@ -29,7 +29,7 @@ func (w *Worker) Delegate(ctx context.Context, request engine.Request) (cluster.
 	return observed, err
 }
 
-// RollBackNode sends a node back, and looks at how the engine words a failure.
+// RollBackNode rolls a node back, and checks how the engine words a failure.
 func (w *Worker) RollBackNode(ctx context.Context, request engine.NodeRequest) (cluster.Entry, error) {
 	entry, err := w.Engine.RollBackNode(ctx, request)
 	NoteFailure(w.t, err)
@@ -37,7 +37,7 @@ func (w *Worker) RollBackNode(ctx context.Context, request engine.NodeRequest) (
 	return entry, err
 }
 
-// AllowRetry allows another try, and looks at how the engine words a failure.
+// AllowRetry allows another attempt on a node, and checks how the engine words a failure.
 func (w *Worker) AllowRetry(ctx context.Context, request engine.NodeRequest) (cluster.Entry, error) {
 	entry, err := w.Engine.AllowRetry(ctx, request)
 	NoteFailure(w.t, err)
@@ -45,8 +45,7 @@ func (w *Worker) AllowRetry(ctx context.Context, request engine.NodeRequest) (cl
 	return entry, err
 }
 
-// NoteFailure takes note of what the end of a run says, and fails the test where it
-// leaves something out.
+// NoteFailure records the message with which a run failed, and fails the test if a part of it is missing.
 func NoteFailure(t testing.TB, err error) {
 	t.Helper()
 

@@ -44,7 +44,7 @@ func (w *Worker) Observe(event cluster.Event) {
 	w.events = append(w.events, event)
 }
 
-// Events are what a person or a publisher was told.
+// Events returns the events that were sent to the observer.
 func (w *Worker) Events() []cluster.Event {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -52,7 +52,7 @@ func (w *Worker) Events() []cluster.Event {
 	return slices.Clone(w.events)
 }
 
-// Texts are what a person was told.
+// Texts returns the texts of the events of a kind.
 func (w *Worker) Texts(kind cluster.EventKind) []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -68,7 +68,7 @@ func (w *Worker) Texts(kind cluster.EventKind) []string {
 	return texts
 }
 
-// FailedNodes are the nodes that the end of a failed run names.
+// FailedNodes returns the nodes that the end of a failed run names.
 func (w *Worker) FailedNodes() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -81,14 +81,14 @@ func (w *Worker) FailedNodes() string {
 	return w.events[index].Node
 }
 
-// Worker connects an engine under the name of a run.
+// Worker connects an engine that has the name of a run.
 func (r *Rig) Worker(run string) *Worker {
 	client := r.Client(run)
 
 	return r.WorkerOver(client, client, client)
 }
 
-// WorkerOver lets the engine see the cluster through ports that may lie.
+// WorkerOver connects an engine that sees the cluster through the given ports, which may lie.
 func (r *Rig) WorkerOver(client *ports.Client, talos cluster.Talos, kube cluster.Kubernetes) *Worker {
 	made := &Worker{Client: client, Notes: &Publisher{client: client}, t: r.T}
 	options := optionsOf(client)
@@ -99,8 +99,8 @@ func (r *Rig) WorkerOver(client *ports.Client, talos cluster.Talos, kube cluster
 	return made
 }
 
-// WorkerBeside connects an engine under the name of a run, beside an operator that
-// may upgrade the same cluster. It is for the observers to publish what it does.
+// WorkerBeside connects an engine that has the name of a run, beside an operator that may upgrade the same cluster.
+// The observers have to publish what it does.
 func (r *Rig) WorkerBeside(run string, beside cluster.Operator, observers ...cluster.Observer) *Worker {
 	client := r.Client(run)
 	made := &Worker{Client: client, Notes: &Publisher{client: client}, t: r.T}
@@ -112,7 +112,7 @@ func (r *Rig) WorkerBeside(run string, beside cluster.Operator, observers ...clu
 	return made
 }
 
-// optionsOf are what all engines over the client have in common.
+// optionsOf returns the options that all engines over the client have in common.
 func optionsOf(client *ports.Client) engine.Options {
 	return engine.Options{
 		Removals: client, Manifests: client, Workloads: client,
@@ -120,20 +120,19 @@ func optionsOf(client *ports.Client) engine.Options {
 	}
 }
 
-// To is a request for a Talos version with the default policy.
+// To returns a request for a Talos version with the default policy.
 func To(target string) engine.Request {
 	return engine.Request{Target: cluster.Target{Talos: version.MustParse(target)}, Policy: cluster.DefaultPolicy()}
 }
 
-// Bare is a request that leaves the manifests alone, for tests that count calls
-// or look at the first one.
+// Bare returns the request without manifests, for tests that count calls or look at the first one.
 func Bare(request engine.Request) engine.Request {
 	request.Policy.Kubernetes.Manifests = cluster.ManifestPolicy{}
 
 	return request
 }
 
-// Apply runs an engine and publishes its last word.
+// Apply runs the upgrade, and finishes writing its annotations.
 func (w *Worker) Apply(ctx context.Context, request engine.Request) error {
 	_, err := w.Upgrade(ctx, request)
 	w.Notes.Finish()
@@ -141,7 +140,7 @@ func (w *Worker) Apply(ctx context.Context, request engine.Request) error {
 	return err
 }
 
-// RollBack has an engine send a node back and publishes its last word.
+// RollBack has an engine roll a node back, and finishes writing its annotations.
 func (w *Worker) RollBack(ctx context.Context, node string) error {
 	_, err := w.RollBackNode(ctx, OfNode(node))
 	w.Notes.Finish()
@@ -149,14 +148,14 @@ func (w *Worker) RollBack(ctx context.Context, node string) error {
 	return err
 }
 
-// Retry has an engine allow another try on a node.
+// Retry has an engine allow another attempt on a node.
 func (w *Worker) Retry(ctx context.Context, node string) error {
 	_, err := w.AllowRetry(ctx, OfNode(node))
 
 	return err
 }
 
-// OfNode asks for something about a node, with the default policy.
+// OfNode returns a request about a node, with the default policy.
 func OfNode(node string) engine.NodeRequest {
 	return engine.NodeRequest{Node: node, Policy: cluster.DefaultPolicy()}
 }

@@ -13,9 +13,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// TestFragmentsOfTheChangelogAreWellFormed holds them to what changie reads,
-// and to more than it asks: no field that it would leave out without a word, and
-// a body that is one line of the changelog.
+// TestFragmentsOfTheChangelogAreWellFormed wants the fragments to be what changie reads, and more: they may not have
+// a field that it would silently ignore, and the body has to be one line of the changelog.
 func TestFragmentsOfTheChangelogAreWellFormed(t *testing.T) {
 	var config struct {
 		Kinds []struct {

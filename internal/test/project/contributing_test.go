@@ -12,16 +12,16 @@ import (
 )
 
 var (
-	// decidedRow is a row of "Where is it decided?": a question, a file, functions.
+	// decidedRow matches a row of "Where is it decided?": a question, a file, functions.
 	decidedRow = regexp.MustCompile("(?m)^\\| [^|]+ \\| `([\\w/.]+\\.go)` \\| ((?:`\\w+`(?:, )?)+)")
-	// placedName is a name beside the file that it stands in.
+	// placedName matches a name next to the file that declares it.
 	placedName = regexp.MustCompile("`(\\w+)` (?:in |\\()`([\\w/.]+\\.go)`")
 	pageLink   = regexp.MustCompile(`\]\(([^)\s]+)\)`)
 	codeWord   = regexp.MustCompile("`([^`\\s]+)`")
 	testName   = regexp.MustCompile(`^Test[A-Z]\w*$`)
 )
 
-// sourceFiles are all files below internal, by their paths from the root.
+// sourceFiles returns all files below internal, by their paths from the root.
 func sourceFiles(t *testing.T) []string {
 	t.Helper()
 
@@ -42,7 +42,7 @@ func sourceFiles(t *testing.T) []string {
 	return files
 }
 
-// declares tells whether a Go file declares the name.
+// declares reports whether a Go file declares the name.
 func declares(t *testing.T, file, name string) bool {
 	t.Helper()
 
@@ -54,7 +54,7 @@ func declares(t *testing.T, file, name string) bool {
 	return regexp.MustCompile(`(?m)^(func (\([^)]*\) )?|type |var |const |\t)` + name + `\b`).Match(text)
 }
 
-// contributorPages are the pages for those who change the project.
+// contributorPages returns the pages for those who change the project.
 func contributorPages() []string {
 	return []string{
 		"CONTRIBUTING.md", ".github/RELEASING.md",
@@ -62,7 +62,7 @@ func contributorPages() []string {
 	}
 }
 
-// TestContributorPagesNameWhatIsThere: every file, function, test and link that the pages name exists.
+// TestContributorPagesNameWhatIsThere wants every file, function, test and link that the pages name to exist.
 func TestContributorPagesNameWhatIsThere(t *testing.T) {
 	files := sourceFiles(t)
 
@@ -95,7 +95,7 @@ func checkLinks(t *testing.T, page, text string) {
 	}
 }
 
-// TestMapSaysWhereThingsAreDecided wants the table of decisions to be there, in the form that is checked.
+// TestMapSaysWhereThingsAreDecided wants the table of decisions to exist in the form that is checked.
 func TestMapSaysWhereThingsAreDecided(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(root, "internal", "MAP.md"))
 	if err != nil {
@@ -165,7 +165,7 @@ func checkNames(t *testing.T, text string, files []string) {
 	}
 }
 
-// TestDesignNamesEveryInvariant: what the checker judges by is on the page about why.
+// TestDesignNamesEveryInvariant wants every invariant of the checker to be in DESIGN.md.
 func TestDesignNamesEveryInvariant(t *testing.T) {
 	design, err := os.ReadFile(filepath.Join(root, "internal", "DESIGN.md"))
 	if err != nil {

@@ -19,8 +19,7 @@ import (
 	"time"
 )
 
-// TestReleaseBinariesAreStaticAndSayNothingOfWhereTheyWereBuilt reads what the
-// Go linker left in each of them.
+// TestReleaseBinariesAreStaticAndSayNothingOfWhereTheyWereBuilt checks what the Go linker left in each of them.
 func TestReleaseBinariesAreStaticAndSayNothingOfWhereTheyWereBuilt(t *testing.T) {
 	d := openDist(t)
 	secrets := builderPaths(t)
@@ -61,8 +60,7 @@ func TestReleaseBinariesAreStaticAndSayNothingOfWhereTheyWereBuilt(t *testing.T)
 	}
 }
 
-// builderPaths are directories of the machine that builds, which -trimpath has
-// to keep out.
+// builderPaths returns directories of the machine that builds, which -trimpath has to keep out.
 func builderPaths(t *testing.T) []string {
 	t.Helper()
 
@@ -79,12 +77,12 @@ func builderPaths(t *testing.T) []string {
 	}
 
 	return slices.DeleteFunc(append(strings.Fields(string(output)), top, build.Default.GOPATH),
-		// Too short to be told from anything else.
+		// Too short to be distinguishable.
 		func(path string) bool { return len(path) < len("/usr/x") })
 }
 
-// requireStatic looks for an interpreter and for libraries, which a binary has
-// that needs a C library of its own kind.
+// requireStatic fails the test if a binary needs a dynamic loader or libraries, as one that is linked to a C library
+// does.
 func requireStatic(t *testing.T, content []byte) {
 	t.Helper()
 
@@ -105,7 +103,7 @@ func requireStatic(t *testing.T, content []byte) {
 	}
 }
 
-// TestReleaseBinarySaysItsVersion runs the one for this machine.
+// TestReleaseBinarySaysItsVersion runs the binary for this machine.
 func TestReleaseBinarySaysItsVersion(t *testing.T) {
 	d := openDist(t)
 
@@ -119,8 +117,8 @@ func TestReleaseBinarySaysItsVersion(t *testing.T) {
 	}
 }
 
-// TestReleaseManifestNamesTheProtocolThatTheBinaryServes compares what the
-// registry tells Terraform with the handshake that Terraform gets.
+// TestReleaseManifestNamesTheProtocolThatTheBinaryServes compares the manifest, from which the registry informs
+// Terraform, with the handshake that Terraform gets.
 func TestReleaseManifestNamesTheProtocolThatTheBinaryServes(t *testing.T) {
 	d := openDist(t)
 
@@ -144,8 +142,8 @@ func TestReleaseManifestNamesTheProtocolThatTheBinaryServes(t *testing.T) {
 	}
 }
 
-// servedProtocol starts a provider as Terraform does and reads the protocol's
-// major version from its first line: "1|6|unix|...".
+// servedProtocol starts a provider as Terraform does and returns the major version of the protocol from its first
+// line: "1|6|unix|...".
 func servedProtocol(t *testing.T, binary string) string {
 	t.Helper()
 
@@ -169,7 +167,7 @@ func servedProtocol(t *testing.T, binary string) string {
 	line, err := bufio.NewReader(output).ReadString('\n')
 
 	stop()
-	// It was killed; how it ended says nothing.
+	// It was killed, so its error means nothing.
 	_ = command.Wait()
 
 	fields := strings.Split(line, "|")

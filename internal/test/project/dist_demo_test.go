@@ -30,23 +30,23 @@ import (
 const (
 	// demoTimeout bounds the whole demo, which takes a minute or two.
 	demoTimeout = 10 * time.Minute
-	// demoLines is how long its output may be, for somebody who reads all of it.
+	// demoLines is how many lines of output it may have, so that a person can read all of them.
 	demoLines = 60
 )
 
-// demoPlatforms are those of the release that have an archive of the demo.
+// demoPlatforms returns the platforms of the release that have an archive of the demo.
 func demoPlatforms() []platform {
 	return slices.DeleteFunc(platforms(), func(p platform) bool {
 		return p.os != "linux" && p.os != "darwin" || p.arch != "amd64" && p.arch != "arm64"
 	})
 }
 
-// demoName is that of the archive, without its ending, and of the only directory in it.
+// demoName returns the name of the archive, without its extension, and of the only directory in it.
 func (d dist) demoName(p platform) string { return "talosupgrade-demo_" + d.version + "_" + p.String() }
 
 func (d dist) demo(p platform) string { return filepath.Join(d.dir, d.demoName(p)+".tar.gz") }
 
-// eachDemoFile visits what is in an archive of the demo.
+// eachDemoFile calls visit for each file in an archive of the demo.
 func (d dist) eachDemoFile(t *testing.T, p platform, visit func(header *tar.Header, content io.Reader)) {
 	t.Helper()
 
@@ -75,9 +75,8 @@ func (d dist) eachDemoFile(t *testing.T, p platform, visit func(header *tar.Head
 	}
 }
 
-// TestReleaseHasADemoForEachCommonPlatform also looks at what is in them: programs for
-// that platform, the provider that the zip for it has, the time of the commit, and
-// nothing of who built it.
+// TestReleaseHasADemoForEachCommonPlatform wants each archive to have programs for its platform, the same provider as
+// the zip for it, the time of the commit, and nothing about its builder.
 func TestReleaseHasADemoForEachCommonPlatform(t *testing.T) {
 	d := openDist(t)
 
@@ -174,9 +173,8 @@ func (d dist) requireDemo(t *testing.T, p platform) {
 	t.Logf("%-14s %5.1f MiB", p, float64(info.Size())/(1<<20))
 }
 
-// TestReleaseDemoPassesWithNothingButTheCommandLine unpacks the one for this machine and
-// runs each of its stories from elsewhere: without Go, without the source tree, and with
-// every way to the network leading nowhere.
+// TestReleaseDemoPassesWithNothingButTheCommandLine unpacks the archive for this machine and runs each of its stories
+// from another directory: without Go, without the source tree, and without a network.
 func TestReleaseDemoPassesWithNothingButTheCommandLine(t *testing.T) {
 	d := openDist(t)
 
@@ -204,7 +202,7 @@ func TestReleaseDemoPassesWithNothingButTheCommandLine(t *testing.T) {
 	}
 }
 
-// playDemo runs a story, which is to leave pages and nothing else.
+// playDemo runs a story, which may leave only the pages.
 func playDemo(t *testing.T, program, bin, story string, pages []string) {
 	t.Helper()
 
@@ -219,7 +217,7 @@ func playDemo(t *testing.T, program, bin, story string, pages []string) {
 		"PATH=" + bin, "HOME=" + elsewhere, "TMPDIR=" + os.TempDir(),
 		"HTTP_PROXY=http://127.0.0.1:9", "HTTPS_PROXY=http://127.0.0.1:9",
 	}
-	// It stops what it started.
+	// On an interrupt it stops what it started.
 	command.Cancel = func() error { return command.Process.Signal(os.Interrupt) }
 	command.WaitDelay = time.Minute
 
@@ -277,8 +275,8 @@ func (d dist) unpackDemo(t *testing.T, p platform, dir string) {
 	})
 }
 
-// TestReleaseWorkflowPublishesTheDemo: what the job that builds does not hand over is
-// neither attested nor published.
+// TestReleaseWorkflowPublishesTheDemo wants the build job to upload the demo: what it does not upload is neither
+// attested nor published.
 func TestReleaseWorkflowPublishesTheDemo(t *testing.T) {
 	var workflow struct {
 		Jobs struct {

@@ -17,7 +17,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/toolchain"
 )
 
-// registryHost is where a command line takes "vitistack/talosupgrade" to be.
+// registryHost returns the host on which a command line looks for "vitistack/talosupgrade".
 func registryHost(cli toolchain.CLI) string {
 	if cli.Name == toolchain.NameOpenTofu {
 		return "registry.opentofu.org"
@@ -26,8 +26,7 @@ func registryHost(cli toolchain.CLI) string {
 	return "registry.terraform.io"
 }
 
-// commandLines are the one that make's other targets use, and whichever of
-// terraform and tofu is there besides.
+// commandLines returns the one that the other make targets use, and terraform and tofu if they are on PATH.
 func commandLines(t *testing.T) []toolchain.CLI {
 	t.Helper()
 
@@ -57,8 +56,7 @@ func commandLines(t *testing.T) []toolchain.CLI {
 	return found
 }
 
-// installation is a directory in which a command line has installed the
-// provider, from wherever its configuration says.
+// installation is a directory in which a command line has installed the provider from where its configuration says.
 type installation struct {
 	dir string
 	cli toolchain.CLI
@@ -74,7 +72,7 @@ func install(t *testing.T, cli toolchain.CLI, source, version, settings string, 
 	rc := filepath.Join(dir, "cli.tfrc")
 	i := installation{dir: dir, cli: cli, env: append([]string{
 		"TF_CLI_CONFIG_FILE=" + rc, "CHECKPOINT_DISABLE=1", "TF_IN_AUTOMATION=1", "HOME=" + dir,
-		// Nothing of the person's who runs it, and no cluster.
+		// Nothing from the environment of the user, and no cluster.
 		"TF_PLUGIN_CACHE_DIR=", "TF_CLI_ARGS=", "TF_DATA_DIR=", "TF_WORKSPACE=", "TALOSCONFIG=", "KUBECONFIG=",
 	}, env...)}
 
@@ -147,7 +145,7 @@ func (i installation) requireWorking(t *testing.T) {
 	}
 }
 
-// requireLocked looks for hashes in the lock file.
+// requireLocked fails the test unless the hashes are in the lock file.
 func (i installation) requireLocked(t *testing.T, hashes ...string) {
 	t.Helper()
 
@@ -160,7 +158,7 @@ func (i installation) requireLocked(t *testing.T, hashes ...string) {
 	}
 }
 
-// packageHash is the hash that lock files write as "h1:".
+// packageHash returns the hash that lock files have as "h1:".
 func (d dist) packageHash(t *testing.T, p platform) string {
 	t.Helper()
 
@@ -172,8 +170,8 @@ func (d dist) packageHash(t *testing.T, p platform) string {
 	return hash
 }
 
-// TestReleaseInstallsFromAFilesystemMirror puts every zip where
-// "terraform providers mirror" puts them, and installs from there alone.
+// TestReleaseInstallsFromAFilesystemMirror puts every zip where "terraform providers mirror" puts them, and installs
+// only from there.
 func TestReleaseInstallsFromAFilesystemMirror(t *testing.T) {
 	d := openDist(t)
 

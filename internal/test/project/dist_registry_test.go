@@ -17,10 +17,9 @@ import (
 	"testing"
 )
 
-// TestReleaseInstallsFromARegistry serves the files the way a registry does
-// that has read them from a release: init then checks the sums against the
-// signature, the signature against the key, and the zip against the sums. The
-// lock file gets the hashes of every platform.
+// TestReleaseInstallsFromARegistry serves the files as a registry does that has read them from a release: init then
+// checks the sums against the signature, the signature against the key, and the zip against the sums. The lock file
+// has to have the hashes of every platform.
 func TestReleaseInstallsFromARegistry(t *testing.T) {
 	d := openDist(t)
 
@@ -42,8 +41,7 @@ func TestReleaseInstallsFromARegistry(t *testing.T) {
 	}
 }
 
-// TestReleaseIsRefusedWhereTheSumsWereChanged makes sure that what the test
-// before this one sees is not a check that passes whatever there is.
+// TestReleaseIsRefusedWhereTheSumsWereChanged shows that the check in [TestReleaseInstallsFromARegistry] can fail.
 func TestReleaseIsRefusedWhereTheSumsWereChanged(t *testing.T) {
 	d := openDist(t)
 
@@ -72,9 +70,8 @@ func TestReleaseIsRefusedWhereTheSumsWereChanged(t *testing.T) {
 	}
 }
 
-// serveRegistry is a registry with one provider in one version. It returns its
-// host and the file with the certificate that it shows. Sums replace those that
-// were released.
+// serveRegistry serves a registry with one provider in one version. It returns its host and the file with its
+// certificate. If sums is not nil, it replaces the released sums.
 func serveRegistry(t *testing.T, d dist, sums []byte) (host, certificates string) {
 	t.Helper()
 

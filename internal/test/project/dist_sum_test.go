@@ -17,8 +17,7 @@ import (
 	"testing"
 )
 
-// mainModules are those without which the list of a binary's contents would be
-// no list of its contents.
+// mainModules returns modules that have to be in the list of a binary's contents.
 func mainModules() []string {
 	return []string{
 		"github.com/vitistack/terraform-provider-talosupgrade",
@@ -30,7 +29,7 @@ func mainModules() []string {
 	}
 }
 
-// sums reads the file of checksums: the sum of each file by its name.
+// sums returns the sum of each file by its name, from the file of checksums.
 func (d dist) sums(t *testing.T) map[string]string {
 	t.Helper()
 
@@ -48,9 +47,8 @@ func (d dist) sums(t *testing.T) map[string]string {
 	return sums
 }
 
-// TestReleaseSumsAreThoseOfTheZipsAndTheManifest compares each with the file. A
-// zip that is not covered is not signed, and a registry refuses a release with
-// sums of files that it does not know.
+// TestReleaseSumsAreThoseOfTheZipsAndTheManifest compares each file with its sum. A zip without a sum is not signed,
+// and a registry rejects a release with sums of files that it does not know.
 func TestReleaseSumsAreThoseOfTheZipsAndTheManifest(t *testing.T) {
 	d := openDist(t)
 	sums := d.sums(t)
@@ -74,8 +72,7 @@ func TestReleaseSumsAreThoseOfTheZipsAndTheManifest(t *testing.T) {
 	}
 }
 
-// TestReleaseSignatureIsGPGsAndOfTheSums verifies it as a person would, with
-// the public key alone.
+// TestReleaseSignatureIsGPGsAndOfTheSums verifies the signature as a person would, with only the public key.
 func TestReleaseSignatureIsGPGsAndOfTheSums(t *testing.T) {
 	d := openDist(t)
 
@@ -104,7 +101,7 @@ func TestReleaseSignatureIsGPGsAndOfTheSums(t *testing.T) {
 		t.Errorf("%v: %s", err, output)
 	}
 
-	// The same signature of something else must not verify.
+	// The signature must not verify anything else.
 	forged := filepath.Join(t.TempDir(), "SHA256SUMS")
 	if err := os.WriteFile(forged, append(read(t, d.path("SHA256SUMS")), '\n'), 0o600); err != nil {
 		t.Fatal(err)
@@ -115,7 +112,7 @@ func TestReleaseSignatureIsGPGsAndOfTheSums(t *testing.T) {
 	}
 }
 
-// requireStrongKey reads the only key: RSA, which is algorithm 1, of 4096 bits.
+// requireStrongKey wants the only key to be RSA, which is algorithm 1, with 4096 bits.
 func requireStrongKey(t *testing.T, home string) {
 	t.Helper()
 

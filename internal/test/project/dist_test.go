@@ -21,22 +21,20 @@ const (
 	// distVariable names the directory with the files of a release; make
 	// snapshot and make package set it.
 	distVariable = "TALOSUPGRADE_DIST"
-	// targetsVariable names the platforms of a snapshot that has not all.
+	// targetsVariable names the platforms of a snapshot that does not have all of them.
 	targetsVariable = "TALOSUPGRADE_TARGETS"
 
 	projectName = "terraform-provider-talosupgrade"
-	// root is the top of the repository, seen from here.
+	// root is the root of the repository, from here.
 	root = "../../.."
 )
 
-// platform is an operating system and an architecture, as the registries write
-// them.
+// platform is an operating system and an architecture, as the registries name them.
 type platform struct{ os, arch string }
 
 func (p platform) String() string { return p.os + "_" + p.arch }
 
-// platforms is what every release is built for, or what a snapshot was asked
-// for.
+// platforms returns what every release is built for, or what a snapshot was requested for.
 func platforms() []platform {
 	if targets := os.Getenv(targetsVariable); targets != "" {
 		var asked []platform
@@ -66,15 +64,14 @@ func platforms() []platform {
 	}
 }
 
-// dist is a directory that holds what a release publishes.
+// dist is a directory with what a release publishes.
 type dist struct {
 	dir     string
 	version string
 	commit  string
 }
 
-// openDist is the release that make has just built from the commit that is
-// checked out.
+// openDist returns the release that make has just built from the checked out commit.
 func openDist(t *testing.T) dist {
 	t.Helper()
 
@@ -91,20 +88,20 @@ func openDist(t *testing.T) dist {
 		t.Fatal(err)
 	}
 
-	// goreleaser knows no commit where there is no remote.
+	// Without a remote, goreleaser does not know the commit.
 	commit := strings.TrimSpace(string(run(t, root, nil, "git", "rev-parse", "HEAD")))
 
 	return dist{dir: dir, version: metadata.Version, commit: commit}
 }
 
-// name is the name of a published file, by what follows the version.
+// name returns the name of a published file, from what follows the version.
 func (d dist) name(rest string) string { return projectName + "_" + d.version + "_" + rest }
 
 func (d dist) path(rest string) string { return filepath.Join(d.dir, d.name(rest)) }
 
 func (d dist) archive(p platform) string { return d.path(p.String() + ".zip") }
 
-// binaryName is what the zip for a platform has to hold.
+// binaryName returns the name of the file that the zip for a platform has to have.
 func (d dist) binaryName(p platform) string {
 	if p.os == "windows" {
 		return projectName + "_v" + d.version + ".exe"
@@ -113,7 +110,7 @@ func (d dist) binaryName(p platform) string {
 	return projectName + "_v" + d.version
 }
 
-// binary is the content of the only file of a zip.
+// binary returns the content of the only file of a zip.
 func (d dist) binary(t *testing.T, p platform) []byte {
 	t.Helper()
 
@@ -137,7 +134,7 @@ func (d dist) binary(t *testing.T, p platform) []byte {
 	return content
 }
 
-// unpack is the path of the binary for the machine that runs the test.
+// unpack returns the path of the binary for the machine that runs the test.
 func (d dist) unpack(t *testing.T) string {
 	t.Helper()
 
@@ -151,8 +148,8 @@ func (d dist) unpack(t *testing.T) string {
 	return path
 }
 
-// TestReleaseHasAZipForEveryPlatformAndNoOther also looks at what is in them:
-// the binary under the name that Terraform looks for, and nothing else.
+// TestReleaseHasAZipForEveryPlatformAndNoOther also wants each zip to have only the binary, under the name that
+// Terraform looks for.
 func TestReleaseHasAZipForEveryPlatformAndNoOther(t *testing.T) {
 	d := openDist(t)
 
@@ -177,8 +174,8 @@ func TestReleaseHasAZipForEveryPlatformAndNoOther(t *testing.T) {
 	}
 }
 
-// requireBinaryAlone also logs the size, which people who mirror releases ask
-// for.
+// requireBinaryAlone fails the test unless the zip has only the binary. It logs the size, which people who mirror
+// releases ask for.
 func (d dist) requireBinaryAlone(t *testing.T, p platform) {
 	t.Helper()
 
@@ -210,8 +207,7 @@ func (d dist) requireBinaryAlone(t *testing.T, p platform) {
 	t.Logf("%-14s %5.1f MiB", p, float64(info.Size())/(1<<20))
 }
 
-// TestReleaseHasTheVersionOfTheChangelog keeps a tag from publishing something
-// else than what the changelog describes.
+// TestReleaseHasTheVersionOfTheChangelog wants a release to have the version that the changelog describes.
 func TestReleaseHasTheVersionOfTheChangelog(t *testing.T) {
 	d := openDist(t)
 
@@ -231,8 +227,8 @@ func TestReleaseHasTheVersionOfTheChangelog(t *testing.T) {
 	}
 }
 
-// TestReleaseManifestIsTheOneOfTheRepository compares what is published with
-// what main_test.go compares with the protocol.
+// TestReleaseManifestIsTheOneOfTheRepository compares the published manifest with the file that main_test.go compares
+// with the protocol.
 func TestReleaseManifestIsTheOneOfTheRepository(t *testing.T) {
 	d := openDist(t)
 

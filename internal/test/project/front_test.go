@@ -19,11 +19,11 @@ import (
 
 var updateFront = flag.Bool("update", false, "write the versions that are supported into README.md, and its front into the template of the index")
 
-// front is what README and the index of the documentation have in common.
+// front matches what README and the index of the documentation have in common.
 var front = regexp.MustCompile(`(?s)<!-- front: [^\n]*\n.*?<!-- /front -->`)
 
-// TestFront_SaysTheSameEverywhere: the two first screens tell of the same state, and of
-// the versions that the support matrix and the tools of the tests have.
+// TestFront_SaysTheSameEverywhere wants the first screens of both to be the same, with the versions of the support
+// matrix and of the tools of the tests.
 func TestFront_SaysTheSameEverywhere(t *testing.T) {
 	readme, index := filepath.Join(root, "README.md"), filepath.Join(root, "templates", "index.md.tmpl")
 
@@ -38,7 +38,7 @@ func TestFront_SaysTheSameEverywhere(t *testing.T) {
 	replaceFront(t, index, func(string) string { return strings.ReplaceAll(told, "](docs/", "](") })
 }
 
-// replaceFront holds the front of a page to what it should be, or writes it, and returns it.
+// replaceFront compares the front of a page with the wanted one, or writes it, and returns it.
 func replaceFront(t *testing.T, page string, wanted func(current string) string) string {
 	t.Helper()
 
@@ -67,7 +67,7 @@ func replaceFront(t *testing.T, page string, wanted func(current string) string)
 	return want
 }
 
-// versions are the release lines that are supported, newest first, as a table.
+// versions returns a table of the supported release lines, newest first.
 func versions() string {
 	talos := compat.BuiltIn().Releases(version.Talos)
 	newest := talos[len(talos)-1].Minor()
@@ -92,7 +92,7 @@ func versions() string {
 	return strings.Join(append(rows, "<!-- /versions -->"), "\n")
 }
 
-// pinned is the version of a command line that the tests build.
+// pinned returns the version of a command line that the tests build.
 func pinned(t *testing.T, tool, module string) string {
 	t.Helper()
 

@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// TestEveryTestWithRealProgramsIsRun: make test skips what needs programs of Kubernetes, so each
-// package that does must be one of those that make testacc runs.
+// TestEveryTestWithRealProgramsIsRun wants each package with tests that need programs of Kubernetes, which make test
+// skips, to be one of those that make testacc runs.
 func TestEveryTestWithRealProgramsIsRun(t *testing.T) {
 	makefile, err := os.ReadFile(filepath.Join(root, "GNUmakefile"))
 	if err != nil {

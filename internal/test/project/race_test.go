@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// TestRaceDetectorThatBreaksDown holds .ci/race to what it promises: nothing that
-// says something of the code gets a second chance.
+// TestRaceDetectorThatBreaksDown wants .ci/race to run tests again only if the race detector broke down: a failure of
+// the code gets no second chance.
 func TestRaceDetectorThatBreaksDown(t *testing.T) {
 	const (
 		broken  = "ThreadSanitizer: CHECK failed: tsan_rtl.cpp:282 \"((!thr->slot_locked)) != (0)\" (0x0, 0x0) (tid=7863)\nFAIL\texample.org/a\t10.384s\nFAIL\n"
@@ -52,7 +52,7 @@ func TestRaceDetectorThatBreaksDown(t *testing.T) {
 				}
 			}
 
-			// It counts its runs, prints what it is to print and fails if that does.
+			// It counts its runs, prints the file of that number and fails if the file has a FAIL.
 			tests := `cd "$0"; echo >> runs; number=$(wc -l < runs); cat "$number"; ! grep -q FAIL "$number"`
 			command := exec.CommandContext(t.Context(), "../../../.ci/race", "sh", "-c", tests, dir)
 

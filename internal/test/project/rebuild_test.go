@@ -14,9 +14,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// TestReleaseIsTheSameWhenBuiltAgain builds the binary for this machine from a
-// clone of the commit, in another place and with nothing compiled before: who
-// doubts a release can do the same.
+// TestReleaseIsTheSameWhenBuiltAgain builds the binary for this machine from a clone of the commit, in another
+// directory and without a build cache. Anyone who doubts a release can do the same.
 func TestReleaseIsTheSameWhenBuiltAgain(t *testing.T) {
 	d := openDist(t)
 
@@ -37,7 +36,7 @@ func TestReleaseIsTheSameWhenBuiltAgain(t *testing.T) {
 	}
 }
 
-// buildArguments are those of go that .goreleaser.yml says.
+// buildArguments returns the arguments of go build in .goreleaser.yml.
 func buildArguments(t *testing.T, version string) []string {
 	t.Helper()
 
@@ -57,7 +56,7 @@ func buildArguments(t *testing.T, version string) []string {
 	return append(append([]string{"build"}, config.Builds[0].Flags...), "-ldflags="+ldflags)
 }
 
-// run fails the test with the output of a command that fails.
+// run runs a command. If the command fails, it fails the test with the output.
 func run(t *testing.T, dir string, env []string, name string, args ...string) []byte {
 	t.Helper()
 

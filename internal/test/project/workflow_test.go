@@ -18,14 +18,14 @@ import (
 // workflows is where GitHub looks for them.
 const workflows = root + "/.github/workflows"
 
-// An action is pinned by the full hash of a commit, and says of which release.
+// An action is pinned by the full hash of a commit, with its release in a comment.
 var (
 	pinnedAction  = regexp.MustCompile(`^[\w.-]+/[\w./-]+@[0-9a-f]{40}$`)
 	releasedAs    = regexp.MustCompile(`^# v\d+\.\d+\.\d+$`)
 	interpolation = regexp.MustCompile(`\$\{\{`)
 )
 
-// TestWorkflowsKeepToThePolicy looks at every workflow there is.
+// TestWorkflowsKeepToThePolicy wants no workflow to breach the policy.
 func TestWorkflowsKeepToThePolicy(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join(workflows, "*.y*ml"))
 	if err != nil {
@@ -45,7 +45,7 @@ func TestWorkflowsKeepToThePolicy(t *testing.T) {
 	}
 }
 
-// TestWorkflowPolicyFindsBreaches feeds it one bad workflow after the other.
+// TestWorkflowPolicyFindsBreaches checks one bad workflow after the other.
 func TestWorkflowPolicyFindsBreaches(t *testing.T) {
 	good := `
 name: Good
@@ -99,8 +99,8 @@ jobs:
 	}
 }
 
-// breaches are what a workflow does against the policy. Pins remembers by which
-// hash each action is pinned elsewhere.
+// breaches returns what a workflow does against the policy. pins has the hash to which each action is pinned
+// elsewhere.
 func breaches(t *testing.T, content []byte, pins map[string]string) []string {
 	t.Helper()
 
@@ -115,7 +115,7 @@ func breaches(t *testing.T, content []byte, pins map[string]string) []string {
 	jobs := value(top, "jobs")
 	for i := 0; i+1 < len(jobs.Content); i += 2 {
 		job := jobs.Content[i+1]
-		// A job that calls a workflow has the limits of what it calls.
+		// A job that calls a workflow has the limits of that workflow.
 		if value(job, "uses") == nil && value(job, "timeout-minutes") == nil {
 			found = append(found, fmt.Sprintf("job %s has no timeout-minutes", jobs.Content[i].Value))
 		}
@@ -191,8 +191,7 @@ func breachesOfAction(step, uses *yaml.Node, pins map[string]string) []string {
 	return found
 }
 
-// value is what a mapping has at a key; nil if it has nothing there, or is no
-// mapping.
+// value returns what a mapping has at a key; nil if it has nothing there, or is not a mapping.
 func value(node *yaml.Node, key string) *yaml.Node {
 	if node == nil || node.Kind != yaml.MappingNode {
 		return nil
@@ -207,8 +206,7 @@ func value(node *yaml.Node, key string) *yaml.Node {
 	return nil
 }
 
-// walk visits a node and all below it. What an alias stands for is visited
-// where it is written.
+// walk visits a node and everything below it. The target of an alias is visited where it is written.
 func walk(node *yaml.Node, visit func(*yaml.Node)) {
 	if node == nil {
 		return
@@ -221,9 +219,8 @@ func walk(node *yaml.Node, visit func(*yaml.Node)) {
 	}
 }
 
-// TestWorkflowsCoverEveryReleaseLineThatIsSupported keeps the matrix from
-// losing the lines that the documentation promises, which are those that have
-// provider functions.
+// TestWorkflowsCoverEveryReleaseLineThatIsSupported wants the matrix to have all release lines that the documentation
+// promises: those that have provider functions.
 func TestWorkflowsCoverEveryReleaseLineThatIsSupported(t *testing.T) {
 	content, err := os.ReadFile(filepath.Join(workflows, "acceptance.yml"))
 	if err != nil {

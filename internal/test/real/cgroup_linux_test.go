@@ -18,27 +18,27 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// cgroupMount is where machines have their cgroups.
+// cgroupMount is where machines mount their cgroups.
 const cgroupMount = "/sys/fs/cgroup"
 
-// hierarchy is one of the kernel's trees of cgroups: a dozen with cgroup v1, one with v2.
+// hierarchy is one of the kernel's trees of cgroups: there are a dozen with cgroup v1, and one with v2.
 type hierarchy struct {
-	// Options mount it, such as "cpu,cpuacct" or "name=systemd"; empty for v2.
+	// Options are its mount options, such as "cpu,cpuacct" or "name=systemd"; empty for v2.
 	Options string
-	// Parent is the directory below which the cgroups of a run are made.
+	// Parent is the directory in which the cgroups of a run are created.
 	Parent string
 }
 
 func (h hierarchy) unified() bool { return h.Options == "" }
 
-// dir is where a machine mounts it.
+// dir returns where a machine mounts it.
 func (h hierarchy) dir() string {
 	return filepath.Join(cgroupMount, strings.TrimPrefix(h.Options, "name="))
 }
 
-// hierarchies are those of v1, where there are any, below the cgroups of this process: what
-// is granted to it is granted to a run. Otherwise it is that of v2 from its root on, because a
-// cgroup with processes in it, as this one, can hand no controllers down there.
+// hierarchies returns those of v1, if there are any, from the cgroups of this process on, so a run has the limits of
+// this process. Otherwise it returns that of v2 from its root on, because a cgroup that has processes, as this one,
+// cannot delegate controllers to its children.
 func hierarchies() ([]hierarchy, error) {
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
@@ -82,8 +82,8 @@ func hierarchies() ([]hierarchy, error) {
 	}
 }
 
-// cgroupMountOf is where the hierarchy with these controllers is mounted, and from which of
-// its cgroups on.
+// cgroupMountOf returns where the hierarchy with these controllers is mounted, and which of its cgroups is at that
+// mount.
 func cgroupMountOf(mounts []byte, controllers string) (mount, root string) {
 	scanner := bufio.NewScanner(bytes.NewReader(mounts))
 
@@ -114,7 +114,7 @@ func cgroupMountOf(mounts []byte, controllers string) (mount, root string) {
 // cgroups are the directories of one run, or of a machine in it, in every hierarchy.
 type cgroups []string
 
-// makeCgroups makes those of a run.
+// makeCgroups creates the cgroups of a run.
 func makeCgroups(name string) (cgroups, error) {
 	all, err := hierarchies()
 	if err != nil {
@@ -141,7 +141,7 @@ func makeCgroups(name string) (cgroups, error) {
 	return made, nil
 }
 
-// below makes those of a machine.
+// below creates the cgroups of a machine.
 func (c cgroups) below(name string) (cgroups, error) {
 	var made cgroups
 
@@ -172,7 +172,7 @@ func makeCgroup(dir string) error {
 		return nil
 	}
 
-	// A cpuset of v1 takes no process before it has processors and memory of its own.
+	// A cpuset of v1 accepts no process before it has processors and memory of its own.
 	for _, name := range []string{"cpuset.cpus", "cpuset.mems"} {
 		value, err := os.ReadFile(filepath.Join(filepath.Dir(dir), name))
 		if errors.Is(err, fs.ErrNotExist) {
@@ -191,7 +191,7 @@ func makeCgroup(dir string) error {
 	return nil
 }
 
-// handDown lets the children of a cgroup of v2 have every controller that it has.
+// handDown enables every controller of a v2 cgroup for its children.
 func handDown(dir string) error {
 	available, err := os.ReadFile(filepath.Join(dir, "cgroup.controllers"))
 	if err != nil {
@@ -213,8 +213,8 @@ func isUnified(dir string) bool {
 	return err == nil
 }
 
-// enter moves a process into them. In v2 a leaf takes it, because only a cgroup without
-// processes hands controllers down.
+// enter moves a process into the cgroups. In v2 it moves it into a leaf, because only a cgroup without processes can
+// delegate controllers.
 func (c cgroups) enter(pid int) error {
 	for _, dir := range c {
 		if isUnified(dir) {
@@ -232,7 +232,7 @@ func (c cgroups) enter(pid int) error {
 	return nil
 }
 
-// remove removes them and whatever is below, once their processes are gone.
+// remove removes the cgroups and everything below, once their processes have ended.
 func (c cgroups) remove(patience time.Duration) error {
 	end := time.Now().Add(patience)
 
@@ -265,7 +265,7 @@ func (c cgroups) removeOnce() error {
 		})
 		all = append(all, err)
 
-		// What is below comes after what it is in.
+		// Children are removed before their parents.
 		for _, dir := range slices.Backward(dirs) {
 			if err := unix.Rmdir(dir); err != nil && !errors.Is(err, unix.ENOENT) {
 				all = append(all, fmt.Errorf("removing the cgroup %s: %w", dir, err))

@@ -18,12 +18,12 @@ import (
 // etcdTag is the release of etcd that internal/tools/kube pins.
 const etcdTag = "v3.6.8"
 
-// wantedOpenFiles is what a kubelet of Talos asks for unless it is told otherwise.
+// wantedOpenFiles is how many open files a kubelet of Talos requests by default.
 const wantedOpenFiles = 1000000
 
-// configure makes the machine configurations and the administrator's talosconfig.
+// configure generates the machine configurations and the administrator's talosconfig.
 func (w *world) configure() error {
-	// A newer Talos takes what an older one knows.
+	// A newer Talos accepts the configuration of an older one.
 	oldest := w.ground.first(w.programs.Talos.Version).Version
 
 	contract, err := machineryconfig.ParseContractFromVersion(oldest)
@@ -95,7 +95,7 @@ func (w *world) configureMachine(input *generate.Input, m *machine) error {
 	return os.WriteFile(w.state(m.name+".yaml"), m.config, 0o600)
 }
 
-// patch is what a machine of this suite has beside what every machine has.
+// patch returns the configuration of a machine of this suite, in addition to what every machine has.
 func (w *world) patch(m *machine, all []hierarchy) string {
 	kubelet, extra := map[string]any{}, map[string]any{}
 
@@ -135,7 +135,7 @@ func (w *world) patch(m *machine, all []hierarchy) string {
 				"kubelet": kubelet,
 				"install": map[string]any{"disk": "/dev/vda"},
 				"time":    map[string]any{"disabled": true},
-				// Container mode wants both.
+				// Container mode needs both.
 				"features":   map[string]any{"hostDNS": map[string]any{"enabled": true, "forwardKubeDNSToHost": true}},
 				"registries": map[string]any{"mirrors": map[string]any{"*": map[string]any{"endpoints": []string{"http://" + w.images.host}, "skipFallback": true}}},
 			},
@@ -147,7 +147,7 @@ func (w *world) patch(m *machine, all []hierarchy) string {
 	var text strings.Builder
 
 	for _, document := range documents {
-		// JSON is YAML, and maps of text and numbers always encode.
+		// JSON is YAML, and these maps always encode.
 		content, _ := json.Marshal(document)
 
 		fmt.Fprintf(&text, "---\n%s\n", content)
@@ -156,7 +156,7 @@ func (w *world) patch(m *machine, all []hierarchy) string {
 	return text.String()
 }
 
-// podNetwork is the configuration of CNI for one machine: a bridge with addresses of its own.
+// podNetwork returns the CNI configuration of one machine: a bridge with addresses of its own.
 func podNetwork(number byte) string {
 	return fmt.Sprintf(`{"name": "pods", "cniVersion": "1.0.0", "plugins": [{"type": "bridge", "bridge": "cni0", "isGateway": true,
 "ipam": {"type": "host-local", "dataDir": "/run/cni", "ranges": [[{"subnet": "10.244.%d.0/24"}]]}}]}

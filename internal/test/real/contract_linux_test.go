@@ -28,11 +28,11 @@ import (
 )
 
 const (
-	// agent is none of the provider's: what it writes is not the provider's doing.
+	// agent is a user agent that is not the provider's, so that what this writes is not attributed to the provider.
 	agent = "talosupgrade-real"
-	// podImage is what runs in the pods of the clauses.
+	// podImage is the image of the Pods of the clauses.
 	podImage = "registry.k8s.io/pause:3.10"
-	// podPatience bounds the wait for what the cluster does with pods and budgets.
+	// podPatience bounds the wait for what the cluster does with Pods and budgets.
 	podPatience = 3 * time.Minute
 )
 
@@ -79,8 +79,8 @@ func (w *world) adapters(ctx context.Context, t *testing.T) (*talosapi.Client, *
 	return talos, kube
 }
 
-// refused are the clauses about Talos that do not hold in container mode, each with the call
-// that is refused there. They are those that can be told of one machine.
+// refused are the clauses about Talos that do not hold in container mode, each with the call that is refused there.
+// They are the clauses that can be checked on a single machine.
 var refused = map[string]func(ctx context.Context, api *machineryclient.Client) error{
 	"no installer runs": func(ctx context.Context, api *machineryclient.Client) error {
 		stream, err := api.LifecycleClient.Upgrade(ctx, &machineapi.LifecycleServiceUpgradeRequest{
@@ -97,7 +97,7 @@ var refused = map[string]func(ctx context.Context, api *machineryclient.Client) 
 	},
 }
 
-// holdsTalos holds real Talos to what the simulated one is held to.
+// holdsTalos checks real Talos against the contract of the simulated one.
 func (w *world) holdsTalos(ctx context.Context, t *testing.T) {
 	talos, _ := w.adapters(ctx, t)
 
@@ -113,7 +113,7 @@ func (w *world) holdsTalos(ctx context.Context, t *testing.T) {
 
 	t.Cleanup(func() { _ = plain.Close() })
 
-	// What a control plane runs may be starting again after the only API server was away.
+	// The components of a control plane may be restarting after the only API server was away.
 	w.until(ctx, t, "all machines are settled", w.patience(), func(ctx context.Context) error {
 		for _, m := range w.machines {
 			found, err := talos.Machine(ctx, m.address.String(), nil)
@@ -160,7 +160,7 @@ func (w *world) holdsTalos(ctx context.Context, t *testing.T) {
 	}
 }
 
-// mustBeRefused wants that container mode refuses a call, and prints how.
+// mustBeRefused fails the test unless container mode refuses a call. It logs the refusal.
 func mustBeRefused(ctx context.Context, t *testing.T, m *machine, call func(ctx context.Context) error) {
 	t.Helper()
 
@@ -177,7 +177,7 @@ func mustBeRefused(ctx context.Context, t *testing.T, m *machine, call func(ctx 
 	t.Logf("left out on %s: %v", m.name, err)
 }
 
-// holdsKubernetes holds real Kubernetes on real Talos to what the simulated one is held to.
+// holdsKubernetes checks real Kubernetes on real Talos against the contract of the simulated one.
 func (w *world) holdsKubernetes(ctx context.Context, t *testing.T) {
 	talos, kube := w.adapters(ctx, t)
 	client := w.client(t)
@@ -209,8 +209,7 @@ func (w *world) holdsKubernetes(ctx context.Context, t *testing.T) {
 	}
 }
 
-// runEverywhere has a DaemonSet run on every node, as that of a network does elsewhere. It
-// goes with the test.
+// runEverywhere runs a DaemonSet on every node, as a CNI does on other clusters. It is removed when the test ends.
 func (w *world) runEverywhere(ctx context.Context, t *testing.T, client kubernetes.Interface) {
 	t.Helper()
 

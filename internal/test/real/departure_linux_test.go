@@ -11,8 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// doesWithoutDiscovery switches discovery off for a while: Kubernetes alone says then which
-// nodes there are.
+// doesWithoutDiscovery disables discovery for a while, so that only Kubernetes lists the nodes.
 func (w *world) doesWithoutDiscovery(ctx context.Context, t *testing.T) {
 	w.discover(ctx, t, false)
 	w.observes(ctx, t)
@@ -24,7 +23,7 @@ func (w *world) doesWithoutDiscovery(ctx context.Context, t *testing.T) {
 	w.discover(ctx, t, true)
 }
 
-// discover switches discovery on every machine, and waits until it has.
+// discover enables or disables discovery on every machine, and waits until that has taken effect.
 func (w *world) discover(ctx context.Context, t *testing.T, on bool) {
 	t.Helper()
 
@@ -53,8 +52,7 @@ func (w *world) discover(ctx context.Context, t *testing.T, on bool) {
 	})
 }
 
-// losesAWorker takes the power from a worker and its node from Kubernetes: discovery lists
-// it for as long as nobody tells it otherwise.
+// losesAWorker cuts the power of a worker and deletes its Node object. Discovery goes on listing the worker.
 func (w *world) losesAWorker(ctx context.Context, t *testing.T) {
 	running := w.kubernetesThatRuns(t)
 	gone := w.machines[len(w.machines)-1]
@@ -72,7 +70,7 @@ func (w *world) losesAWorker(ctx context.Context, t *testing.T) {
 
 	plan := w.terraform(t, kubernetesAt(unheldKubernetes)).plan(ctx, t).must(somethingToDo)
 
-	// The lines are broken where they are long.
+	// The CLI wraps long lines.
 	said := flat(plan.output)
 
 	for _, text := range []string{gone.name + ": discovery still lists this worker", "it is taken for removed and left alone", "Rolling upgrade of 2 of 2 nodes"} {

@@ -13,8 +13,8 @@ import (
 	"google.golang.org/grpc/peer"
 )
 
-// discovery is a discovery service on the network of the machines: it passes on what each
-// machine says of itself, and reads none of it. Nothing that it was told expires.
+// discovery is a discovery service on the network of the machines: it passes on what each machine reports, without
+// reading it. Nothing in it expires.
 type discovery struct {
 	pb.UnimplementedClusterServer
 
@@ -24,11 +24,11 @@ type discovery struct {
 	mutex sync.Mutex
 	// affiliates are the machines of each cluster by their identity.
 	affiliates map[string]map[string]*pb.Affiliate
-	// changed is closed, and replaced, with every change.
+	// changed is closed, and replaced, on every change.
 	changed chan struct{}
 }
 
-// serveDiscovery begins to serve.
+// serveDiscovery starts to serve.
 func serveDiscovery() (*discovery, error) {
 	made := &discovery{server: grpc.NewServer(), affiliates: map[string]map[string]*pb.Affiliate{}, changed: make(chan struct{})}
 
@@ -41,13 +41,13 @@ func serveDiscovery() (*discovery, error) {
 
 	pb.RegisterClusterServer(made.server, made)
 
-	// It ends with an error when it is stopped.
+	// Serve returns an error when the server is stopped.
 	go func() { _ = made.server.Serve(listener) }()
 
 	return made, nil
 }
 
-// Hello tells a machine under which address it was seen.
+// Hello answers with the address under which the machine was seen.
 func (d *discovery) Hello(ctx context.Context, _ *pb.HelloRequest) (*pb.HelloResponse, error) {
 	answer := &pb.HelloResponse{}
 
@@ -60,7 +60,7 @@ func (d *discovery) Hello(ctx context.Context, _ *pb.HelloRequest) (*pb.HelloRes
 	return answer, nil
 }
 
-// AffiliateUpdate keeps what a machine says.
+// AffiliateUpdate stores what a machine reports.
 func (d *discovery) AffiliateUpdate(_ context.Context, said *pb.AffiliateUpdateRequest) (*pb.AffiliateUpdateResponse, error) {
 	d.mutex.Lock()
 	defer d.mutex.Unlock()
@@ -71,7 +71,7 @@ func (d *discovery) AffiliateUpdate(_ context.Context, said *pb.AffiliateUpdateR
 		d.affiliates[said.GetClusterId()] = known
 	}
 
-	// What watchers have been given is not changed.
+	// An affiliate that watchers have received is not changed.
 	one := &pb.Affiliate{Id: said.GetAffiliateId(), Data: said.GetAffiliateData(), Endpoints: said.GetAffiliateEndpoints()}
 	if before := known[one.GetId()]; before != nil && one.Data == nil {
 		one.Data = before.GetData()
@@ -83,7 +83,7 @@ func (d *discovery) AffiliateUpdate(_ context.Context, said *pb.AffiliateUpdateR
 	return &pb.AffiliateUpdateResponse{}, nil
 }
 
-// AffiliateDelete forgets a machine.
+// AffiliateDelete removes a machine.
 func (d *discovery) AffiliateDelete(_ context.Context, said *pb.AffiliateDeleteRequest) (*pb.AffiliateDeleteResponse, error) {
 	d.mutex.Lock()
 	defer d.mutex.Unlock()
@@ -99,7 +99,7 @@ func (d *discovery) tell() {
 	d.changed = make(chan struct{})
 }
 
-// List lists the machines of a cluster.
+// List returns the machines of a cluster.
 func (d *discovery) List(_ context.Context, asked *pb.ListRequest) (*pb.ListResponse, error) {
 	known, _ := d.look(asked.GetClusterId())
 
@@ -111,7 +111,7 @@ func (d *discovery) List(_ context.Context, asked *pb.ListRequest) (*pb.ListResp
 	return answer, nil
 }
 
-// look is what is known of a cluster, and what is closed when it is no longer true.
+// look returns what is known about a cluster, and a channel that is closed once that changes.
 func (d *discovery) look(id string) (map[string]*pb.Affiliate, <-chan struct{}) {
 	d.mutex.Lock()
 	defer d.mutex.Unlock()

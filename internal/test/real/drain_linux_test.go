@@ -24,11 +24,11 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
-// drainTimeout is short: what it is about does not end by itself.
+// drainTimeout is short: what keeps these drains from ending does not go away.
 const drainTimeout = 20 * time.Second
 
-// onMetal is Talos that says it is not in a container. The provider itself goes no further
-// than that: where it is, no upgrade begins.
+// onMetal is a Talos that reports that it is not in a container. The provider itself begins no upgrade in a
+// container.
 type onMetal struct{ cluster.Talos }
 
 func (m onMetal) Machine(ctx context.Context, address string, known *cluster.Machine) (cluster.Machine, error) {
@@ -38,18 +38,18 @@ func (m onMetal) Machine(ctx context.Context, address string, known *cluster.Mac
 	return found, err
 }
 
-// steps notes what a run does.
+// steps logs what a run does.
 type steps struct{ t *testing.T }
 
-// Observe prints one event.
+// Observe logs an event.
 func (s steps) Observe(event cluster.Event) {
 	if event.Kind != cluster.EventWaiting {
 		s.t.Logf("%s %s %s %s %v", event.Kind, event.Node, event.Step, event.Text, event.Err)
 	}
 }
 
-// upgradeTalos has the engine of the provider upgrade Talos, which real Talos refuses once
-// the first node, a worker, is drained.
+// upgradeTalos has the engine of the provider upgrade Talos, which real Talos refuses once the first node, a worker,
+// is drained. It returns the failure.
 func (w *world) upgradeTalos(ctx context.Context, t *testing.T, policy cluster.Policy) string {
 	t.Helper()
 
@@ -69,7 +69,7 @@ func (w *world) upgradeTalos(ctx context.Context, t *testing.T, policy cluster.P
 	return err.Error()
 }
 
-// mustSay wants that a failure says all of the texts.
+// mustSay fails the test unless a failure has all of the texts.
 func mustSay(t *testing.T, failure string, texts ...string) {
 	t.Helper()
 
@@ -80,9 +80,8 @@ func mustSay(t *testing.T, failure string, texts ...string) {
 	}
 }
 
-// drains has a node drained that cannot be, and one that somebody else has cordoned. No
-// upgrade of Talos goes on after that in container mode, and Kubernetes is upgraded without
-// a drain.
+// drains drains a node that cannot be drained, and one that somebody else has cordoned. In container mode an upgrade
+// of Talos ends after that, and Kubernetes is upgraded without a drain.
 func (w *world) drains(ctx context.Context, t *testing.T) {
 	first := w.machines[1].name
 
@@ -129,7 +128,7 @@ func (w *world) drains(ctx context.Context, t *testing.T) {
 			t.Errorf("before it was\n%s\nand then\n%s", before, after)
 		}
 
-		// Where that is allowed, and another node takes the pods, it is drained as it stands.
+		// If that is allowed, and another node takes the Pods, it is drained with its cordon.
 		both, err := cluster.ParseShare("2")
 		if err != nil {
 			t.Fatal(err)
@@ -156,8 +155,8 @@ func (w *world) drains(ctx context.Context, t *testing.T) {
 	})
 }
 
-// mustBeAsBefore wants that no node is cordoned, no machine in the middle of anything and
-// the lease given back.
+// mustBeAsBefore fails the test unless no node is cordoned, no machine has a journal entry, and the lease is
+// released.
 func (w *world) mustBeAsBefore(ctx context.Context, t *testing.T) {
 	t.Helper()
 
@@ -186,10 +185,10 @@ func (w *world) mustBeAsBefore(ctx context.Context, t *testing.T) {
 	}
 }
 
-// labelled is what the objects of an app have in common.
+// labelled returns the labels of the objects of an app.
 func labelled(app string) map[string]string { return map[string]string{"app": app} }
 
-// runApp runs one pod of a Deployment, first on the given node. It goes with the test.
+// runApp runs one Pod of a Deployment, at first on the given node. It is removed when the test ends.
 func (w *world) runApp(ctx context.Context, t *testing.T, app, node string) {
 	t.Helper()
 
@@ -234,7 +233,7 @@ func (w *world) runApp(ctx context.Context, t *testing.T, app, node string) {
 	})
 }
 
-// readyPods are the pods of an app that are ready and not on their way out.
+// readyPods returns the Pods of an app that are ready and not being deleted.
 func (w *world) readyPods(ctx context.Context, client kubernetes.Interface, app string) ([]corev1.Pod, error) {
 	pods, err := client.CoreV1().Pods(metav1.NamespaceDefault).List(ctx, metav1.ListOptions{LabelSelector: "app=" + app})
 	if err != nil {
@@ -254,7 +253,7 @@ func (w *world) readyPods(ctx context.Context, client kubernetes.Interface, app 
 	return ready, nil
 }
 
-// mustRunApp wants that the app comes back, wherever it is.
+// mustRunApp waits until the app runs again, on any node.
 func (w *world) mustRunApp(ctx context.Context, t *testing.T, app string) {
 	t.Helper()
 
@@ -270,7 +269,7 @@ func (w *world) mustRunApp(ctx context.Context, t *testing.T, app string) {
 	})
 }
 
-// mustHaveLeft wants that the app was evicted from a node.
+// mustHaveLeft fails the test if the app still runs on a node.
 func (w *world) mustHaveLeft(ctx context.Context, t *testing.T, app, node string) {
 	t.Helper()
 
@@ -286,7 +285,7 @@ func (w *world) mustHaveLeft(ctx context.Context, t *testing.T, app, node string
 	}
 }
 
-// guard puts a budget over the app that gives nothing.
+// guard creates a budget for the app that allows no eviction.
 func (w *world) guard(ctx context.Context, t *testing.T, app string) {
 	t.Helper()
 
@@ -317,8 +316,7 @@ func (w *world) guard(ctx context.Context, t *testing.T, app string) {
 	})
 }
 
-// runStubborn runs a pod on a node that does not end when it is asked to. It goes with the
-// test.
+// runStubborn runs a Pod on a node that does not end when it is stopped. It is removed when the test ends.
 func (w *world) runStubborn(ctx context.Context, t *testing.T, name, node string) {
 	t.Helper()
 
@@ -354,7 +352,7 @@ func (w *world) runStubborn(ctx context.Context, t *testing.T, name, node string
 	})
 }
 
-// cordonAsPerson cordons a node, or lifts its cordon, without any mark.
+// cordonAsPerson cordons or uncordons a node, without any mark.
 func (w *world) cordonAsPerson(ctx context.Context, t *testing.T, node string, on bool) {
 	t.Helper()
 

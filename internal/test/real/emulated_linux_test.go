@@ -25,14 +25,14 @@ import (
 )
 
 const (
-	// configPort is where a machine finds its configuration.
+	// configPort is the port from which a machine gets its configuration.
 	configPort = "8080"
-	// machineMemory is what a machine has in MiB, and what QEMU takes of this one's.
+	// machineMemory is the memory of a machine in MiB, which QEMU takes from this machine.
 	machineMemory = 3072
 )
 
-// makeInstallers adds images that install the systems. Of those with one name, the first is
-// served; a later one is pushed over it.
+// makeInstallers adds images that install the systems. If several have the same name, the first one is served; a
+// later one is pushed over it.
 func (w *world) makeInstallers(made map[string]*layer) {
 	if w.programs.Machines == nil {
 		return
@@ -48,7 +48,7 @@ func (w *world) makeInstallers(made map[string]*layer) {
 	}
 }
 
-// installerOf is the image that installs a system.
+// installerOf returns the image that installs a system.
 func installerOf(system toolchain.MachineSystem) string {
 	if system.Schematic != "" {
 		return factoryRepository + system.Schematic + ":" + system.Version
@@ -60,8 +60,7 @@ func installerOf(system toolchain.MachineSystem) string {
 // factoryRepository is where the Image Factory has images, by schematic.
 const factoryRepository = "factory.talos.dev/metal-installer/"
 
-// installerLayer has, beside the installer, what an installation with systemd-boot copies
-// and nothing else.
+// installerLayer returns a layer with the installer and only the files that an installation with systemd-boot copies.
 func installerLayer(one toolchain.MachineVersion) *layer {
 	const assets = "usr/install/" + architecture + "/"
 
@@ -73,7 +72,7 @@ func installerLayer(one toolchain.MachineVersion) *layer {
 	}}
 }
 
-// serveConfigs serves the configurations of all machines that ask for theirs.
+// serveConfigs serves the configurations of all machines that request theirs.
 func (w *world) serveConfigs() error {
 	if w.ground == containers {
 		return nil
@@ -103,8 +102,7 @@ func (w *world) serveConfigs() error {
 	return nil
 }
 
-// emulate starts the machine with a new disk the first time, with the same disk and
-// firmware after that.
+// emulate starts the machine: the first time with a new disk, after that with the same disk and firmware variables.
 func (m *machine) emulate(w *world) error {
 	tools, ctx := w.programs.Machines.Tools, context.Background()
 	disk, variables := filepath.Join(m.dir, "disk.qcow2"), filepath.Join(m.dir, "variables.fd")
@@ -140,7 +138,7 @@ func (m *machine) emulate(w *world) error {
 
 	number := m.address.As4()[3]
 
-	// systemd-stub adds it to the arguments of the kernel, and Talos when it boots by kexec.
+	// systemd-stub appends it to the arguments of the kernel, and so does Talos if it boots by kexec.
 	arguments := fmt.Sprintf("ip=%s::%s:%s::%s:off", m.address, gateway, net.IP(net.CIDRMask(network.Bits(), 32)), machineLink)
 	if !m.unconfigured {
 		arguments = fmt.Sprintf("talos.config=http://%s/%s %s", net.JoinHostPort(gateway.String(), configPort), m.name, arguments)
@@ -151,7 +149,7 @@ func (m *machine) emulate(w *world) error {
 		"-machine", "q35,hpet=off", "-accel", w.accelerator(ctx), "-cpu", "max", "-smp", "2", "-m", strconv.Itoa(machineMemory),
 		"-uuid", newUUID(),
 		"-drive", "if=pflash,format=raw,readonly=on,file="+code, "-drive", "if=pflash,format=raw,file="+variables,
-		// What the machine has flushed outlives its power: QEMU must not keep it to itself.
+		// What the machine has flushed survives a loss of its power: QEMU must not keep it in its own memory.
 		"-drive", "if=virtio,format=qcow2,cache=writeback,file="+disk,
 		"-netdev", "tap,id=net,fd=3", "-device", fmt.Sprintf("virtio-net-pci,netdev=net,romfile=,mac=52:54:00:0a:05:%02x", number),
 		"-device", "virtio-rng-pci", "-chardev", "file,id=console,append=on,path="+m.log(), "-serial", "chardev:console",
@@ -163,7 +161,7 @@ func (m *machine) emulate(w *world) error {
 	return m.start()
 }
 
-// image is the disk that new machines have.
+// image returns the disk of new machines.
 func (w *world) image() string {
 	all, first := w.programs.Machines.Versions, w.ground.first(w.programs.Talos.Version)
 	at := slices.IndexFunc(all, func(one toolchain.MachineVersion) bool { return one.MachineSystem == first })
@@ -171,19 +169,19 @@ func (w *world) image() string {
 	return all[at].Image
 }
 
-// complaints is where QEMU writes.
+// complaints returns the path of the output of QEMU.
 func (m *machine) complaints() string { return m.log() + ".qemu" }
 
 const (
-	// emulation is QEMU without help from the processor: one thread for each CPU of a machine,
-	// and 512 MiB for code that was translated.
+	// emulation is QEMU without help from the processor: one thread for each CPU of a machine, and 512 MiB for
+	// translated code.
 	emulation = "tcg,thread=multi,tb-size=512"
-	// acceleration is QEMU with help from it.
+	// acceleration is QEMU with help from the processor.
 	acceleration = "kvm"
 )
 
-// accelerator is how machines are run here. /dev/kvm may be there, and open, while a guest
-// does not run its first instruction, so the firmware is booted by it once.
+// accelerator returns how machines are run here. /dev/kvm may exist, and may be opened, although a guest does not run
+// its first instruction, so the firmware is booted with it once.
 func (w *world) accelerator(ctx context.Context) string {
 	w.probe.Do(func() {
 		w.accel = emulation
@@ -222,7 +220,7 @@ func (w *world) accelerator(ctx context.Context) string {
 	return w.accel
 }
 
-// firstByte calls seen when it is written to.
+// firstByte calls seen once something other than white space is written to it.
 type firstByte struct {
 	seen func()
 	any  bool
@@ -237,7 +235,7 @@ func (f *firstByte) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// newTap makes a network card for QEMU, plugged into the bridge. It is gone when the file is closed.
+// newTap creates a network card for QEMU, attached to the bridge. It is removed when the file is closed.
 func newTap(name string) (*os.File, error) {
 	file, err := os.OpenFile("/dev/net/tun", os.O_RDWR, 0)
 	if err != nil {
@@ -262,7 +260,7 @@ func newTap(name string) (*os.File, error) {
 	return file, nil
 }
 
-// plugCardIn connects a link to the bridge and brings it up.
+// plugCardIn attaches a link to the bridge and brings it up.
 func plugCardIn(name string) error {
 	links, err := rtnetlink.Dial(nil)
 	if err != nil {

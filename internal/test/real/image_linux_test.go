@@ -30,8 +30,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// images is a registry on the network of the machines, which take it for every registry
-// there is. It makes each layer of the programs when it is asked for.
+// images is a registry on the network of the machines, which use it in place of every registry. It generates each
+// layer of the programs when it is requested.
 type images struct {
 	server *httptest.Server
 	host   string
@@ -41,7 +41,7 @@ type images struct {
 	memory registry.BlobHandler
 }
 
-// serveImages begins to serve.
+// serveImages starts to serve.
 func serveImages(logs io.Writer) (*images, error) {
 	made := &images{layers: map[v1.Hash]*layer{}, memory: registry.NewInMemoryBlobHandler()}
 
@@ -57,9 +57,9 @@ func serveImages(logs io.Writer) (*images, error) {
 	return made, nil
 }
 
-// handler serves the images. Whoever asks for the rest of a blob gets all of it: the
-// registry of the library refuses a range without an end, with which containerd goes on
-// with a pull that was cut off, and containerd skips what it has already.
+// handler serves the images. A request for the rest of a blob gets all of it: the library's registry rejects a range
+// without an end, which containerd sends to continue a pull that was cut off, and containerd skips what it already
+// has.
 func (i *images) handler(logs io.Writer) http.Handler {
 	served := registry.New(registry.WithBlobHandler(i), registry.Logger(log.New(logs, "", log.LstdFlags)))
 
@@ -72,7 +72,7 @@ func (i *images) handler(logs io.Writer) http.Handler {
 	})
 }
 
-// push makes an image of one layer. The reference is that of the real registry.
+// push creates an image with one layer. The reference is that of the real registry.
 func (i *images) push(ctx context.Context, reference string, l *layer, config v1.Config) error {
 	if err := l.measure(); err != nil {
 		return fmt.Errorf("making the image %s: %w", reference, err)
@@ -91,7 +91,7 @@ func (i *images) push(ctx context.Context, reference string, l *layer, config v1
 		return fmt.Errorf("making the image %s: %w", reference, err)
 	}
 
-	// Below the name of the registry that it stands for comes what a mirror is asked for.
+	// A mirror is asked for the path below the name of the registry.
 	_, path, _ := strings.Cut(reference, "/")
 
 	tag, err := name.NewTag(i.host+"/"+path, name.Insecure)
@@ -103,7 +103,7 @@ func (i *images) push(ctx context.Context, reference string, l *layer, config v1
 }
 
 func withConfig(image v1.Image, config v1.Config) *v1.ConfigFile {
-	// An image that was just made has one.
+	// An image that was just created has one.
 	file, _ := image.ConfigFile()
 	changed := file.DeepCopy()
 	changed.Config, changed.OS, changed.Architecture = config, "linux", architecture
@@ -151,15 +151,15 @@ func (i *images) layer(digest v1.Hash) *layer {
 	return i.layers[digest]
 }
 
-// file is one of a layer: a copy of source, else a symbolic link, else content.
+// file is a file of a layer: a copy of source if it is set, otherwise a symbolic link if link is set, otherwise
+// content.
 type file struct {
 	path, source, link string
 	mode               fs.FileMode
 	content            []byte
 }
 
-// layer is an archive of files that is not compressed. It is written anew whenever it is
-// read, so that it takes no room.
+// layer is an uncompressed archive of files. It is generated whenever it is read, so that it takes no space.
 type layer struct {
 	files  []file
 	digest v1.Hash
@@ -168,7 +168,7 @@ type layer struct {
 
 func program(source, path string) file { return file{path: path, source: source, mode: 0o755} }
 
-// tree are the files below a directory whose path is wanted.
+// tree returns the files below a directory whose path is wanted.
 func tree(dir string, wanted func(path string) bool) ([]file, error) {
 	var files []file
 
@@ -200,7 +200,7 @@ func tree(dir string, wanted func(path string) bool) ([]file, error) {
 	return files, err
 }
 
-// measure reads it once, for its digest and size.
+// measure generates it once, for its digest and size.
 func (l *layer) measure() error {
 	counter := &counter{hash: sha256.New()}
 	if err := l.write(counter); err != nil {

@@ -15,19 +15,19 @@ import (
 	"time"
 )
 
-// What a run says on its way, by which its moments are told.
+// Lines of the output of a run, by which its moments are recognized.
 const (
 	saidPower      = "all machines have power"
 	saidKubeconfig = "there is a kubeconfig"
 )
 
-// TestRealLeavesNothingWhenItIsKilled kills a run of its own, in a world within this one,
-// while it makes its network, while its machines boot and while Kubernetes starts on them.
+// TestRealLeavesNothingWhenItIsKilled kills a run of its own, in a world within this one, while it creates its
+// network, while its machines boot, and while Kubernetes starts on them.
 func TestRealLeavesNothingWhenItIsKilled(t *testing.T) {
 	need(t)
 
 	for name, moment := range map[string]struct {
-		// said is what the run says before, within is how long after that it is killed at the latest.
+		// said is a line that the run prints first, within is how long after that it is killed at the latest.
 		said   string
 		within time.Duration
 	}{
@@ -39,7 +39,7 @@ func TestRealLeavesNothingWhenItIsKilled(t *testing.T) {
 	}
 }
 
-// saying is what a run has said so far.
+// saying collects what a run has printed so far.
 type saying struct {
 	mutex sync.Mutex
 	text  bytes.Buffer
@@ -63,7 +63,7 @@ func killedAfter(t *testing.T, line string, wait time.Duration) {
 	t.Helper()
 	t.Logf("it is killed %s after it has said %q", wait, line)
 
-	// What is within this world is in its cgroups as well.
+	// A world within this one is in its cgroups as well.
 	own := filepath.Base(os.Getenv(worldVariable))
 
 	before, err := lookAround(own)
@@ -83,7 +83,7 @@ func killedAfter(t *testing.T, line string, wait time.Duration) {
 	command := exec.Command(path, "-test.run", "^TestReal$", "-test.v")
 	command.Env = append(outsideEnvironment(os.Environ()), runVariable+"=1")
 	command.Stdout, command.Stderr = said, said
-	// What inherits the output may outlive what is killed.
+	// A process that inherits the output may outlive the one that is killed.
 	command.WaitDelay = sweepPatience
 
 	if err := command.Start(); err != nil {
@@ -106,7 +106,7 @@ func killedAfter(t *testing.T, line string, wait time.Duration) {
 		}
 	}
 
-	// The moment is drawn: it is no condition that could be waited for.
+	// The moment is random: there is no condition to wait for.
 	time.Sleep(wait)
 
 	if err := command.Process.Signal(syscall.SIGKILL); err != nil {
@@ -131,7 +131,7 @@ func killedAfter(t *testing.T, line string, wait time.Duration) {
 	}
 }
 
-// runDirs are the directories of the runs there are.
+// runDirs returns the directories of the existing runs.
 func runDirs(t *testing.T) string {
 	t.Helper()
 
@@ -148,7 +148,7 @@ func runDirs(t *testing.T) string {
 	return strings.Join(dirs, " ")
 }
 
-// outsideEnvironment is an environment of a process that is in no world.
+// outsideEnvironment returns the environment of a process outside of any world.
 func outsideEnvironment(environ []string) []string {
 	var kept []string
 

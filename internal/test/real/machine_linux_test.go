@@ -24,19 +24,18 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/toolchain"
 )
 
-// bootIDFile is where a machine's kubelet reads its boot ID: the kernel's is the same for all
-// machines of a world.
+// bootIDFile is where a machine's kubelet reads its boot ID: the kernel's boot ID is the same for all machines of a
+// world.
 const bootIDFile = "/run/boot-id"
 
-// machine is a Talos machine: a root directory with namespaces of its own, or one that
-// QEMU runs.
+// machine is a Talos machine: a root directory with namespaces of its own, or a machine in QEMU.
 type machine struct {
 	name         string
 	address      netip.Addr
 	controlPlane bool
-	// emulated says that it is one of QEMU.
+	// emulated is true if it runs in QEMU.
 	emulated bool
-	// unconfigured says that nobody tells it where its configuration is when it starts.
+	// unconfigured is true if it starts without the address of its configuration.
 	unconfigured bool
 
 	config []byte
@@ -48,11 +47,11 @@ type machine struct {
 	failure error
 }
 
-// machineOrder is what the process that becomes a machine is told.
+// machineOrder is the input of the process that becomes a machine.
 type machineOrder struct {
 	Name    string
 	Address netip.Addr
-	// Dir has what it writes; Lower are directories with what it never changes, the topmost first.
+	// Dir has what it writes; Lower are directories with what it never changes, beginning with the topmost.
 	Dir         string
 	Lower       []string
 	Hierarchies []hierarchy
@@ -114,12 +113,12 @@ func (m *machine) power(w *world) error {
 	return errors.Join(err, input.Close())
 }
 
-// start starts the command and notes when it has ended.
+// start starts the command and records when it has ended.
 func (m *machine) start() error {
 	started := make(chan error)
 	m.ended = make(chan struct{})
 
-	// The thread that starts it has to live as long as it does.
+	// The thread that starts the command has to live as long as the command.
 	go func() {
 		runtime.LockOSThread()
 		defer close(m.ended)
@@ -139,7 +138,7 @@ func (m *machine) start() error {
 	return nil
 }
 
-// cut takes the power from the machine: everything in it is killed.
+// cut cuts the power of the machine: everything in it is killed.
 func (m *machine) cut() {
 	if m.command == nil || m.command.Process == nil {
 		return
@@ -149,13 +148,13 @@ func (m *machine) cut() {
 	<-m.ended
 }
 
-// log is where machined writes.
+// log returns the path of the log of machined, or of the console of QEMU.
 func (m *machine) log() string { return filepath.Join(filepath.Dir(m.dir), m.name+".log") }
 
 func newUUID() string {
 	var raw [16]byte
 
-	// It never fails.
+	// Read never fails.
 	_, _ = rand.Read(raw[:])
 
 	return fmt.Sprintf("%x-%x-%x-%x-%x", raw[:4], raw[4:6], raw[6:8], raw[8:10], raw[10:])
@@ -163,7 +162,7 @@ func newUUID() string {
 
 // beMachine becomes Talos' machined, as the first process of a machine.
 func beMachine() error {
-	// Namespaces are those of a thread until it has become machined.
+	// The namespaces belong to a thread until it has become machined.
 	runtime.LockOSThread()
 
 	content, err := io.ReadAll(os.Stdin)
@@ -194,7 +193,7 @@ func beMachine() error {
 	return fmt.Errorf("becoming machined: %w", err)
 }
 
-// root is where the root directory of the machine is put together.
+// root returns a path in the root directory of the machine while that is assembled.
 func (o machineOrder) root(path ...string) string {
 	return filepath.Join(append([]string{o.Dir, "root"}, path...)...)
 }
@@ -246,7 +245,7 @@ func mountRoot(o machineOrder) error {
 	return nil
 }
 
-// mountAt mounts onto a directory, which is made.
+// mountAt mounts something on a directory, which it creates.
 func mountAt(target, source, system string, flags uintptr, data string) error {
 	if err := os.MkdirAll(target, 0o755); err != nil {
 		return err
@@ -338,8 +337,7 @@ func mountBootID(o machineOrder) error {
 	return nil
 }
 
-// coverTunables gives the machine copies of the parameters that it sets and that no namespace
-// keeps to itself.
+// coverTunables gives the machine copies of the parameters that it sets and that have no namespace.
 func coverTunables(o machineOrder) error {
 	for _, name := range tunables {
 		own, copied := o.root(tunablesDir+name), o.root("/run/parameters/"+name)
@@ -370,7 +368,7 @@ func changeRoot(o machineOrder) error {
 		return err
 	}
 
-	// The old root is on top of the new one until it is taken away.
+	// The old root is on top of the new one until it is unmounted.
 	if err := unix.PivotRoot(".", "."); err != nil {
 		return fmt.Errorf("changing the root directory: %w", err)
 	}
@@ -382,7 +380,7 @@ func changeRoot(o machineOrder) error {
 	return unix.Chdir("/")
 }
 
-// buildRoot puts together what is the same on every machine and on no other Linux.
+// buildRoot assembles what is the same on every machine and does not exist on other Linux systems.
 func buildRoot(ctx context.Context, dir string, from programs) error {
 	for _, sub := range []string{
 		"boot/EFI", "dev", "proc", "sys", "run", "system", "tmp", "var", "mnt", "opt/cni/bin", "opt/containerd/bin", "opt/containerd/lib",
@@ -451,7 +449,7 @@ func buildRoot(ctx context.Context, dir string, from programs) error {
 	return nil
 }
 
-// copyFile makes a hard link where it can.
+// copyFile makes a hard link if that is possible, and a copy otherwise.
 func copyFile(from, to string) error {
 	if err := os.Link(from, to); err == nil {
 		return nil
@@ -478,7 +476,7 @@ func copyFile(from, to string) error {
 	return errors.Join(err, target.Close())
 }
 
-// keepLogs copies what the machines wrote to a directory that stays.
+// keepLogs copies what the machines have written to a directory that is kept.
 func keepLogs(machines []*machine, dir string) error {
 	var all []error
 
@@ -488,7 +486,7 @@ func keepLogs(machines []*machine, dir string) error {
 		all = append(all, os.MkdirAll(target, 0o755))
 
 		if m.emulated {
-			// What else it writes is on its disk. If QEMU has not started, there is no console.
+			// Its other logs are on its disk. If QEMU has not started, there is no console log.
 			all = append(all, copyFile(m.complaints(), filepath.Join(target, "qemu.log")))
 
 			if _, err := os.Stat(m.log()); err == nil {

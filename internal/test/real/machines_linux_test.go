@@ -24,8 +24,8 @@ import (
 // machinesVariable names the parts of make machines that run.
 const machinesVariable = "TALOSUPGRADE_MACHINES"
 
-// The releases that machines are upgraded to, in their order. Each part has its own, so that
-// it runs after any of those before it.
+// The releases to which machines are upgraded, in ascending order. Each part has its own, so that it runs after any
+// of those before it.
 const (
 	brokenTalos  = "1.13.11"
 	powerTalos   = "1.13.12"
@@ -44,29 +44,28 @@ const (
 	newerTalos = "1.14.1"
 )
 
-// emptySchematic is what the Image Factory calls an image without anything in it. From Talos
-// 1.14 on, there are no others.
+// emptySchematic is the Image Factory's ID of an image without additions. From Talos 1.14 on, every image is from a
+// schematic.
 const emptySchematic = "376567988ad370138ad8b2698212367b8edcb69b5fd68c80be1f2ec7d603b4ba"
 
-// What the release is made of that never gets ready, and what the one was to be made of that
-// lacks its extensions.
+// The schematic of the release whose node never becomes ready, and that of the release that lacks its extensions.
 const (
 	schematicOfUnready = "c9078f9419961640c712a8bf2bb9174933dfcf1da383fd8ea2b7dc21493f8bac"
 	schematicOfBare    = "ce4c980550dd2ab1b17bbf2b08801c7eb59418eafe8f279833297925d67c7515"
 )
 
-// part is one of make machines. It runs alone, or after any of those before it.
+// part is a part of make machines. It runs alone, or after any of those before it.
 type part struct {
 	name, what string
 	ground     ground
-	// systems are what its machines are upgraded to.
+	// systems are the systems to which its machines are upgraded.
 	systems []toolchain.MachineSystem
-	// actions says that it invokes actions.
+	// actions is true if it invokes actions.
 	actions bool
 	run     func(w *world, ctx context.Context, t *testing.T)
 }
 
-// parts lists them in the order in which they run.
+// parts returns the parts in the order in which they run.
 func parts() []part {
 	system := func(version string) toolchain.MachineSystem { return toolchain.MachineSystem{Version: "v" + version} }
 	flawed := func(version string, flaw toolchain.MachineFlaw) toolchain.MachineSystem {
@@ -139,7 +138,7 @@ func parts() []part {
 	}
 }
 
-// systemsOf are the systems that some parts begin with, and those that they upgrade to.
+// systemsOf returns the systems with which some parts begin, and those to which they upgrade.
 func systemsOf(pinned string, chosen []part) []toolchain.MachineSystem {
 	var all []toolchain.MachineSystem
 
@@ -159,8 +158,8 @@ func systemsOf(pinned string, chosen []part) []toolchain.MachineSystem {
 	return all
 }
 
-// TestMachines runs Talos on machines with disks and firmware: what container mode refuses is
-// done to them. A part that fails ends its world.
+// TestMachines runs Talos on machines with disks and firmware, and does what container mode refuses. If a part fails,
+// its world ends.
 func TestMachines(t *testing.T) {
 	need(t)
 	needMachines(t)
@@ -204,7 +203,7 @@ func runParts(t *testing.T, on ground, some []part) {
 	}
 }
 
-// chosenParts are those that [machinesVariable] names; none where it is not set.
+// chosenParts returns the parts that [machinesVariable] names; none if it is not set.
 func chosenParts() ([]part, error) {
 	names, set := os.LookupEnv(machinesVariable)
 	if !set {
@@ -214,7 +213,7 @@ func chosenParts() ([]part, error) {
 	return choose(parts(), names)
 }
 
-// choose takes the named parts, in their own order; "all" is every one of them.
+// choose returns the named parts, in their own order; "all" selects every part.
 func choose(parts []part, names string) ([]part, error) {
 	if names == "all" {
 		return parts, nil
@@ -243,21 +242,21 @@ func choose(parts []part, names string) ([]part, error) {
 	return chosen, nil
 }
 
-// holdsContracts holds both to what the simulator is held to.
+// holdsContracts checks Talos and Kubernetes against the contract of the simulator.
 func (w *world) holdsContracts(ctx context.Context, t *testing.T) {
 	t.Run("Talos", func(t *testing.T) { w.holdsTalos(ctx, t) })
 	t.Run("Kubernetes", func(t *testing.T) { w.holdsKubernetes(ctx, t) })
 }
 
-// What machines print: machined when an installer begins and when it has ended well, and the
-// kernel when it starts the one after it.
+// Lines that machines print: machined when an installer begins and when it has succeeded, and the kernel when it
+// starts the next one.
 const (
 	installing = "starting upgrade: installer_image"
 	installed  = "upgrade completed successfully"
 	rebooting  = "Starting new kernel"
 )
 
-// request is what a resource asks for.
+// request has the arguments of a resource.
 type request struct {
 	talos string
 	// arguments are lines of the resource, overrides lines of its node_overrides.
@@ -276,8 +275,8 @@ func (r request) resource() string {
 		r.talos, r.arguments, &overrides, r.overrides)
 }
 
-// upgradesTalos kills the CLI and the provider when the first worker has the next version
-// on its disk and has not booted it, and applies again.
+// upgradesTalos kills the CLI and the provider once the first worker has the next version on its disk but has not
+// booted it, and applies again.
 func (w *world) upgradesTalos(ctx context.Context, t *testing.T) {
 	f := w.terraform(t, request{talos: nextTalos, held: w.machines[:1]}.resource())
 	before := w.boot(ctx, t)
@@ -307,8 +306,8 @@ func (w *world) upgradesTalos(ctx context.Context, t *testing.T) {
 	w.mustHaveNoJournal(ctx, t)
 }
 
-// mustHaveBothSystems looks at what an upgrade leaves on a machine that had one system: both
-// in the boot partition, and no note of a way back once the machine was healthy.
+// mustHaveBothSystems checks what an upgrade leaves on a machine that had one system: both in the boot partition, and
+// no fallback entry in META once the machine was healthy.
 func (w *world) mustHaveBothSystems(ctx context.Context, t *testing.T, m *machine) {
 	t.Helper()
 
@@ -321,7 +320,7 @@ func (w *world) mustHaveBothSystems(ctx context.Context, t *testing.T, m *machin
 		}
 	}
 
-	// Talos takes the note away once it finds itself healthy, which is not when Kubernetes does.
+	// Talos removes the entry once it considers itself healthy, which may be later than Kubernetes does.
 	w.until(ctx, t, m.name+" has no way back in META", time.Minute, func(ctx context.Context) error {
 		notes, err := w.talosctl(ctx, "--nodes", m.address.String(), "get", "metakeys")
 		if err == nil && (strings.Contains(notes, "0x06") || m.printed(t, "removing fallback entry") == 0) {
@@ -332,11 +331,11 @@ func (w *world) mustHaveBothSystems(ctx context.Context, t *testing.T, m *machin
 	})
 }
 
-// retryAdvice is what an error says about how an image is tried again.
+// retryAdvice matches the setting with which, as an error says, an image is retried.
 var retryAdvice = regexp.MustCompile(`retry_boot_id = "[^"]+"`)
 
-// fallsBack gives the second worker a version that does not come up, applies again, and
-// again once the image is mended and another try is allowed.
+// fallsBack gives the second worker a version that does not come up, applies again, and once more when the image is
+// fixed and a retry is allowed.
 func (w *world) fallsBack(ctx context.Context, t *testing.T) {
 	m, asked := w.machines[2], request{talos: brokenTalos, held: w.machines[:2]}
 	before, running := w.boot(ctx, t), w.runs(ctx, t, m)
@@ -358,7 +357,7 @@ func (w *world) fallsBack(ctx context.Context, t *testing.T) {
 		t.Fatalf("on %s %d installations have ended, want %d: it was tried again and nobody had allowed it", m.name, found, begun+1)
 	}
 
-	// The node has booted since it downloaded the image, and downloads what is under its tag now.
+	// The node has booted since it pulled the image, so it now pulls what is under the tag.
 	w.mend(ctx, t, toolchain.MachineSystem{Version: "v" + brokenTalos})
 
 	before = w.boot(ctx, t)
@@ -370,14 +369,14 @@ func (w *world) fallsBack(ctx context.Context, t *testing.T) {
 	w.mustHaveNoJournal(ctx, t)
 }
 
-// ask replaces the configuration by one that asks for something else.
+// ask replaces the configuration by that of another request.
 func (f terraform) ask(t *testing.T, asked request) {
 	t.Helper()
 
 	f.write(t, "  talosconfig_path = "+quote(f.w.talosconfig)+"\n", asked.resource())
 }
 
-// mend has the registry serve a system in place of the one that has its name and a flaw.
+// mend makes the registry serve a system instead of the one that has its name and a flaw.
 func (w *world) mend(ctx context.Context, t *testing.T, system toolchain.MachineSystem) {
 	t.Helper()
 
@@ -389,13 +388,13 @@ func (w *world) mend(ctx context.Context, t *testing.T, system toolchain.Machine
 	}
 }
 
-// installerNamed is the image that installs a release of no schematic.
+// installerNamed returns the image that installs a release without a schematic.
 func installerNamed(release string) string {
 	return installerOf(toolchain.MachineSystem{Version: "v" + release})
 }
 
-// startsAnew takes the power from both workers. Reboots go from kernel to kernel, past
-// firmware and boot loader, which have to boot the same system nevertheless.
+// startsAnew cuts the power of both workers and starts them. Reboots go from kernel to kernel, without firmware and
+// boot loader, which have to boot the same system as well.
 func (w *world) startsAnew(ctx context.Context, t *testing.T) {
 	before, running := w.boot(ctx, t), map[string]string{}
 
@@ -425,7 +424,7 @@ func (w *world) startsAnew(ctx context.Context, t *testing.T) {
 // firmwareBoots is what the firmware prints when it starts the boot loader.
 const firmwareBoots = "BdsDxe: starting Boot"
 
-// upgradesThroughFirmware has the first worker restart as after a loss of power.
+// upgradesThroughFirmware makes the first worker restart as after a loss of power.
 func (w *world) upgradesThroughFirmware(ctx context.Context, t *testing.T) {
 	m := w.machines[1]
 	before, begun := w.boot(ctx, t), m.printed(t, installed)
@@ -474,8 +473,8 @@ func (w *world) hangs(ctx context.Context, t *testing.T) {
 	}
 }
 
-// lacksExtensions gives the first worker a version whose image is named after a schematic, and has
-// nothing of it. It is sent back by hand, and upgraded once the image is mended.
+// lacksExtensions gives the first worker a version whose image is named after a schematic and has nothing of it. The
+// node is rolled back by hand, and upgraded once the image is fixed.
 func (w *world) lacksExtensions(ctx context.Context, t *testing.T) {
 	m, asked := w.machines[1], request{
 		talos: bareTalos, held: []*machine{w.machines[0], w.machines[2]},
@@ -515,7 +514,7 @@ func (w *world) lacksExtensions(ctx context.Context, t *testing.T) {
 	}
 }
 
-// upgradesMinors takes the worker from the release line before to the one after, in two applies.
+// upgradesMinors upgrades the worker from the release line before to the one after, in two applies.
 func (w *world) upgradesMinors(ctx context.Context, t *testing.T) {
 	m := w.machines[1]
 
@@ -539,9 +538,9 @@ func (w *world) upgradesMinors(ctx context.Context, t *testing.T) {
 	}
 }
 
-// losesPower takes the power from both workers, each at a moment of its own, in one apply that
-// goes on. What the first one had downloaded just before never reaches its disk, and the
-// container of its installer keeps it from being downloaded there again.
+// losesPower cuts the power of both workers, each at another moment, during one apply that goes on. What the first
+// one had just pulled never reaches its disk, and the container of its installer keeps it from being pulled there
+// again.
 func (w *world) losesPower(ctx context.Context, t *testing.T) {
 	f := w.terraform(t, request{talos: powerTalos, held: w.machines[:1]}.resource())
 	first, second := w.workers()[0], w.workers()[1]
@@ -578,7 +577,7 @@ func (w *world) losesPower(ctx context.Context, t *testing.T) {
 	w.mustHaveNoJournal(ctx, t)
 }
 
-// runsInstaller tells whether an installer's process is among those of the machine.
+// runsInstaller reports whether an installer is among the processes of the machine.
 func (w *world) runsInstaller(ctx context.Context, m *machine) bool {
 	running, err := w.talosctl(ctx, "--nodes", m.address.String(), "processes")
 
@@ -587,7 +586,7 @@ func (w *world) runsInstaller(ctx context.Context, m *machine) bool {
 
 func (w *world) workers() []*machine { return w.machines[1:] }
 
-// boot reads the boot ID that the kubelet of each machine tells.
+// boot returns the boot ID that the kubelet of each machine reports.
 func (w *world) boot(ctx context.Context, t *testing.T) map[string]string {
 	t.Helper()
 
@@ -610,7 +609,7 @@ func (w *world) boot(ctx context.Context, t *testing.T) map[string]string {
 	return found
 }
 
-// printed is how often the machine has printed a text since it was made.
+// printed returns how often the machine has printed a text since it was created.
 func (m *machine) printed(t *testing.T, text string) int {
 	t.Helper()
 
@@ -622,8 +621,8 @@ func (m *machine) printed(t *testing.T, text string) int {
 	return bytes.Count(said, []byte(text))
 }
 
-// mustHaveUpgraded wants a version, the number of installations on the machine until now,
-// a new boot and a node that takes pods.
+// mustHaveUpgraded fails the test unless the machine runs the version, has so many installs so far, and its node has
+// a new boot and takes Pods.
 func (w *world) mustHaveUpgraded(ctx context.Context, t *testing.T, m *machine, version string, installations int, before string) {
 	t.Helper()
 
@@ -638,11 +637,11 @@ func (w *world) mustHaveUpgraded(ctx context.Context, t *testing.T, m *machine, 
 	w.mustTakePods(ctx, t, m, before)
 }
 
-// serverVersion is what talosctl prints of a machine.
+// serverVersion matches the version of a machine in the output of talosctl.
 var serverVersion = regexp.MustCompile(`(?s)Server:.*Tag:\s+v(\S+)`)
 
-// runs asks a machine which Talos it runs. The apid of the control plane, through which it
-// asks, first finds out that a connection to a machine without power has ended.
+// runs returns which Talos a machine runs. The apid of the control plane, through which it is asked, first has to
+// find out that a connection to a machine without power has ended.
 func (w *world) runs(ctx context.Context, t *testing.T, m *machine) string {
 	t.Helper()
 
@@ -680,7 +679,7 @@ func (w *world) awaitSystem(ctx context.Context, t *testing.T, m *machine, relea
 	})
 }
 
-// mustTakePods wants a node that has booted since it had the boot ID, and takes pods.
+// mustTakePods waits until the node has another boot ID than before, and takes Pods.
 func (w *world) mustTakePods(ctx context.Context, t *testing.T, m *machine, before string) {
 	t.Helper()
 

@@ -11,13 +11,13 @@ import (
 const (
 	// runVariable makes the tests run; make real sets it.
 	runVariable = "TALOSUPGRADE_REAL"
-	// roleVariable makes the test binary something else than the tests.
+	// roleVariable makes the test binary do something else than run the tests.
 	roleVariable = "TALOSUPGRADE_REAL_ROLE"
-	// worldVariable names the directory of the run, for whoever is inside of it.
+	// worldVariable names the directory of the run, for the processes in its world.
 	worldVariable = "TALOSUPGRADE_REAL_WORLD"
 )
 
-// What the test binary can be.
+// The roles of the test binary.
 const (
 	roleProbe   = "probe"
 	roleInit    = "init"
@@ -26,7 +26,7 @@ const (
 	roleSweeper = "sweeper"
 )
 
-// roles are what runs instead of the tests; they end the process.
+// roles are the functions that run instead of the tests. They end the process.
 var roles = map[string]func() error{
 	roleProbe:   func() error { return nil },
 	roleInit:    beInit,
@@ -49,7 +49,7 @@ func TestMain(m *testing.M) {
 	}
 
 	if missing = lacking(); missing != "" {
-		// The tests are skipped with the reason, and nobody takes that for a pass.
+		// The tests are skipped with the reason, and the exit code is not that of a pass.
 		m.Run()
 		fmt.Fprintf(os.Stderr, "make real: nothing was run: %s\n", missing)
 		os.Exit(1)
@@ -58,7 +58,7 @@ func TestMain(m *testing.M) {
 	os.Exit(runWorld())
 }
 
-// missing is why this machine cannot run machines.
+// missing is why this machine cannot run the machines; empty if it can.
 var missing string
 
 // need skips a test outside of a world.

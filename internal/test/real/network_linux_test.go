@@ -16,12 +16,12 @@ import (
 
 const (
 	bridgeName = "machines"
-	// machineLink is what a machine calls its network card.
+	// machineLink is the name of a machine's network card in the machine.
 	machineLink = "eth0"
 )
 
 var (
-	// network is where the machines of a world are, gateway the world itself.
+	// network is the network of the machines of a world, gateway the address of the world itself.
 	network = netip.MustParsePrefix("10.5.0.0/24")
 	gateway = netip.MustParseAddr("10.5.0.1")
 )
@@ -46,7 +46,7 @@ func bringUpLoopback() error {
 	return nil
 }
 
-// makeBridge makes the switch that the machines are plugged into.
+// makeBridge creates the bridge to which the machines are attached.
 func makeBridge() error {
 	if err := newLink(&rtnetlink.LinkMessage{
 		Attributes: &rtnetlink.LinkAttributes{Name: bridgeName, Info: &rtnetlink.LinkInfo{Kind: "bridge"}},
@@ -57,7 +57,7 @@ func makeBridge() error {
 	return address(bridgeName, netip.PrefixFrom(gateway, network.Bits()))
 }
 
-// dropLink removes a link, if it is there.
+// dropLink removes a link if it exists.
 func dropLink(name string) error {
 	link, err := net.InterfaceByName(name)
 	if err != nil {
@@ -113,7 +113,7 @@ func address(name string, prefix netip.Prefix) error {
 	return nil
 }
 
-// plugIn makes a cable from the bridge to the network namespace of a process.
+// plugIn creates a veth pair from the bridge to the network namespace of a process.
 func plugIn(name string, pid int) error {
 	bridge, err := net.InterfaceByName(bridgeName)
 	if err != nil {
@@ -137,7 +137,7 @@ func plugIn(name string, pid int) error {
 	return nil
 }
 
-// connectMachine sets up the network inside of a machine.
+// connectMachine sets up the network in a machine.
 func connectMachine(ip netip.Addr) error {
 	if err := bringUpLoopback(); err != nil {
 		return err

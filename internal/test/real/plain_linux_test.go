@@ -15,7 +15,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
-// These need no world.
+// These tests need no world.
 
 func TestHierarchiesAreFoundWhereTheyAreMounted(t *testing.T) {
 	const mounts = `30 25 0:26 / /sys/fs/cgroup ro - tmpfs tmpfs ro,mode=755
@@ -81,8 +81,8 @@ func TestLayerIsWhatItWasMeasuredAs(t *testing.T) {
 	}
 }
 
-// TestPullThatWasCutOffGoesOn: containerd asks for the rest of a layer, even where it has
-// all of it, and a registry that refuses that keeps the machine from ever pulling the image.
+// TestPullThatWasCutOffGoesOn: containerd requests the rest of a layer, even if it has all of it, and if the registry
+// rejects that, the machine can never pull the image.
 func TestPullThatWasCutOffGoesOn(t *testing.T) {
 	made := &images{layers: map[v1.Hash]*layer{}, memory: registry.NewInMemoryBlobHandler()}
 	l := &layer{files: []file{{path: "etc/passwd", mode: 0o644, content: []byte("root\n")}}}

@@ -19,11 +19,11 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
-// nextTalos is the release that Talos is asked to upgrade to, which there is no need to have.
+// nextTalos is the release to which Talos is asked to upgrade. In container mode it does not have to exist.
 const nextTalos = "1.13.10"
 
-// TestReal is one cluster from its first boot on. A part that fails ends the run: what
-// comes after it begins where it ends.
+// TestReal runs one cluster from its first boot on. If a part fails, the run ends: each part begins where the one
+// before it ends.
 func TestReal(t *testing.T) {
 	need(t)
 
@@ -85,7 +85,7 @@ func (w *world) boots(ctx context.Context, t *testing.T) {
 	w.mustBeHealthy(ctx, t)
 }
 
-// ready is what is missing until every machine is a node that is ready.
+// ready returns an error unless every machine is a node that is ready.
 func (w *world) ready(ctx context.Context, client kubernetes.Interface) error {
 	nodes, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -107,7 +107,7 @@ func (w *world) ready(ctx context.Context, client kubernetes.Interface) error {
 	return nil
 }
 
-// observed is what is read of the data source of the current versions.
+// observed is what the tests read from the data source of the current versions.
 type observed struct {
 	ID    string `json:"id"`
 	Nodes map[string]struct {
@@ -140,8 +140,8 @@ func (w *world) observes(ctx context.Context, t *testing.T) {
 	}
 }
 
-// upgrades kills the CLI and the provider when the API server is told to run the next
-// release, and applies again.
+// upgrades kills the CLI and the provider once the API server is configured to run the next release, and applies
+// again.
 func (w *world) upgrades(ctx context.Context, t *testing.T) {
 	target := kubernetesVersions[1]
 	saved := filepath.Join(t.TempDir(), "etcd")
@@ -168,7 +168,7 @@ func (w *world) upgrades(ctx context.Context, t *testing.T) {
 
 	apply.kill()
 
-	// The one that was killed took the kubeconfig from Talos.
+	// The run that was killed got the kubeconfig from Talos.
 	f.write(t, "  talosconfig_path = "+quote(w.talosconfig)+"\n  kubeconfig_path  = "+quote(w.kubeconfig())+"\n", resource)
 
 	f.apply(ctx, t).must(nothingToDo)
@@ -180,7 +180,7 @@ func (w *world) upgrades(ctx context.Context, t *testing.T) {
 	w.mustBeHealthy(ctx, t)
 }
 
-// mustRun looks at what the kubelets say, and at the images of the control plane's pods.
+// mustRun checks the versions that the kubelets report, and the images of the control plane's Pods.
 func (w *world) mustRun(ctx context.Context, t *testing.T, wanted version.Version) {
 	t.Helper()
 
@@ -197,7 +197,7 @@ func (w *world) mustRun(ctx context.Context, t *testing.T, wanted version.Versio
 		}
 	}
 
-	// A controller manager that loses its lease while the API server is away ends, and is started again.
+	// A controller manager that loses its lease while the API server is away ends, and is restarted.
 	w.until(ctx, t, "the control plane runs "+wanted.Tag(), 2*time.Minute, func(ctx context.Context) error {
 		return mustServe(ctx, t, client, wanted)
 	})
@@ -208,8 +208,8 @@ func (w *world) mustRun(ctx context.Context, t *testing.T, wanted version.Versio
 	}
 }
 
-// mustServe wants one pod of each component of the control plane, of the release, and
-// returns which is not ready.
+// mustServe fails the test unless each component of the control plane has one Pod with the release. It returns an
+// error if one is not ready.
 func mustServe(ctx context.Context, t *testing.T, client kubernetes.Interface, wanted version.Version) error {
 	t.Helper()
 
@@ -237,7 +237,7 @@ func mustServe(ctx context.Context, t *testing.T, client kubernetes.Interface, w
 	return nil
 }
 
-// mustHaveTold looks for the annotations and Events of an upgrade that is completed.
+// mustHaveTold checks the annotations and Events of a completed upgrade.
 func (w *world) mustHaveTold(ctx context.Context, t *testing.T, target version.Version) {
 	t.Helper()
 
@@ -286,7 +286,7 @@ func (w *world) mustHaveTold(ctx context.Context, t *testing.T, target version.V
 	w.mustHaveNoJournal(ctx, t)
 }
 
-// mustBeASnapshot has etcd's own tool look at the file.
+// mustBeASnapshot checks the file with etcd's own tool.
 func (w *world) mustBeASnapshot(ctx context.Context, t *testing.T, dir string) {
 	t.Helper()
 
@@ -315,8 +315,8 @@ func (w *world) mustBeASnapshot(ctx context.Context, t *testing.T, dir string) {
 	}
 }
 
-// isRefused asks for what container mode does not do: a plan says so already, and it is
-// true. Nothing happens to any machine.
+// isRefused requests what container mode does not support: the machines refuse it, and the plan already has to say
+// so. Nothing may happen to any machine.
 func (w *world) isRefused(ctx context.Context, t *testing.T) {
 	for _, m := range w.machines {
 		for _, call := range [][]string{{"rollback"}, {"upgrade", "--legacy", "--wait=false", "--image", "ghcr.io/siderolabs/installer:v" + nextTalos}} {
@@ -338,8 +338,8 @@ func (w *world) isRefused(ctx context.Context, t *testing.T) {
 	w.mustBeHealthy(ctx, t)
 }
 
-// mustHaveNoJournal wants that no machine is in the middle of anything. What is not about a
-// machine stays: the format, who wrote last, the last snapshot.
+// mustHaveNoJournal fails the test if the journal has an entry of a machine. What is not about a machine stays: the
+// format, the last holder, the last snapshot.
 func (w *world) mustHaveNoJournal(ctx context.Context, t *testing.T) {
 	t.Helper()
 

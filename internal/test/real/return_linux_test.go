@@ -20,9 +20,8 @@ import (
 // statePartition has the configuration of a machine.
 const statePartition = "STATE"
 
-// comesBackInMaintenance wipes the configuration of the first worker while it reboots into a
-// version, and starts it anew where nobody tells it another. Once it has its configuration again,
-// the next apply goes on with it.
+// comesBackInMaintenance wipes the configuration of the first worker while it reboots into a version, and starts it
+// without another one. Once it has its configuration again, the next apply has to go on with it.
 func (w *world) comesBackInMaintenance(ctx context.Context, t *testing.T) {
 	m := w.machines[1]
 	before, begun, rebooted := w.boot(ctx, t), m.printed(t, installed), m.printed(t, rebooting)
@@ -44,7 +43,7 @@ func (w *world) comesBackInMaintenance(ctx context.Context, t *testing.T) {
 	apply.end(w).must(failed, m.name+" did not come back with its configuration",
 		"what answers has no certificate of this cluster: it is Talos in maintenance mode (", "talosctl get disks --insecure --nodes "+m.address.String())
 
-	// What the advice says can be done.
+	// The command in the advice works.
 	if said, err := w.talosctl(ctx, "get", "disks", "--insecure", "--nodes", m.address.String()); err != nil || !strings.Contains(said, "vda") {
 		t.Errorf("talosctl says %q of its disks: %v", said, err)
 	}
@@ -61,7 +60,7 @@ func (w *world) comesBackInMaintenance(ctx context.Context, t *testing.T) {
 	w.mustHaveNoJournal(ctx, t)
 }
 
-// wipe writes zeroes over a partition on the disk of a machine that has no power.
+// wipe overwrites a partition on the disk of a machine without power with zeroes.
 func (m *machine) wipe(ctx context.Context, t *testing.T, w *world, label string) {
 	t.Helper()
 
@@ -92,8 +91,8 @@ func (m *machine) wipe(ctx context.Context, t *testing.T, w *world, label string
 // sector is the unit of a partition table, in bytes.
 const sector = 512
 
-// partition finds the first and the last sector of a partition in a table (GPT, with 128 entries of
-// 128 bytes from the third sector on).
+// partition returns the first and the last sector of a partition in a table (GPT, with 128 entries of 128 bytes from
+// the third sector on).
 func partition(table []byte, label string) (first, last uint64, found bool) {
 	var name [72]byte
 	for i, letter := range utf16.Encode([]rune(label)) {
@@ -109,8 +108,8 @@ func partition(table []byte, label string) (first, last uint64, found bool) {
 	return 0, 0, false
 }
 
-// comesBackRenamed gives the second worker another name that it takes with its next boot, which is
-// that of an upgrade. Once it has its own again, the next apply goes on with it.
+// comesBackRenamed gives the second worker another name, which it takes on its next boot, that of an upgrade. Once it
+// has its own name again, the next apply has to go on with it.
 func (w *world) comesBackRenamed(ctx context.Context, t *testing.T) {
 	const now = "renamed"
 
@@ -133,7 +132,7 @@ func (w *world) comesBackRenamed(ctx context.Context, t *testing.T) {
 	w.mustHaveNoJournal(ctx, t)
 }
 
-// name gives a machine a name, in a mode of talosctl.
+// name sets the name of a machine, in a mode of talosctl.
 func (w *world) name(ctx context.Context, t *testing.T, m *machine, name, mode string) {
 	t.Helper()
 

@@ -18,11 +18,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// unheldKubernetes is a release that nothing runs and that no image is served of: what is
-// asked for it goes no further than a plan, or a refusal.
+// unheldKubernetes is a release that nothing runs and that has no images: a request for it gets no further than a
+// plan or a refusal.
 const unheldKubernetes = "1.36.6"
 
-// talosconfigOf is the path of a talosconfig with a role, which a machine signs.
+// talosconfigOf returns the path of a talosconfig with a role, which a machine signs.
 func (w *world) talosconfigOf(ctx context.Context, t *testing.T, role string) string {
 	t.Helper()
 
@@ -60,14 +60,14 @@ func (w *world) talosconfigOf(ctx context.Context, t *testing.T, role string) st
 	return path
 }
 
-// permission is what a role comes to, with a kubeconfig beside its talosconfig and without.
+// permission is what a role may do, with or without a kubeconfig beside its talosconfig.
 type permission struct {
 	role string
-	// given tells that the provider block has the administrator's kubeconfig.
+	// given is true if the provider block has the administrator's kubeconfig.
 	given bool
-	// refusal is what the one error of an apply that would upgrade says; none refuses an administrator.
+	// refusal has the texts of the only error of an apply that would upgrade; nil for an administrator.
 	refusal []string
-	// looks tells that what runs can be told, so that an apply with nothing to upgrade passes.
+	// looks is true if the role can observe the running versions, so that an apply with nothing to upgrade succeeds.
 	looks bool
 }
 
@@ -80,9 +80,9 @@ var permissions = []permission{
 	{"admin", false, nil, true},
 }
 
-// holdsToRoles plans and applies with every role. Each may plan; who may not upgrade is told
-// so in one error of the apply, before anything is touched. Where there is nothing to
-// upgrade, whoever sees that may apply.
+// holdsToRoles plans and applies with every role. Every role may plan. A role that may not upgrade has to get one
+// error of the apply, before anything is touched. If there is nothing to upgrade, a role that can observe that may
+// apply.
 func (w *world) holdsToRoles(ctx context.Context, t *testing.T) {
 	running := w.kubernetesThatRuns(t)
 
@@ -117,14 +117,14 @@ func (w *world) holdsToRoles(ctx context.Context, t *testing.T) {
 	}
 }
 
-// mustBeRefusedUntouched wants one error of an apply, and nothing else.
+// mustBeRefusedUntouched fails the test unless an apply has one error with the texts, and touches nothing.
 func (w *world) mustBeRefusedUntouched(ctx context.Context, t *testing.T, f terraform, says ...string) {
 	t.Helper()
 
 	before := w.touched(ctx, t)
 	refusal := f.apply(ctx, t).must(failed)
 
-	// The lines are broken where they are long.
+	// The CLI wraps long lines.
 	said := flat(refusal.output)
 
 	_, errors, found := strings.Cut(said, "Error: ")
@@ -143,12 +143,12 @@ func (w *world) mustBeRefusedUntouched(ctx context.Context, t *testing.T, f terr
 	}
 }
 
-// kubernetesAt is the configuration of a cluster with a release of Kubernetes.
+// kubernetesAt returns the configuration of a cluster with a release of Kubernetes.
 func kubernetesAt(release string) string {
 	return fmt.Sprintf("resource \"talosupgrade_cluster\" \"this\" {\n  kubernetes_version = %q\n}\n", release)
 }
 
-// kubernetesThatRuns is the release of the API server.
+// kubernetesThatRuns returns the release of the API server.
 func (w *world) kubernetesThatRuns(t *testing.T) string {
 	t.Helper()
 
@@ -160,8 +160,8 @@ func (w *world) kubernetesThatRuns(t *testing.T) string {
 	return strings.TrimPrefix(said.GitVersion, "v")
 }
 
-// touched is all that an upgrade writes first: cordons, configurations of the machines and
-// its own records.
+// touched returns everything that an upgrade writes first: cordons, configurations of the machines and its own
+// records.
 func (w *world) touched(ctx context.Context, t *testing.T) string {
 	t.Helper()
 

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// isSentBackAsUnready gives the first worker a version with another schematic that comes up,
-// and whose node never gets ready.
+// isSentBackAsUnready gives the first worker a version with another schematic that comes up, but whose node never
+// becomes ready. It has to be rolled back.
 func (w *world) isSentBackAsUnready(ctx context.Context, t *testing.T) {
 	m, others := w.machines[1], []*machine{w.machines[0], w.machines[2]}
 	before, running, begun := w.boot(ctx, t), w.runs(ctx, t, m), m.printed(t, installed)
@@ -39,7 +39,7 @@ func (w *world) isSentBackAsUnready(ctx context.Context, t *testing.T) {
 	}
 }
 
-// schematic is what the running system of a machine says it was made of.
+// schematic returns the schematic that the running system of a machine reports.
 func (w *world) schematic(ctx context.Context, t *testing.T, m *machine) string {
 	t.Helper()
 
@@ -51,9 +51,8 @@ func (w *world) schematic(ctx context.Context, t *testing.T, m *machine) string 
 	return strings.TrimSpace(said)
 }
 
-// isSentBackByAction upgrades the second worker and sends it back. Asked once more, the action
-// leaves it there: another rollback would start the new system. No apply touches it until it
-// may be tried again.
+// isSentBackByAction upgrades the second worker and rolls it back by an action. If the action is invoked again, it
+// must not roll back again, which would start the new system. No apply may touch the node until a retry is allowed.
 func (w *world) isSentBackByAction(ctx context.Context, t *testing.T) {
 	m := w.machines[2]
 	running, begun := w.runs(ctx, t, m), m.printed(t, installed)
@@ -97,13 +96,13 @@ action "talosupgrade_retry_node" "it" {
 	w.mustHaveUpgraded(ctx, t, m, wayBackTalos, begun+2, back[m.name])
 }
 
-// isRolledBackByHand is an upgrade and a rollback by talosctl on the first worker, before the new
-// system has confirmed itself; an apply upgrades the node after that.
+// isRolledBackByHand upgrades the first worker with talosctl and rolls it back before the new system has confirmed
+// itself. After that an apply has to upgrade the node.
 func (w *world) isRolledBackByHand(ctx context.Context, t *testing.T) {
 	m := w.machines[1]
 	running, begun, before := w.runs(ctx, t, m), m.printed(t, installed), w.boot(ctx, t)
 
-	// It waits for the node to be well, which is not waited for here.
+	// The command waits until the node is healthy; this test does not.
 	command := exec.CommandContext(ctx, w.programs.Talos.Talosctl, "--talosconfig", w.talosconfig, "--nodes", m.address.String(),
 		"upgrade", "--image", installerNamed(wayBackTalos))
 	if err := command.Start(); err != nil {
@@ -125,7 +124,7 @@ func (w *world) isRolledBackByHand(ctx context.Context, t *testing.T) {
 
 	f := w.terraform(t, request{talos: wayBackTalos, held: []*machine{w.machines[0], w.machines[2]}}.resource())
 
-	// Until the old system has confirmed itself, the node still has the note of a way back.
+	// Until the old system has confirmed itself, the node still has a fallback entry.
 	w.until(ctx, t, "an apply upgrades "+m.name, w.patience(), func(ctx context.Context) error {
 		if tried := f.apply(ctx, t); tried.exit != nothingToDo {
 			tried.must(failed, "Nothing was touched.")

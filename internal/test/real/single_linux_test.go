@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// upgradesControlPlane upgrades Talos and then Kubernetes on a control plane that is alone: it
-// takes its own API down. Before Talos is touched a snapshot of etcd is saved.
+// upgradesControlPlane upgrades Talos and then Kubernetes on the only control plane, which takes its own API down.
+// Before Talos is touched, a snapshot of etcd has to be saved.
 func (w *world) upgradesControlPlane(ctx context.Context, t *testing.T) {
 	m, snapshots := w.machines[0], t.TempDir()
 	before := w.boot(ctx, t)

@@ -24,7 +24,7 @@ import (
 )
 
 const (
-	// runPrefix begins the name of a run's directory and of its cgroups.
+	// runPrefix is the prefix of the names of a run's directory and of its cgroups.
 	runPrefix = "talosupgrade-real-"
 	// stateDir is where a world has what its machines write.
 	stateDir = "state"
@@ -47,14 +47,14 @@ type outside struct {
 	Cgroups  cgroups
 }
 
-// run is one run of the suite, as it is seen from outside of its world.
+// run is one run of the suite, as seen from outside of its world.
 type run struct {
 	dir     string
 	lock    *os.File
 	cgroups cgroups
 }
 
-// runsDir has the directories of all runs.
+// runsDir returns the directory with the directories of all runs.
 func runsDir() (string, error) {
 	cache, err := toolchain.CacheDir()
 	if err != nil {
@@ -66,7 +66,7 @@ func runsDir() (string, error) {
 	return dir, os.MkdirAll(dir, 0o755)
 }
 
-// openRun sweeps up after runs that nobody sweeps up after any more, and begins one.
+// openRun removes what earlier runs have left behind, and begins a run.
 func openRun(made programs) (*run, error) {
 	parent, err := runsDir()
 	if err != nil {
@@ -101,7 +101,7 @@ func openRun(made programs) (*run, error) {
 		return nil, err
 	}
 
-	// They are noted before they exist: whoever sweeps up must know all of them.
+	// They are recorded before they exist: the sweeper must know all of them.
 	note := outside{Programs: made}
 	for _, one := range all {
 		note.Cgroups = append(note.Cgroups, filepath.Join(one.Parent, filepath.Base(dir)))
@@ -146,7 +146,7 @@ func readNote(dir string) (outside, error) {
 	return note, err
 }
 
-// sweepOld removes what runs have left that ended together with their sweepers.
+// sweepOld removes what is left of runs that ended together with their sweepers.
 func sweepOld(parent string) error {
 	dirs, err := filepath.Glob(filepath.Join(parent, runPrefix+"*"))
 	if err != nil {
@@ -173,7 +173,7 @@ func sweepOld(parent string) error {
 	return nil
 }
 
-// sweep removes a run that has ended: its cgroups and its directory.
+// sweep removes what is left of a run that has ended: its cgroups and its directory.
 func sweep(dir string) error {
 	note, err := readNote(dir)
 	if err != nil {
@@ -199,8 +199,8 @@ func readTunables() map[string]string {
 	return found
 }
 
-// sweeper is a process that sweeps up when the run has ended, in whichever way: its input
-// ends with the run.
+// sweeper is a process that removes what is left of a run once the run has ended, however it ended: the input of the
+// process ends with the run.
 type sweeper struct {
 	command *exec.Cmd
 	input   io.Closer
@@ -218,9 +218,9 @@ func (r *run) startSweeper() (*sweeper, error) {
 	command.Dir = "/"
 	command.Env = append(command.Env, worldVariable+"="+r.dir)
 	command.Stderr = &made.said
-	// Its end of the lock keeps the next run from sweeping at the same time.
+	// Its copy of the lock keeps the next run from sweeping at the same time.
 	command.ExtraFiles = []*os.File{r.lock}
-	// What is typed into the terminal, and what kills the group of the tests, does not reach it.
+	// An interrupt from the terminal, and a signal to the process group of the tests, must not reach it.
 	command.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 
 	if made.input, err = command.StdinPipe(); err != nil {
@@ -234,7 +234,7 @@ func (r *run) startSweeper() (*sweeper, error) {
 	return made, nil
 }
 
-// finish tells it that the run has ended, and waits until everything is removed.
+// finish ends its input, and waits until everything is removed.
 func (s *sweeper) finish() error {
 	_ = s.input.Close()
 
@@ -246,17 +246,17 @@ func (s *sweeper) finish() error {
 }
 
 func beSweeper() error {
-	// An input that cannot be read has ended as well.
+	// An error ends the input as well.
 	_, _ = io.Copy(io.Discard, os.Stdin)
 
 	return sweep(os.Getenv(worldVariable))
 }
 
-// surroundings are what a run could leave behind, each with the name of a person's tool for it.
+// surroundings are what a run could leave behind, each under a name by which a person can find it.
 type surroundings map[string]struct{}
 
-// lookAround notes the namespaces, mounts, links, cgroups and parameters of the machine. Of
-// runs it notes what belongs to the one with the name, since another may go on beside it.
+// lookAround returns the namespaces, mounts, links, cgroups and parameters of the machine. It leaves out runs other
+// than the one with the name, since another run may be in progress.
 func lookAround(name string) (surroundings, error) {
 	found := surroundings{}
 
@@ -266,7 +266,7 @@ func lookAround(name string) (surroundings, error) {
 	}
 
 	for _, process := range processes {
-		// It may have ended meanwhile.
+		// It may have ended.
 		if own, err := os.ReadFile(filepath.Join(process, "cgroup")); err != nil || ofAnotherRun(string(own), name) {
 			continue
 		}
@@ -307,7 +307,7 @@ func lookAround(name string) (surroundings, error) {
 		found["parameter "+name+"="+value] = struct{}{}
 	}
 
-	// The cgroups of other programs come and go.
+	// Only cgroups of runs count: those of other programs come and go.
 	return found, filepath.WalkDir(cgroupMount, func(path string, _ fs.DirEntry, err error) error {
 		if err == nil && strings.Contains(path, runPrefix) && !ofAnotherRun(path, name) {
 			found["cgroup "+path] = struct{}{}
@@ -322,8 +322,8 @@ func ofAnotherRun(cgroups, name string) bool {
 	return strings.Contains(cgroups, runPrefix) && (name == "" || !strings.Contains(cgroups, name))
 }
 
-// leftSince is what there is beside what there was. Another program may just be starting or
-// ending, so it looks again for a while.
+// leftSince returns what exists in addition to what was there before. Another program may just be starting or ending,
+// so it looks again for a while.
 func leftSince(before surroundings, name string) ([]string, error) {
 	const patience = 10 * time.Second
 
@@ -339,7 +339,7 @@ func leftSince(before surroundings, name string) ([]string, error) {
 	}
 }
 
-// beside is what there is now and was not there before.
+// beside returns what exists now and did not exist before.
 func (s surroundings) beside(before surroundings) []string {
 	return slices.DeleteFunc(slices.Sorted(maps.Keys(s)), func(name string) bool {
 		_, there := before[name]

@@ -32,7 +32,7 @@ const (
 	somethingToDo = 2
 )
 
-// talosctl calls the tool of the same build as machined.
+// talosctl runs the talosctl of the same build as machined.
 func (w *world) talosctl(ctx context.Context, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, callPatience)
 	defer cancel()
@@ -40,7 +40,7 @@ func (w *world) talosctl(ctx context.Context, args ...string) (string, error) {
 	return w.call(ctx, w.programs.Talos.Talosctl, append([]string{"--talosconfig", w.talosconfig}, args...)...)
 }
 
-// call runs a program and returns what it says.
+// call runs a program and returns its output.
 func (w *world) call(ctx context.Context, path string, args ...string) (string, error) {
 	command := exec.CommandContext(ctx, path, args...)
 	command.Env = append(os.Environ(), "TALOSCONFIG=", "KUBECONFIG=", "HOME="+w.state())
@@ -54,7 +54,7 @@ func (w *world) call(ctx context.Context, path string, args ...string) (string, 
 	return string(said), nil
 }
 
-// mustBeHealthy is what talosctl itself makes of the cluster.
+// mustBeHealthy fails the test unless talosctl itself finds the cluster healthy.
 func (w *world) mustBeHealthy(ctx context.Context, t *testing.T) {
 	t.Helper()
 
@@ -87,7 +87,7 @@ func (w *world) mustBeHealthy(ctx context.Context, t *testing.T) {
 	w.say("talosctl finds the cluster healthy")
 }
 
-// client is a plain client of the cluster.
+// client returns a plain client of the cluster.
 func (w *world) client(t *testing.T) kubernetes.Interface {
 	t.Helper()
 
@@ -106,7 +106,7 @@ func (w *world) client(t *testing.T) kubernetes.Interface {
 	return client
 }
 
-// kubeconfig is the path of the administrator's.
+// kubeconfig returns the path of the administrator's kubeconfig.
 func (w *world) kubeconfig() string { return w.state("kubeconfig") }
 
 // terraform is a directory with a configuration of its own.
@@ -116,21 +116,21 @@ type terraform struct {
 	w *world
 }
 
-// result is what a run of the CLI came to.
+// result is the result of a run of the CLI.
 type result struct {
 	t      *testing.T
 	exit   int
 	output string
 }
 
-// terraform makes the directory. The configuration is that of everything but the provider.
+// terraform creates the directory. The configuration is everything except the provider block.
 func (w *world) terraform(t *testing.T, configuration string) terraform {
 	t.Helper()
 
 	return w.terraformOf(t, w.programs.CLI, configuration)
 }
 
-// terraformOf makes the directory for another command line.
+// terraformOf creates the directory for another command line.
 func (w *world) terraformOf(t *testing.T, cli toolchain.CLI, configuration string) terraform {
 	t.Helper()
 
@@ -157,15 +157,15 @@ func (f terraform) write(t *testing.T, provider, configuration string) {
 	}
 }
 
-// quote makes a literal without templates.
+// quote returns a string literal in which nothing is a template.
 func quote(text string) string {
-	// Text always encodes.
+	// A string always encodes.
 	encoded, _ := json.Marshal(text)
 
 	return strings.NewReplacer("${", "$${", "%{", "%%{").Replace(string(encoded))
 }
 
-// run runs the CLI to its end; what it says goes to a log as well.
+// run runs the CLI to its end, and logs its output.
 func (f terraform) run(ctx context.Context, t *testing.T, args ...string) result {
 	t.Helper()
 
@@ -202,7 +202,7 @@ func (f terraform) apply(ctx context.Context, t *testing.T) result {
 	return f.run(ctx, t, "apply", "-auto-approve", "-input=false")
 }
 
-// flat undoes the line breaks of the CLI.
+// flat joins the lines that the CLI has wrapped.
 func flat(output string) string { return strings.Join(strings.Fields(output), " ") }
 
 // end waits for the end of the run.
@@ -218,8 +218,8 @@ func (a *applying) end(w *world) result {
 	return result{t: a.t, exit: exit, output: a.output.String()}
 }
 
-// must fails the test unless the run ended with the code and said all of the texts, however
-// the CLI breaks lines.
+// must fails the test unless the run ended with the code and its output has all of the texts, however the CLI wraps
+// lines.
 func (r result) must(exit int, texts ...string) result {
 	r.t.Helper()
 
@@ -236,7 +236,7 @@ func (r result) must(exit int, texts ...string) result {
 	return r
 }
 
-// outputs are the values of the configuration's outputs.
+// outputs decodes the values of the configuration's outputs.
 func (f terraform) outputs(ctx context.Context, t *testing.T, into any) {
 	t.Helper()
 
@@ -258,7 +258,7 @@ func (f terraform) outputs(ctx context.Context, t *testing.T, into any) {
 	}
 }
 
-// applying is an apply that goes on.
+// applying is an apply that is running.
 type applying struct {
 	t       *testing.T
 	command *exec.Cmd
@@ -294,11 +294,11 @@ func (f terraform) begin(ctx context.Context, t *testing.T) *applying {
 	return made
 }
 
-// during waits for a condition while the apply goes on.
+// during waits for a condition while the apply is running.
 func (a *applying) during(w *world, what string, holds func() bool) {
 	a.t.Helper()
 
-	// Nobody tells of a line on a console.
+	// A line on a console sends no notification, so it is polled.
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 
@@ -325,7 +325,7 @@ func (a *applying) kill() {
 	default:
 	}
 
-	// The provider is in the group of the CLI.
+	// The provider is in the process group of the CLI.
 	if err := syscall.Kill(-a.command.Process.Pid, syscall.SIGKILL); err != nil {
 		a.t.Fatal(err)
 	}

@@ -27,18 +27,18 @@ import (
 const (
 	architecture = runtime.GOARCH
 	clusterName  = "real"
-	// bootPatience bounds how long machines may take to boot beside other work. An emulated
-	// control plane takes singlePatience.
+	// bootPatience bounds how long machines may take to boot beside other work, singlePatience how long an emulated
+	// control plane may take.
 	bootPatience, singlePatience = 10 * time.Minute, 40 * time.Minute
 )
 
-// kubernetesVersions are the release that the cluster begins with and the one that it is upgraded to.
+// kubernetesVersions are the release with which the cluster begins and the one to which it is upgraded.
 var kubernetesVersions = []version.Version{version.MustParse("1.36.3"), version.MustParse("1.36.4")}
 
-// olderKubernetes is one that goes together with three minor releases of Talos.
+// olderKubernetes is a release that is compatible with three minor releases of Talos.
 var olderKubernetes = version.MustParse("1.35.3")
 
-// kubernetesReleases are those that are built, and served.
+// kubernetesReleases returns the releases that are built and served.
 func kubernetesReleases(chosen []part) []version.Version {
 	all := slices.Clone(kubernetesVersions)
 
@@ -49,45 +49,44 @@ func kubernetesReleases(chosen []part) []version.Version {
 	return all
 }
 
-// world is what is inside: machines, their network and their registry.
+// world is what is inside the namespaces: machines, their network and their registry.
 type world struct {
 	dir      string
 	cgroups  cgroups
 	programs programs
-	// root is what all machines have in common.
+	// root is the directory with what all machines have in common.
 	root   string
 	images *images
-	// discovery is what the machines tell each other of themselves.
+	// discovery is the discovery service of the machines.
 	discovery *discovery
-	// configs serves their configurations to machines of QEMU.
+	// configs serves the configurations of machines in QEMU.
 	configs  *httptest.Server
 	machines []*machine
 	ground   ground
-	// accel is how QEMU runs them, once probe has found it out.
+	// accel is how QEMU runs them, once probe has determined it.
 	accel   string
 	probe   sync.Once
 	started time.Time
 
-	// talosconfig is the path of the administrator's.
+	// talosconfig is the path of the administrator's talosconfig.
 	talosconfig string
 }
 
-// ground is what the machines of a world are.
+// ground is the kind of the machines of a world.
 type ground int
 
 const (
 	// containers are a control plane and two workers in Talos' container mode.
 	containers ground = iota
-	// workers have a control plane in a container, and two workers that QEMU runs.
+	// workers have a control plane in a container, and two workers in QEMU.
 	workers
-	// older has a control plane in a container, and a worker that QEMU runs and whose Talos is of
-	// the release line before.
+	// older has a control plane in a container, and a worker in QEMU whose Talos is of the release line before.
 	older
-	// single is one control plane, which QEMU runs.
+	// single is one control plane, in QEMU.
 	single
 )
 
-// first is the system that new machines have.
+// first returns the system of new machines.
 func (g ground) first(pinned string) toolchain.MachineSystem {
 	if g == older {
 		return toolchain.MachineSystem{Version: "v" + olderTalos, Line: "1.12", Disk: true}
@@ -96,7 +95,7 @@ func (g ground) first(pinned string) toolchain.MachineSystem {
 	return toolchain.MachineSystem{Version: pinned, Disk: true}
 }
 
-// kubernetes is the release that the cluster begins with.
+// kubernetes returns the release with which the cluster begins.
 func (g ground) kubernetes() version.Version {
 	if g == older {
 		return olderKubernetes
@@ -129,12 +128,12 @@ func openWorld(ctx context.Context, t *testing.T, on ground) *world {
 	return w
 }
 
-// say writes a line of progress.
+// say prints a line of progress.
 func (w *world) say(format string, args ...any) {
 	fmt.Fprintf(os.Stderr, "%6s  %s\n", time.Since(w.started).Round(time.Second), fmt.Sprintf(format, args...))
 }
 
-// patience is how long machines of this world may take to boot.
+// patience returns how long machines of this world may take to boot.
 func (w *world) patience() time.Duration {
 	if w.ground == single && w.accel != acceleration {
 		return singlePatience
@@ -146,7 +145,7 @@ func (w *world) patience() time.Duration {
 // applyPatience bounds one run of the CLI.
 func (w *world) applyPatience() time.Duration { return 2 * w.patience() }
 
-// state is a path of what goes with the world.
+// state returns a path in the directory that is removed with the world.
 func (w *world) state(path ...string) string {
 	return filepath.Join(append([]string{w.dir, stateDir}, path...)...)
 }
@@ -172,7 +171,7 @@ func (w *world) makeImages(ctx context.Context) error {
 		return err
 	}
 
-	// What the kubelet calls to mount volumes, and the libraries of that.
+	// What the kubelet runs to mount volumes, and the libraries that it needs.
 	base, err := tree(w.programs.Packages, func(path string) bool {
 		return strings.HasPrefix(path, "usr/lib/") && !strings.HasPrefix(path, "usr/lib/cni/") || strings.HasPrefix(path, "usr/lib64/") ||
 			slices.Contains([]string{"usr/bin/mount", "usr/bin/umount"}, path)
@@ -195,12 +194,12 @@ func (w *world) makeImages(ctx context.Context) error {
 		"registry.k8s.io/etcd:" + etcdTag: {files: []file{program(w.programs.Etcd, bin+"etcd")}},
 	}
 
-	// The tags of containerd's own default and of Talos'.
+	// The tags in containerd's own default and in that of Talos.
 	for _, tag := range []string{"3.10", "3.10.1", "3.10.2"} {
 		made["registry.k8s.io/pause:"+tag] = &layer{files: []file{program(w.programs.Pause, "pause")}}
 	}
 
-	// What a node is to be upgraded with is pulled before it is drained, whatever is in it.
+	// The image of an upgrade is pulled before the node is drained, so it has to exist, whatever is in it.
 	made["ghcr.io/siderolabs/installer:v"+nextTalos] = &layer{files: []file{program(w.programs.Pause, "pause")}}
 
 	w.makeInstallers(made)
@@ -236,7 +235,7 @@ func (w *world) makeImages(ctx context.Context) error {
 	return nil
 }
 
-// close takes the power from all machines and keeps their logs if the test has failed.
+// close cuts the power of all machines. If the test has failed, it keeps their logs.
 func (w *world) close(t *testing.T) {
 	t.Helper()
 
@@ -263,13 +262,13 @@ func (w *world) close(t *testing.T) {
 		w.keepLogs(t)
 	}
 
-	// Another world may come after this one.
+	// Another world may be opened after this one.
 	if err := w.clear(); err != nil {
 		t.Error(err)
 	}
 }
 
-// clear removes the network and all that machines have written.
+// clear removes the network and everything that machines have written.
 func (w *world) clear() error {
 	written, err := filepath.Glob(w.state("*"))
 	if err != nil {
@@ -278,7 +277,7 @@ func (w *world) clear() error {
 
 	all := []error{dropLink(bridgeName)}
 	for _, m := range w.machines {
-		// The kernel takes it away with the namespace of the machine, some time after that.
+		// The kernel removes it with the namespace of the machine, but some time later.
 		all = append(all, dropLink(m.name))
 	}
 
@@ -293,7 +292,7 @@ func (w *world) clear() error {
 	return errors.Join(all...)
 }
 
-// keepLogs copies what the machines and the registry have said to where it stays.
+// keepLogs copies the logs of the machines and the registry to a directory that is kept.
 func (w *world) keepLogs(t *testing.T) {
 	t.Helper()
 
@@ -310,7 +309,7 @@ func (w *world) keepLogs(t *testing.T) {
 	fmt.Fprintf(os.Stderr, "the logs of the machines are in %s (%v)\n", dir, err)
 }
 
-// until polls for a condition, and fails the test with what was wrong last.
+// until polls for a condition. If it does not hold in time, it fails the test with the last error.
 func (w *world) until(ctx context.Context, t *testing.T, what string, patience time.Duration, holds func(ctx context.Context) error) {
 	t.Helper()
 

@@ -23,11 +23,10 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/toolchain"
 )
 
-// worldNamespaces keep processes, mounts, links and names of a world apart from the
-// machine's own.
+// worldNamespaces separate the processes, mounts, links and names of a world from the machine's own.
 const worldNamespaces = unix.CLONE_NEWPID | unix.CLONE_NEWNS | unix.CLONE_NEWNET | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC
 
-// lacking is why this machine can run no machines; empty when it can.
+// lacking returns why this machine cannot run the machines; empty if it can.
 func lacking() string {
 	if os.Geteuid() != 0 {
 		return "it needs root, to make namespaces and mounts"
@@ -57,7 +56,7 @@ func lacking() string {
 	return ""
 }
 
-// self is this binary in another role.
+// self returns a command that runs this binary in another role.
 func self(role string, args ...string) (*exec.Cmd, error) {
 	path, err := os.Executable()
 	if err != nil {
@@ -70,8 +69,8 @@ func self(role string, args ...string) (*exec.Cmd, error) {
 	return command, nil
 }
 
-// runWorld runs the tests of this binary in a world of their own and returns their exit
-// code. Whatever was left behind makes it fail.
+// runWorld runs the tests of this binary in a world of their own and returns their exit code. If anything is left
+// behind, it fails.
 func runWorld() int {
 	code, err := makeWorld()
 	if err != nil {
@@ -84,17 +83,17 @@ func runWorld() int {
 }
 
 func makeWorld() (code int, err error) {
-	// A terminal's Ctrl-C reaches the tests themselves; they end in good order.
+	// A Ctrl-C in a terminal reaches the tests themselves, which end in an orderly way.
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
 
 	signal.Ignore(syscall.SIGINT)
 
-	// Both what starts this process and what it starts end with a thread of it, not with the process.
+	// The parent-death signal of this process, and of what it starts, follows a thread, not the process.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 
-	// Nobody would wait for a run whose go command was killed.
+	// If the go command was killed, nothing would wait for the run.
 	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0); err != nil {
 		return 1, fmt.Errorf("asking to end with the go command: %w", err)
 	}
@@ -143,7 +142,7 @@ func makeWorld() (code int, err error) {
 	return code, nil
 }
 
-// announce says what this machine lacks, and what is done about it.
+// announce prints what is special about this machine, and what is done about it.
 func announce(progress io.Writer) error {
 	all, err := hierarchies()
 	if err != nil {
@@ -180,8 +179,8 @@ func (r *run) inside(ctx context.Context) (int, error) {
 
 	command.Stdin, command.Stdout, command.Stderr = gate, os.Stdout, os.Stderr
 	command.Env = append(command.Env, worldVariable+"="+r.dir)
-	// The kernel kills the init of the world with the thread that made it, and everything in
-	// the world with its init.
+	// The kernel kills the init of the world with the thread that created it, and everything in the world with its
+	// init.
 	command.SysProcAttr = &syscall.SysProcAttr{Cloneflags: worldNamespaces, Pdeathsig: syscall.SIGKILL}
 	command.WaitDelay = time.Second
 
@@ -192,7 +191,7 @@ func (r *run) inside(ctx context.Context) (int, error) {
 	release := context.AfterFunc(ctx, func() { _ = command.Process.Signal(syscall.SIGTERM) })
 	defer release()
 
-	// It begins once it is in the cgroup that everything it starts will be in.
+	// It begins only once it is in the cgroup in which everything that it starts will be.
 	if err := r.cgroups.enter(command.Process.Pid); err != nil {
 		return 1, errors.Join(err, command.Process.Kill(), command.Wait())
 	}
@@ -214,7 +213,7 @@ func beInit() error {
 		return fmt.Errorf("waiting for the cgroups: %w", err)
 	}
 
-	// What was open in whoever started the run, such as a lock, is no business of the machines.
+	// Files that the process which started the run had open, such as a lock, must not be passed on to the machines.
 	if err := unix.CloseRange(3, math.MaxInt32, unix.CLOSE_RANGE_CLOEXEC); err != nil {
 		return fmt.Errorf("keeping files to this process: %w", err)
 	}
@@ -229,7 +228,7 @@ func beInit() error {
 		return fmt.Errorf("mounting /proc of the world: %w", err)
 	}
 
-	// What machines write is in memory and goes with the world.
+	// What machines write is in memory and is gone with the world.
 	if err := unix.Mount("tmpfs", filepath.Join(dir, stateDir), "tmpfs", 0, "mode=0755,size=80%"); err != nil {
 		return fmt.Errorf("mounting the state of the world: %w", err)
 	}
@@ -263,7 +262,7 @@ func beInit() error {
 	return nil
 }
 
-// reap waits for every child until the given one has ended, and returns its exit code.
+// reap waits for every child until the given one has ended, and returns the exit code of that one.
 func reap(wanted int) int {
 	for {
 		var status syscall.WaitStatus
@@ -289,7 +288,7 @@ func reap(wanted int) int {
 	}
 }
 
-// programs are everything that machines are made of, and what upgrades them.
+// programs are everything that machines are made from, and what upgrades them.
 type programs struct {
 	Talos                toolchain.TalosBuild
 	Containerd           string
@@ -299,15 +298,14 @@ type programs struct {
 	// Releases are those of Kubernetes, by their version.
 	Releases map[string]toolchain.Release
 	CLI      toolchain.CLI
-	// Machines are those of QEMU, Actions is a Terraform that invokes actions; neither is
-	// there in make real.
+	// Machines are those of QEMU, Actions is a Terraform that invokes actions. Both are nil in make real.
 	Machines *toolchain.MachineImages
 	Actions  *toolchain.CLI
 	Provider string
 }
 
-// prepare builds or finds what machines are made of. A world has no network to fetch
-// anything from, so it happens before.
+// prepare builds or finds what machines are made from. A world has no network from which anything could be fetched,
+// so this is done before.
 func prepare(ctx context.Context, progress io.Writer) (programs, error) {
 	var (
 		made    programs
@@ -368,7 +366,7 @@ func prepare(ctx context.Context, progress io.Writer) (programs, error) {
 	return made, nil
 }
 
-// prepareMachines prepares what machines of QEMU are made of; nothing without any part.
+// prepareMachines prepares what machines in QEMU are made from; without a part it does nothing.
 func (p *programs) prepareMachines(ctx context.Context, chosen []part, options toolchain.Options) error {
 	if len(chosen) == 0 {
 		return nil

@@ -15,7 +15,7 @@ type Platform struct{ OS, Arch string }
 
 func (p Platform) String() string { return p.OS + "_" + p.Arch }
 
-// environment has the Go command compile for the platform.
+// environment returns the variables that make the Go command compile for the platform.
 func (p Platform) environment() []string {
 	if p == (Platform{}) {
 		return nil
@@ -24,8 +24,8 @@ func (p Platform) environment() []string {
 	return []string{"GOOS=" + p.OS, "GOARCH=" + p.Arch}
 }
 
-// archive is the directory of an archive of the demo that somebody unpacked; empty
-// where there is none. Everything is in it that is built or found elsewhere otherwise.
+// archive is the directory of an unpacked archive of the demo; empty if there is none. It has everything that is
+// otherwise built or found elsewhere.
 type archive string
 
 // The directories in an archive; demo and talossim are beside them.
@@ -34,7 +34,7 @@ const (
 	archiveConfiguration = "examples/demo"
 )
 
-// ownArchive is the one that the running program is from.
+// ownArchive returns the archive that the running program is from.
 func ownArchive() archive {
 	program, err := os.Executable()
 	if err != nil {
@@ -44,8 +44,8 @@ func ownArchive() archive {
 	return archiveOf(program)
 }
 
-// archiveOf is the archive that a program is from: the directory of the program, if
-// the provider is in it. A link to the program is followed.
+// archiveOf returns the archive that a program is from: the directory of the program, if the provider is in it. A
+// link to the program is followed.
 func archiveOf(program string) archive {
 	program, err := filepath.EvalSymlinks(program)
 	if err != nil {
@@ -64,14 +64,14 @@ func archiveOf(program string) archive {
 
 func (a archive) provider() string { return filepath.Join(string(a), archiveProvider) }
 
-// Demo is where the demo finds what it does not build, and leaves what it draws.
+// Demo has the paths of what the demo reads but does not build, and of what it writes.
 type Demo struct {
 	// Configuration is a directory, Report a file.
 	Configuration, Report string
 }
 
-// DemoPlaces are those of the unpacked archive that the running program is from, which
-// leaves its report in the working directory, or else those of the source tree.
+// DemoPlaces returns the paths in the unpacked archive that the running program is from, with the report in the
+// working directory, or otherwise those in the source tree.
 func DemoPlaces() (Demo, error) {
 	if unpacked := ownArchive(); unpacked != "" {
 		report, err := filepath.Abs("upgrade.html")
@@ -99,8 +99,7 @@ func DemoPlaces() (Demo, error) {
 // demoPackages are the programs of the demo.
 var demoPackages = [...]string{"./internal/test/sim/cmd/demo", "./internal/test/sim/cmd/talossim"}
 
-// BuildDemo compiles the demo and the simulator beside each other, as they are in the
-// source tree, and returns the path of the demo.
+// BuildDemo compiles the demo and the simulator into one directory, and returns the path of the demo.
 func BuildDemo(ctx context.Context, options Options) (string, error) {
 	root, cache, err := places()
 	if err != nil {
@@ -113,8 +112,8 @@ func BuildDemo(ctx context.Context, options Options) (string, error) {
 	return filepath.Join(dir, executable("demo")), made.run(ctx, options.progress())
 }
 
-// ArchiveFiles builds what an archive of the demo for a platform holds, with a provider
-// of the given version. It returns the path of each file by its name in the archive.
+// ArchiveFiles builds the files of an archive of the demo for a platform, with a provider of the given version. It
+// returns the path of each file by its name in the archive.
 func ArchiveFiles(ctx context.Context, target Platform, version string, options Options) (map[string]string, error) {
 	root, cache, err := places()
 	if err != nil {
@@ -134,11 +133,11 @@ func ArchiveFiles(ctx context.Context, target Platform, version string, options 
 			packages: demoPackages[:],
 			what:     "the demo and the simulator for " + target.String(),
 		},
-		// As a release builds it: the bytes are the same.
+		// Built as a release builds it: the bytes are the same.
 		{output: provider, packages: []string{"."}, link: "-X main.version=" + version, what: "the provider for " + target.String()},
 	} {
 		made.dir, made.target = root, target
-		// They say which commit they are, whatever the person has set.
+		// The programs know their commit, whatever the environment says.
 		made.flags = []string{"-buildvcs=true"}
 
 		if err := made.announced(ctx, options.progress(), "building "+made.what); err != nil {

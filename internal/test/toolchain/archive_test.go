@@ -10,7 +10,8 @@ import (
 	"testing"
 )
 
-// TestArchiveIsWhereTheProviderIsBesideTheProgram whatever it was started through.
+// TestArchiveIsWhereTheProviderIsBesideTheProgram wants the archive to be found, even if the program is started
+// through a link.
 func TestArchiveIsWhereTheProviderIsBesideTheProgram(t *testing.T) {
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
@@ -50,7 +51,7 @@ func TestArchiveIsWhereTheProviderIsBesideTheProgram(t *testing.T) {
 	}
 }
 
-// TestDemoPlacesOfTheSourceTree are those that the README names.
+// TestDemoPlacesOfTheSourceTree wants the paths that the README names.
 func TestDemoPlacesOfTheSourceTree(t *testing.T) {
 	places, err := DemoPlaces()
 	if err != nil {
@@ -71,7 +72,7 @@ func TestDemoPlacesOfTheSourceTree(t *testing.T) {
 	}
 }
 
-// TestBuildForAnotherPlatform reads what it is for from the program.
+// TestBuildForAnotherPlatform reads from the program which platform it was built for.
 func TestBuildForAnotherPlatform(t *testing.T) {
 	output := filepath.Join(t.TempDir(), "fake")
 	dir := fakeModule(t, "package main\n\nfunc main() {}\n")

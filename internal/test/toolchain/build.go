@@ -16,8 +16,8 @@ import (
 	"time"
 )
 
-// reportEvery is how often a long build says that it is alive: with a line, or with a
-// status that somebody watches.
+// reportEvery is how often a long build reports its progress in a line, statusEvery how often in the status of a
+// terminal.
 const (
 	reportEvery = 15 * time.Second
 	statusEvery = time.Second
@@ -32,15 +32,15 @@ type build struct {
 	packages []string
 	// flags come before the packages.
 	flags []string
-	// link is for the linker, on top of what leaves debugging out.
+	// link has flags for the linker, in addition to those that omit debug information.
 	link string
-	// target is what it compiles for; this machine unless it is set.
+	// target is the platform to compile for; the zero value is this machine.
 	target Platform
-	// what is the build called in progress and errors.
+	// what is the name of the build in progress and errors.
 	what string
 }
 
-// run compiles and reports to progress every [reportEvery].
+// run compiles, and reports to progress at an interval.
 func (b build) run(ctx context.Context, progress io.Writer) error {
 	command, err := goCommand(ctx, b.dir, b.args()...)
 	if err != nil {
@@ -60,7 +60,7 @@ func (b build) run(ctx context.Context, progress io.Writer) error {
 	reading.Go(func() { log.read(reader) })
 
 	err = command.Run()
-	// A pipe's writer never fails to close.
+	// Closing the writer of a pipe never fails.
 	_ = writer.Close()
 
 	reading.Wait()
@@ -76,7 +76,7 @@ func (b build) run(ctx context.Context, progress io.Writer) error {
 	}
 }
 
-// announced runs with a notice before it and a line after it.
+// announced is run with a notice before it and a line after it.
 func (b build) announced(ctx context.Context, to io.Writer, notice string) error {
 	started := time.Now()
 
@@ -96,15 +96,14 @@ func (b build) announced(ctx context.Context, to io.Writer, notice string) error
 }
 
 func (b build) args() []string {
-	// What is built does not depend on the commit, unless the flags say so.
+	// The result does not depend on the commit, unless the flags say so.
 	args := []string{"build", "-v", "-trimpath", "-buildvcs=false", "-ldflags", strings.TrimSpace("-s -w " + b.link), "-o", b.output}
 	args = append(args, b.flags...)
 
 	return append(args, b.packages...)
 }
 
-// goCommand is a call of the Go command that nothing in the environment of the
-// person who runs it can bend.
+// goCommand returns a call of the Go command that the environment of its user cannot change.
 func goCommand(ctx context.Context, dir string, args ...string) (*exec.Cmd, error) {
 	program, err := exec.LookPath("go")
 	if err != nil {
@@ -118,15 +117,14 @@ func goCommand(ctx context.Context, dir string, args ...string) (*exec.Cmd, erro
 		// For the compiler itself: thousands of short processes gain more from
 		// collecting rarely than they cost in memory.
 		"GOGC=400")
-	// The compiler ends by itself on an interrupt and cleans up.
+	// The compiler handles an interrupt: it cleans up and ends.
 	command.Cancel = func() error { return command.Process.Signal(os.Interrupt) }
 	command.WaitDelay = 10 * time.Second
 
 	return command, nil
 }
 
-// buildLog follows the output of "go build -v": a line for each package that
-// is compiled, and whatever went wrong.
+// buildLog reads the output of "go build -v": a line for each package that is compiled, and what went wrong.
 type buildLog struct {
 	started time.Time
 
@@ -162,7 +160,7 @@ func (l *buildLog) line(text string) {
 	l.other = append(l.other, text)
 }
 
-// tail is what is worth showing of a build that failed.
+// tail returns the last lines of a failed build, without the packages.
 func (l *buildLog) tail() string {
 	const lines = 25
 
@@ -174,7 +172,7 @@ func (l *buildLog) tail() string {
 	return strings.Join(other, "\n")
 }
 
-// report says now and then how far the build is, until the returned function is called.
+// report reports the progress of the build at an interval, until the returned function is called.
 func (l *buildLog) report(to io.Writer, what string) (stop func()) {
 	done := make(chan struct{})
 	every, say := reportEvery, func(status string) { _, _ = fmt.Fprintln(to, status) }

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// fakeModule is a module with one program.
+// fakeModule returns the directory of a module with one program.
 func fakeModule(t *testing.T, program string) string {
 	t.Helper()
 
@@ -26,7 +26,7 @@ func fakeModule(t *testing.T, program string) string {
 }
 
 func TestBuildGivesARunnableBinary(t *testing.T) {
-	// Whatever the person has set must not reach the compiler.
+	// The environment of the user must not reach the compiler.
 	t.Setenv("GOFLAGS", "-mod=nonsense")
 	t.Setenv("GOOS", "plan9")
 

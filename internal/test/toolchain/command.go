@@ -19,9 +19,8 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
-// CommandVariable names the environment variable that chooses the command to
-// test with. TF_ACC_TERRAFORM_PATH, which Terraform's own test library reads,
-// counts as well.
+// CommandVariable names the environment variable that selects the command to test with. TF_ACC_TERRAFORM_PATH, which
+// Terraform's own test library reads, is used as well.
 const CommandVariable = "TALOSUPGRADE_CLI"
 
 // fetchTimeout bounds the download of Terraform.
@@ -42,12 +41,11 @@ type CLI struct {
 	Version version.Version
 }
 
-// Terraform returns the command that TALOSUPGRADE_CLI or TF_ACC_TERRAFORM_PATH
-// names, else terraform on PATH, else tofu on PATH, else a Terraform that it
-// fetches into the cache. A "tofu" or a "terraform-1.14" that TALOSUPGRADE_CLI names
-// and that is not on PATH is built into the cache. Anything older than Terraform 1.8
-// or OpenTofu 1.7 is an error, because provider functions need those. What is run from
-// an unpacked archive neither fetches nor builds one.
+// Terraform returns the command that TALOSUPGRADE_CLI or TF_ACC_TERRAFORM_PATH names, otherwise terraform on PATH,
+// otherwise tofu on PATH, otherwise a Terraform that it fetches into the cache. If TALOSUPGRADE_CLI is "tofu" or
+// "terraform-1.14" and that is not on PATH, it is built into the cache. Anything older than Terraform 1.8 or OpenTofu
+// 1.7 is an error, because provider functions need those. A program from an unpacked archive neither fetches nor
+// builds a command.
 func Terraform(ctx context.Context, options Options) (CLI, error) {
 	path, source, err := chosenCommand()
 
@@ -76,15 +74,14 @@ func Terraform(ctx context.Context, options Options) (CLI, error) {
 	return cli, nil
 }
 
-// errBuildOpenTofu and errBuildTerraform say that what internal/tools pins was asked
-// for where there is none.
+// errBuildOpenTofu and errBuildTerraform are returned if the environment names a command that internal/tools pins,
+// and it is not on PATH.
 var (
 	errBuildOpenTofu  = errors.New("tofu is to be built")
 	errBuildTerraform = errors.New(pinnedTerraform + " is to be built")
 )
 
-// chosenCommand looks at the environment and at PATH; empty when there is
-// nothing.
+// chosenCommand looks at the environment and at PATH; path is empty if there is no command.
 func chosenCommand() (path, source string, err error) {
 	for _, variable := range []string{CommandVariable, "TF_ACC_TERRAFORM_PATH"} {
 		value := os.Getenv(variable)
@@ -125,11 +122,10 @@ func chosenCommand() (path, source string, err error) {
 	return "", "", nil
 }
 
-// identify asks a command what it is.
+// identify asks a command for its name and version.
 func identify(ctx context.Context, path string) (CLI, error) {
 	command := exec.CommandContext(ctx, path, "version", "-json")
-	// A configuration file of the developer's that does not parse must not get
-	// in the way, nor a look for a newer release.
+	// A developer's configuration file that does not parse must not get in the way, nor a check for a newer release.
 	command.Env = append(os.Environ(), "CHECKPOINT_DISABLE=1", "TF_CLI_CONFIG_FILE="+os.DevNull)
 	command.WaitDelay = time.Second
 
@@ -138,7 +134,7 @@ func identify(ctx context.Context, path string) (CLI, error) {
 		return CLI{}, fmt.Errorf("asking for its version: %w", err)
 	}
 
-	// OpenTofu kept the key but prints its own name in the text form only.
+	// OpenTofu kept the key, and prints its own name only in the text form.
 	var answer struct {
 		Version string `json:"terraform_version"`
 	}
@@ -160,7 +156,7 @@ func identify(ctx context.Context, path string) (CLI, error) {
 	return CLI{Path: path, Name: name, Version: running}, requireVersion(name, running)
 }
 
-// errNoCommand is what is said where nothing is fetched.
+// errNoCommand is the error if no command may be fetched.
 var errNoCommand = errors.New("put terraform 1.8 or newer, or tofu 1.7 or newer, on PATH")
 
 // fetchTerraform installs the newest Terraform 1.x below the cache.

@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// fakeCommand is a program that introduces itself as Terraform or OpenTofu.
+// fakeCommand writes a program that introduces itself as Terraform or OpenTofu, and returns its path.
 func fakeCommand(t *testing.T, dir, file, introduction, version string) string {
 	t.Helper()
 
@@ -31,7 +31,7 @@ func fakeCommand(t *testing.T, dir, file, introduction, version string) string {
 	return path
 }
 
-// onPath makes dir the whole PATH, but for the shell.
+// onPath makes dir the only directory on PATH.
 func onPath(t *testing.T, dir string) {
 	t.Helper()
 	t.Setenv("PATH", dir)
@@ -39,8 +39,8 @@ func onPath(t *testing.T, dir string) {
 	t.Setenv("TF_ACC_TERRAFORM_PATH", "")
 }
 
-// builtCommand puts a fake where the build of a module in internal/tools would be, with
-// the Go command and nothing else on PATH.
+// builtCommand puts a fake into the cache entry for the build of a module in internal/tools, with only the Go command
+// on PATH.
 func builtCommand(t *testing.T, module, introduction, version string) string {
 	t.Helper()
 
@@ -174,7 +174,7 @@ func TestCacheMovesWithItsVariable(t *testing.T) {
 }
 
 func TestModuleRootIsThisModules(t *testing.T) {
-	// Even from a nested module, whose own go.mod is not meant.
+	// The go.mod of the nested module has to be passed over.
 	t.Chdir(filepath.Join("..", "..", "tools", "kube"))
 
 	root, err := ModuleRoot()

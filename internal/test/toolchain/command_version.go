@@ -13,8 +13,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
-// commandName tells Terraform and OpenTofu apart by how they introduce
-// themselves, since either may hide behind any file name.
+// commandName tells Terraform from OpenTofu by how they introduce themselves, since either may have any file name.
 func commandName(ctx context.Context, path string) (string, error) {
 	command := exec.CommandContext(ctx, path, "version")
 	command.Env = append(os.Environ(), "CHECKPOINT_DISABLE=1", "TF_CLI_CONFIG_FILE="+os.DevNull)
@@ -37,7 +36,7 @@ func commandName(ctx context.Context, path string) (string, error) {
 	}
 }
 
-// requireVersion refuses what cannot load a provider with functions.
+// requireVersion rejects a version that cannot load a provider with functions.
 func requireVersion(name string, running version.Version) error {
 	oldest := version.Minor{Major: 1, Minor: 8}
 	if name == NameOpenTofu {

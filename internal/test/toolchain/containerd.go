@@ -12,8 +12,8 @@ import (
 	"path/filepath"
 )
 
-// Containerd returns the directory that has containerd, its shim and ctr, as
-// internal/tools/containerd pins them. The first call on a machine compiles them.
+// Containerd returns the directory with containerd, its shim and ctr, as internal/tools/containerd pins them. The
+// first call on a machine compiles them.
 func Containerd(ctx context.Context, options Options) (string, error) {
 	const what = "containerd, its shim and ctr"
 
@@ -31,9 +31,9 @@ func Containerd(ctx context.Context, options Options) (string, error) {
 	})
 }
 
-// BaseRuntimeSpec is what Talos 1.13 writes to /etc/cri/conf.d/base-spec.json by default.
-// Its CRI service does not wait for that file. Where the file is empty when containerd
-// starts, no pod ever runs on the machine, so a root directory has it from the beginning.
+// BaseRuntimeSpec returns what Talos 1.13 writes to /etc/cri/conf.d/base-spec.json by default. Its CRI service does
+// not wait for that file. If the file is empty when containerd starts, no Pod ever runs on the machine, so a root
+// directory has it from the beginning.
 func BaseRuntimeSpec(ctx context.Context, containerd string) ([]byte, error) {
 	var complaint bytes.Buffer
 

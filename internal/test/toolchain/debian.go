@@ -17,10 +17,10 @@ import (
 )
 
 const (
-	// debianRelease is where a machine has its programs from, whatever this machine runs:
-	// its tools know XFS as Talos makes it.
+	// debianRelease is the release that the programs of a machine are from, whatever this machine runs: its tools
+	// support XFS as Talos makes it.
 	debianRelease = "trixie"
-	// debianKeyring has the keys that its indexes are signed with.
+	// debianKeyring has the keys that the indexes of Debian are signed with.
 	debianKeyring = "/usr/share/keyrings/debian-archive-keyring.gpg"
 	debianMirror  = "http://deb.debian.org/debian/"
 )
@@ -32,7 +32,7 @@ func (a aptDir) useDebian(ctx context.Context) (aptDir, error) {
 		return aptDir{}, fmt.Errorf("packages of Debian are verified with %s: install debian-archive-keyring: %w", debianKeyring, err)
 	}
 
-	// The settings of this machine are asked, not those of an empty directory.
+	// This uses the settings of this machine, not those of an empty directory.
 	said, err := aptDir{dir: a.dir}.query(ctx, "apt-get", "indextargets", "--format", "$(ORIGIN) $(CODENAME) $(REPO_URI)", "Created-By: Packages")
 	if err != nil {
 		return aptDir{}, err
@@ -95,13 +95,12 @@ func (a aptDir) command(ctx context.Context, program string, args ...string) *ex
 	return command
 }
 
-// kernelPackage is a kernel for virtual machines.
+// kernelPackage matches a kernel for virtual machines.
 var kernelPackage = regexp.MustCompile(`^linux-image-((\d+)\.(\d+)\.(\d+)\+deb\d+-cloud-amd64)$`)
 
-// kernel names the packages of the newest kernel that Talos boots on: before 6.15, open_tree
-// refuses the detached mounts on which machined keeps files of /etc. From 6.19 on its image
-// and its modules are in packages of their own. As long as there is an older one, that one is
-// taken: it is what has been tested.
+// kernel returns the packages of the newest kernel that Talos boots on: before 6.15, open_tree rejects the detached
+// mounts on which machined keeps files of /etc. From 6.19 on the image and the modules of a kernel are in packages of
+// their own. As long as there is an older kernel, it is preferred, because it has been tested.
 func (a aptDir) kernel(ctx context.Context) ([]string, error) {
 	said, err := a.query(ctx, "apt-cache", "pkgnames", "linux-")
 	if err != nil {
@@ -124,7 +123,7 @@ func (a aptDir) kernel(ctx context.Context) ([]string, error) {
 
 		var release [3]int
 		for i := range release {
-			// They are digits.
+			// The pattern matches only digits.
 			release[i], _ = strconv.Atoi(found[i+2])
 		}
 

@@ -16,8 +16,8 @@ import (
 	"github.com/gofrs/flock"
 )
 
-// lockPoll is how often a process looks whether another one has finished the
-// same build; the lock is advisory and cannot be waited for with a context.
+// lockPoll is how often a process checks whether another one has finished the same build. The lock is advisory, and
+// cannot be waited for with a context.
 const lockPoll = 200 * time.Millisecond
 
 // entry is a directory of the cache that is either complete or absent.
@@ -26,12 +26,11 @@ type entry struct {
 	cache, name string
 }
 
-// path is where the entry is once it is complete.
+// path returns where the entry is once it is complete.
 func (e entry) path() string { return filepath.Join(e.cache, e.name) }
 
-// ensure returns the entry's directory, after fill made its content if it was not
-// there. One process at a time fills it; the others wait for it. The directory
-// appears under its name only after fill has returned without an error.
+// ensure returns the directory of the entry. If it is missing, fill makes its content. One process at a time fills
+// it; the others wait for it. The directory gets its name only after fill has returned without an error.
 func (e entry) ensure(ctx context.Context, progress io.Writer, fill func(ctx context.Context, dir string) error) (string, error) {
 	if e.complete() {
 		return e.path(), nil
@@ -49,7 +48,7 @@ func (e entry) ensure(ctx context.Context, progress io.Writer, fill func(ctx con
 
 	staging := e.path() + ".partial"
 
-	// Whoever left this behind is dead, or it would hold the lock.
+	// The process that left this behind is dead, or it would hold the lock.
 	if err := os.RemoveAll(staging); err != nil {
 		return "", fmt.Errorf("removing what an interrupted run left: %w", err)
 	}
@@ -75,8 +74,7 @@ func (e entry) complete() bool {
 	return err == nil && info.IsDir()
 }
 
-// lock takes the file lock at path and returns how to give it back. The lock
-// dies with its process.
+// lock takes the file lock at path and returns a function that releases it. The lock ends with its process.
 func lock(ctx context.Context, path, name string, progress io.Writer) (func(), error) {
 	file := flock.New(path)
 
@@ -91,11 +89,11 @@ func lock(ctx context.Context, path, name string, progress io.Writer) (func(), e
 		return nil, fmt.Errorf("locking %s: %w", path, errors.Join(err, file.Close()))
 	}
 
-	// The file stays: removing it would let two processes lock two files.
+	// The file stays: if it were removed, two processes could lock two files.
 	return func() { _ = file.Unlock() }, nil
 }
 
-// key is a short hash of everything that decides what an entry contains.
+// key returns a short hash of everything that determines the content of an entry.
 func key(parts ...[]byte) string {
 	hash := sha256.New()
 

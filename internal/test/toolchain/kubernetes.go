@@ -20,9 +20,9 @@ type Binaries struct {
 	APIServer, ControllerManager, Etcd string
 }
 
-// RealKubernetes tells whether tests run programs of Kubernetes, which take minutes to build:
-// TALOSUPGRADE_KUBERNETES is real then. Without it they run over the Kubernetes in memory,
-// and those that need the programs are skipped.
+// RealKubernetes reports whether tests run programs of Kubernetes, which take minutes to build: whether
+// TALOSUPGRADE_KUBERNETES is real. Otherwise they use the Kubernetes in memory, and those that need the programs are
+// skipped.
 func RealKubernetes() bool { return os.Getenv("TALOSUPGRADE_KUBERNETES") == "real" }
 
 // Test is a test that can be skipped.
@@ -31,7 +31,7 @@ type Test interface {
 	Skip(args ...any)
 }
 
-// NeedKubernetes skips a test that needs programs of Kubernetes where they do not run.
+// NeedKubernetes skips a test that needs programs of Kubernetes if tests do not run them.
 func NeedKubernetes(t Test) {
 	t.Helper()
 
@@ -68,7 +68,7 @@ func binariesIn(dir string) Binaries {
 	}
 }
 
-// moduleKey changes with what the binaries of a nested module are made of and with.
+// moduleKey returns a key that changes with everything that the binaries of a nested module depend on.
 func moduleKey(ctx context.Context, module string) (string, error) {
 	var parts [][]byte
 
@@ -81,7 +81,7 @@ func moduleKey(ctx context.Context, module string) (string, error) {
 		parts = append(parts, content)
 	}
 
-	// What stands in for modules that are published nowhere; go.mod says only where it is.
+	// The stubs of modules that are not published: go.mod has only their path.
 	stubs, err := dirhash.HashDir(filepath.Join(module, "stub"), "", dirhash.DefaultHash)
 
 	switch {

@@ -11,7 +11,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
-// Release are the programs of one release of Kubernetes, as paths.
+// Release has the paths of the programs of one release of Kubernetes.
 type Release struct {
 	APIServer, ControllerManager, Scheduler, Kubelet string
 }
@@ -24,10 +24,9 @@ var releasePackages = [...]string{
 	"k8s.io/kubernetes/cmd/kubelet",
 }
 
-// KubernetesRelease returns programs that call themselves the given release. They are
-// the source that internal/tools/kube pins, whichever release they are called: linking
-// again takes seconds, and a patch release of the same source differs in nothing that
-// an upgrade could notice but the name.
+// KubernetesRelease returns programs that report the given release as their version. They are built from the source
+// that internal/tools/kube pins, whatever the release: linking again takes seconds, and a patch release of the same
+// source differs only in its name in a way that an upgrade could notice.
 func KubernetesRelease(ctx context.Context, wanted version.Version, options Options) (Release, error) {
 	dir, err := ensureModule(ctx, "kube", "kubernetes-"+wanted.String(), options, func(ctx context.Context, module, dir string) error {
 		return build{
@@ -51,7 +50,7 @@ func KubernetesRelease(ctx context.Context, wanted version.Version, options Opti
 	}, nil
 }
 
-// releaseLink sets what a build of Kubernetes itself sets.
+// releaseLink returns the linker flags that a build of Kubernetes itself sets.
 func releaseLink(wanted version.Version) string {
 	minor := wanted.Minor()
 

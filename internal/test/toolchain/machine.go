@@ -21,31 +21,30 @@ import (
 	"time"
 )
 
-// hostTools are packages of this machine's own release: what runs a machine, and what its
-// disk is made with.
+// hostTools are packages of this machine's own release that run a machine, and that make its disk.
 var hostTools = [...]string{"qemu-system-x86", "qemu-utils", "ovmf", "squashfs-tools", "dosfstools", "mtools", "xz-utils", "kmod"}
 
-// guestPackages are packages of [debianRelease] with what Talos runs and no Go module has.
+// guestPackages are packages of [debianRelease] with what Talos runs and what no Go module has.
 var guestPackages = [...]string{
 	"systemd-boot-efi", "udev", "kmod", "mount", "xfsprogs", "dosfstools", "e2fsprogs", "lvm2", "dmsetup", "cryptsetup-bin",
 	"nftables", "runc", "containernetworking-plugins", "libpam0g",
 }
 
-// machineRecipe changes when the way programs are built for machines, or images made, does.
+// machineRecipe has to change if programs are built for machines, or images are made, in another way.
 const machineRecipe = "4"
 
-// MachineTools are programs that nothing is installed for.
+// MachineTools are programs that are unpacked, not installed.
 type MachineTools struct{ Dir string }
 
-// Firmware is the code of OVMF, Variables what a new machine's firmware remembers.
+// Firmware returns the code of OVMF, and the variables with which the firmware of a new machine starts.
 func (t MachineTools) Firmware() (code, variables string) {
 	return below(t.Dir, "usr/share/OVMF/OVMF_CODE_4M.fd"), below(t.Dir, "usr/share/OVMF/OVMF_VARS_4M.fd")
 }
 
-// Data is where QEMU finds its own firmware.
+// Data returns the directory of QEMU's own firmware.
 func (t MachineTools) Data() string { return below(t.Dir, "usr/share/qemu") }
 
-// Command runs one of them, with its own libraries.
+// Command returns a command that runs one of them with its own libraries.
 func (t MachineTools) Command(ctx context.Context, name string, args ...string) *exec.Cmd {
 	command := exec.CommandContext(ctx, below(t.Dir, "usr/bin", name), args...)
 	command.Env = t.environment()
@@ -53,29 +52,29 @@ func (t MachineTools) Command(ctx context.Context, name string, args ...string) 
 	return command
 }
 
-// environment lets a program find these tools and their libraries.
+// environment returns the environment in which a program finds these tools and their libraries.
 func (t MachineTools) environment() []string {
 	return append(os.Environ(), "PATH="+below(t.Dir, "usr/bin")+":"+os.Getenv("PATH"),
 		"LD_LIBRARY_PATH="+below(t.Dir, "usr/lib/x86_64-linux-gnu"))
 }
 
-// below is a path in a directory; the parts have slashes.
+// below returns a path in a directory; the parts have slashes.
 func below(dir string, parts ...string) string {
 	return filepath.Join(dir, filepath.FromSlash(path.Join(parts...)))
 }
 
 // MachineSystem is a Talos that machines run.
 type MachineSystem struct {
-	// Version is what it calls itself, such as v1.13.10.
+	// Version is the version that it reports, such as v1.13.10.
 	Version string
-	// Line is "1.12" or "1.14": built from internal/tools/talos-<Line>, whose release the
-	// version is. Empty for internal/tools/talos, from which any version is built.
+	// Line is "1.12" or "1.14" if it is built from internal/tools/talos-<Line>; the version is then of that release
+	// line. It is empty for internal/tools/talos, from which any version is built.
 	Line string `json:",omitempty"`
-	// Schematic is what it says it was made of, as 64 hexadecimal digits; none where empty.
+	// Schematic is the schematic that it reports, as 64 hexadecimal digits; empty for none.
 	Schematic string
-	// Flaw is what is wrong with it; nothing where empty.
+	// Flaw is what is wrong with it; empty for nothing.
 	Flaw MachineFlaw
-	// Disk says that new machines have it.
+	// Disk is true if a disk with the system is made, for new machines.
 	Disk bool
 }
 
@@ -83,42 +82,39 @@ type MachineSystem struct {
 type MachineFlaw string
 
 const (
-	// FlawBoot lets the boot sequence fail once it knows its disk: a directory is where it
-	// writes a file. Talos falls back by itself. Nothing of the sort is known of Talos 1.14.
+	// FlawBoot makes the boot sequence fail once it knows its disk: there is a directory in place of a file that it
+	// writes. Talos falls back by itself. Nothing like it is known for Talos 1.14.
 	FlawBoot MachineFlaw = "boot"
-	// FlawNetwork leaves the configuration of the network of pods out: Talos comes up, and the
-	// node never gets ready.
+	// FlawNetwork leaves out the configuration of the Pod network: Talos comes up, and the node never becomes ready.
 	FlawNetwork MachineFlaw = "network"
 	// FlawHang starts the kernel, and nothing after it.
 	FlawHang MachineFlaw = "hang"
-	// FlawBare leaves out what the schematic stands for: the system says that it was made of
-	// none.
+	// FlawBare leaves out the schematic: the system reports that it was made from none.
 	FlawBare MachineFlaw = "bare"
 )
 
-// MachineVersion is a system as an installer has it.
+// MachineVersion is a system in the form that an installer needs.
 type MachineVersion struct {
 	MachineSystem
 
 	// Installer is the program, UKI the kernel with the whole system, Boot systemd-boot.
 	Installer, UKI, Boot string
-	// Image is a disk, as raw bytes, with the system installed and no configuration; empty
-	// unless that was asked for.
+	// Image is a disk, as raw bytes, with the system installed and without a configuration; empty unless it was asked
+	// for.
 	Image string
 }
 
-// MachineImages are what machines in QEMU boot and install.
+// MachineImages is what machines in QEMU boot and install.
 type MachineImages struct {
 	Tools    MachineTools
 	Versions []MachineVersion
 }
 
-// Machines returns tools and images of machines. A system without a line is built from the
-// sources that internal/tools/talos pins, whatever version it calls itself. The first call
-// builds what is not there yet.
+// Machines returns tools and images of machines. A system without a line is built from the sources that
+// internal/tools/talos pins, whatever version it reports. The first call builds what is missing.
 //
-// What boots is Talos' own programs, built from its modules, on a kernel and tools of
-// Debian: it is not an image that Sidero Labs publishes.
+// The images have Talos' own programs, built from its modules, on a kernel and tools of Debian: they are not images
+// that Sidero Labs publishes.
 func Machines(ctx context.Context, containerd string, systems []MachineSystem, options Options) (MachineImages, error) {
 	if runtime.GOARCH != "amd64" {
 		return MachineImages{}, errors.New("machines in QEMU are made for amd64 alone")
@@ -181,7 +177,7 @@ func (m imageMaker) ensure(ctx context.Context, system MachineSystem, options Op
 		return MachineVersion{}, err
 	}
 
-	// Text and booleans always encode.
+	// A struct of strings and booleans always encodes.
 	described, _ := json.Marshal(system)
 
 	name := "machine-" + system.Version
@@ -216,7 +212,7 @@ func (m imageMaker) ensure(ctx context.Context, system MachineSystem, options Op
 	return made, nil
 }
 
-// fetchGuest fetches the packages of a machine and a kernel, without what that needs.
+// fetchGuest fetches the packages of a machine, and a kernel without the packages that it depends on.
 func fetchGuest(ctx context.Context, apt aptDir, dir string) error {
 	apt, err := apt.useDebian(ctx)
 	if err != nil {
@@ -240,8 +236,8 @@ func fetchGuest(ctx context.Context, apt aptDir, dir string) error {
 	return apt.unpack(ctx, apt.dir, dir, []string{"boot/vmlinuz-", "usr/lib/modules/"})
 }
 
-// tagFile is where machinery has the version that all of Talos says it is. A linker flag
-// does not reach it: it is embedded.
+// tagFile has the version that all of Talos reports, in the source of machinery. It is embedded, so a linker flag
+// does not change it.
 const tagFile = "gendata/data/tag"
 
 // machineTalos returns the directory with machined, init and the installer of a system.
@@ -313,35 +309,35 @@ func nameTalos(ctx context.Context, module, changed, version string) (string, er
 	return replaceModule(module, filepath.Join(filepath.Dir(changed), "machines.mod"), machinery, changed)
 }
 
-// ukiFile and diskFile are the images in their directory, bootLoader systemd-boot among the
-// packages.
+// ukiFile and diskFile are the names of the images; bootLoader is the path of systemd-boot in the packages, bootStub
+// that of its stub.
 const (
 	ukiFile    = "system.efi"
 	diskFile   = "disk.raw"
 	bootLoader = "usr/lib/systemd/boot/efi/systemd-bootx64.efi"
 	bootStub   = "usr/lib/systemd/boot/efi/linuxx64.efi.stub"
-	// diskSize is what a machine has in bytes. Most of it is never written.
+	// diskSize is the size of a machine's disk in bytes. Most of it is never written.
 	diskSize = 8 << 30
 )
 
-// earlyModules are those that the initial system needs before it has a root directory, in
-// an order in which each can be loaded. In Talos' kernel they are built in.
+// earlyModules are the modules that the initial system needs before it has a root directory, in an order in which
+// each can be loaded. In Talos' kernel they are built in.
 var earlyModules = [...]string{
 	"configfs", "virtio_blk", "scsi_common", "scsi_mod", "virtio_scsi", "sd_mod", "failover", "net_failover", "virtio_net", "virtio-rng",
 	"loop", "squashfs", "overlay", "efivarfs", "xfs", "fat", "vfat", "nls_cp437", "nls_ascii", "nls_iso8859-1", "nls_utf8", "dm-mod", "button",
 	"llc", "stp", "bridge", "br_netfilter",
 }
 
-// kernelArguments go with every version. A minus removes one that Talos sets. Others have to
-// be there, since Talos looks for them; a later argument turns those off.
+// kernelArguments are used for every version. A minus removes an argument that Talos sets. Others have to be present,
+// since Talos checks for them; a later argument disables those.
 var kernelArguments = [...]string{
 	"-init_on_alloc", "init_on_alloc=0", "nopti", "mitigations=off", "-selinux", "selinux=0", "apparmor=0",
 	"-ima_template", "-ima_appraise", "-ima_hash", "-module.sig_enforce", "net.ifnames=0", "talos.dashboard.disabled=1",
-	// A kubelet requires an oops to panic, as it does in Talos' kernel.
+	// A kubelet requires that an oops panics, as it does in Talos' kernel.
 	"-console", "console=ttyS0", "panic=10", "oops=panic",
 }
 
-// imageMaker makes images of what was built and fetched.
+// imageMaker makes images from what was built and fetched.
 type imageMaker struct {
 	tools                                MachineTools
 	guest, programs, preinit, containerd string
@@ -383,7 +379,7 @@ func (m imageMaker) make(ctx context.Context, dir string, system MachineSystem) 
 
 	squashed := root + ".sqsh"
 
-	// lz4 takes half the time of zstd to read in emulation, and half as much room again.
+	// In emulation lz4 is read in half the time of zstd, and takes half as much space again.
 	if err := runTool(m.tools.Command(ctx, "mksquashfs", root, squashed, "-all-root", "-noappend", "-comp", "lz4", "-no-progress")); err != nil {
 		return err
 	}
@@ -408,7 +404,7 @@ func (m imageMaker) make(ctx context.Context, dir string, system MachineSystem) 
 	return nil
 }
 
-// runAs runs a program that is another one under another name.
+// runAs runs a program under another name, by which it decides what it is.
 func (m imageMaker) runAs(ctx context.Context, input io.Reader, work, program, name string, args ...string) error {
 	path := filepath.Join(work, name)
 	if err := errors.Join(removed(path), os.Symlink(program, path)); err != nil {
@@ -429,7 +425,7 @@ func runTool(command *exec.Cmd) error {
 	return nil
 }
 
-// root puts together what is below / of a machine.
+// root assembles the root directory of a machine.
 func (m imageMaker) root(dir string, system MachineSystem, release string, spec []byte) error {
 	for _, sub := range []string{
 		"boot/EFI", "dev", "proc", "sys", "run", "system", "tmp", "var", "mnt", "opt/cni/bin", "opt/containerd/bin", "opt/containerd/lib", ".extra",
@@ -504,8 +500,8 @@ func (m imageMaker) root(dir string, system MachineSystem, release string, spec 
 	return nil
 }
 
-// extensionsOf is what Talos reads of the extensions in a system. The Image Factory names
-// what an image is made of in one that has nothing else.
+// extensionsOf returns what Talos reads about the extensions in a system. The Image Factory adds an extension that
+// only has the schematic of the image.
 func extensionsOf(schematic string) string {
 	if schematic == "" {
 		return ""
@@ -546,7 +542,7 @@ func writeRoot(dir string, system MachineSystem, spec []byte) error {
 	return nil
 }
 
-// removed removes what may be there.
+// removed removes a file if it exists.
 func removed(path string) error {
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -584,8 +580,8 @@ func guestFile(path, release string) bool {
 	}, func(prefix string) bool { return strings.HasPrefix(kernel, prefix) })
 }
 
-// initial writes the archive that the kernel unpacks: what loads modules, Talos' init and
-// the root directory.
+// initial writes the archive that the kernel unpacks: the program that loads modules, Talos' init and the root
+// directory.
 func (m imageMaker) initial(ctx context.Context, path, squashed string, system MachineSystem, release string) error {
 	file, err := os.Create(path)
 	if err != nil {
@@ -655,7 +651,7 @@ func (m imageMaker) initial(ctx context.Context, path, squashed string, system M
 	return errors.Join(archive.err, file.Close())
 }
 
-// image has Talos' own imager make an image.
+// image makes an image with Talos' own imager.
 func (m imageMaker) image(ctx context.Context, kernel, initial, version, kind, work, target string) error {
 	out := filepath.Join(work, kind)
 	if err := os.MkdirAll(out, 0o755); err != nil {
@@ -721,7 +717,7 @@ func linkTree(from, to string, wanted func(path string) bool) error {
 	})
 }
 
-// link makes a hard link in place of what may be there; the cache is on one file system.
+// link makes a hard link, and replaces what is there. The cache is on one file system.
 func link(from, to string) error {
 	return errors.Join(os.MkdirAll(filepath.Dir(to), 0o755), removed(to), os.Link(from, to))
 }

@@ -10,13 +10,13 @@ import (
 	"strings"
 )
 
-// The minor releases of Talos that have a module of their own in internal/tools.
+// The release lines of Talos that have a module of their own in internal/tools.
 const (
 	lineBefore = "1.12"
 	lineAfter  = "1.14"
 )
 
-// module is the directory in internal/tools with what pins its sources.
+// module returns the directory in internal/tools that pins the sources of the system.
 func (s MachineSystem) module() string {
 	if s.Line == "" {
 		return "talos"
@@ -25,9 +25,9 @@ func (s MachineSystem) module() string {
 	return "talos-" + s.Line
 }
 
-// imagerOf returns the directory with the programs that make a system's disk. The imager of
-// Talos 1.12 attaches it to a loop device and mounts its partitions; a newer one writes a
-// file, and knows how older disks are laid out.
+// imagerOf returns the directory with the programs that make the disk of a system. The imager of Talos 1.12 attaches
+// the disk to a loop device and mounts its partitions; a newer one writes a file, and knows the layout of older
+// disks.
 func imagerOf(ctx context.Context, system MachineSystem, programs string, options Options) (string, error) {
 	if system.Line != lineBefore || !system.Disk {
 		return programs, nil
@@ -48,7 +48,7 @@ func imagerOf(ctx context.Context, system MachineSystem, programs string, option
 	return machineTalos(ctx, newer, options)
 }
 
-// networkFile is what configures the network of pods. Talos 1.14 mounts an empty /etc/cni.
+// networkFile returns the path of the configuration of the Pod network. Talos 1.14 mounts an empty /etc/cni.
 func (s MachineSystem) networkFile() string {
 	if s.Line == lineAfter {
 		return "usr/etc/cni/net.d/10-pods.conflist"
@@ -57,7 +57,7 @@ func (s MachineSystem) networkFile() string {
 	return "etc/cni/net.d/10-pods.conflist"
 }
 
-// lineRoot adds to a root directory what not every Talos has in it.
+// lineRoot adds to a root directory what only some release lines of Talos have in it.
 func (s MachineSystem) lineRoot(dir, hack string) error {
 	err := linkTree(filepath.Join(hack, "udevd"), below(dir, "usr/lib/udev/rules.d"), func(path string) bool {
 		return strings.HasSuffix(path, ".rules")
@@ -76,7 +76,7 @@ func (s MachineSystem) lineRoot(dir, hack string) error {
 
 	for name, content := range map[string]string{
 		"etc/cri/conf.d/10-pods.part": "[plugins.\"io.containerd.cri.v1.runtime\".cni]\n  conf_dir = \"/usr/etc/cni/net.d\"\n",
-		// machined binds a copy over it that can be written.
+		// machined binds a writable copy over it.
 		"usr/lib/udev/hwdb.bin": "",
 	} {
 		if err := os.WriteFile(below(dir, name), []byte(content), 0o644); err != nil {

@@ -12,8 +12,7 @@ import (
 func buildOpenTofu(ctx context.Context, options Options) (string, error) {
 	path, err := pinned{
 		name: NameOpenTofu, tool: "github.com/opentofu/opentofu/cmd/tofu",
-		// It introduces itself as the release that the module is, as those that OpenTofu
-		// publishes do, and not as a "-dev" one.
+		// It introduces itself as the release of the module, as published builds of OpenTofu do, and not as "-dev".
 		link:   "-X github.com/opentofu/opentofu/version.dev=no",
 		notice: "tofu is not on PATH: building it, once, some minutes",
 	}.build(ctx, options)

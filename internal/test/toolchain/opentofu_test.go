@@ -30,7 +30,7 @@ func TestOpenTofuIsBuiltWhereThereIsNone(t *testing.T) {
 	}
 }
 
-// TestOnlyTheBareNameIsBuilt keeps a mistyped path from becoming another program.
+// TestOnlyTheBareNameIsBuilt wants an error for a mistyped path, instead of another program.
 func TestOnlyTheBareNameIsBuilt(t *testing.T) {
 	builtCommand(t, "tofu", "OpenTofu", "1.12.6")
 

@@ -19,24 +19,22 @@ import (
 	"time"
 )
 
-// machinePackages are packages of Debian or Ubuntu with what a real machine runs and no
-// Go module has.
+// machinePackages are packages of Debian or Ubuntu with what a real machine runs and what no Go module has.
 var machinePackages = [...]string{"runc", "containernetworking-plugins", "kmod", "mount"}
 
-// packagesRecipe changes when the way they are fetched or unpacked does.
+// packagesRecipe has to change if packages are fetched or unpacked in another way.
 const packagesRecipe = "2"
 
-// MachinePackages returns a directory with the files of runc, the plugins of CNI, modprobe
-// and mount, and of the libraries that they need. They are fetched with apt-get from where
-// this machine has its packages, and unpacked; nothing is installed.
+// MachinePackages returns a directory with the files of runc, the CNI plugins, modprobe and mount, and of the
+// libraries that they need. They are fetched with apt-get from the sources of this machine, and unpacked; nothing is
+// installed.
 func MachinePackages(ctx context.Context, options Options) (string, error) {
 	return packagesOf(ctx, "packages", machinePackages[:], options, func(ctx context.Context, apt aptDir, dir string) error {
 		return apt.fetch(ctx, dir, machinePackages[:], keepPrograms[:])
 	})
 }
 
-// packagesOf returns a directory of the cache, called after the title, with what fill
-// unpacks of packages.
+// packagesOf returns a directory of the cache, named after the title, with what fill unpacks from packages.
 func packagesOf(
 	ctx context.Context, title string, packages []string, options Options, fill func(ctx context.Context, apt aptDir, dir string) error,
 ) (string, error) {
@@ -45,7 +43,7 @@ func packagesOf(
 		return "", err
 	}
 
-	// What is fetched for one release of this machine need not run on the next.
+	// What is fetched for one release of this machine's system may not run on the next.
 	release, err := os.ReadFile("/etc/os-release")
 	if err != nil {
 		return "", fmt.Errorf("reading which packages this machine has: %w", err)
@@ -74,8 +72,8 @@ func packagesOf(
 	})
 }
 
-// aptDir is the state of a system on which nothing is installed, so that apt-get fetches
-// every dependency and touches nothing of this machine.
+// aptDir is the state of a system on which nothing is installed, so that apt-get fetches every dependency and changes
+// nothing on this machine.
 type aptDir struct {
 	dir      string
 	settings []string
@@ -100,7 +98,7 @@ func newAptDir(dir string) (aptDir, error) {
 	}}, nil
 }
 
-// fetch unpacks below target what is kept of the packages and of all that they need.
+// fetch unpacks the kept files of the packages, and of everything that they need, below target.
 func (a aptDir) fetch(ctx context.Context, target string, packages, kept []string) error {
 	if err := a.run(ctx, "update"); err != nil {
 		return err
@@ -113,7 +111,7 @@ func (a aptDir) fetch(ctx context.Context, target string, packages, kept []strin
 	return a.unpack(ctx, filepath.Join(a.dir, "cache", "archives"), target, kept)
 }
 
-// unpack unpacks what is kept of all packages in a directory.
+// unpack unpacks the kept files of all packages in a directory.
 func (a aptDir) unpack(ctx context.Context, from, target string, kept []string) error {
 	files, err := filepath.Glob(filepath.Join(from, "*.deb"))
 	if err != nil {
@@ -144,8 +142,8 @@ func (a aptDir) run(ctx context.Context, args ...string) error {
 	return nil
 }
 
-// unpackPackage writes the files of a package below dir, programs to usr/bin and libraries
-// to usr/lib whatever the package says, as systems with a merged /usr have them.
+// unpackPackage writes the files of a package below dir: programs to usr/bin and libraries to usr/lib, as on systems
+// with a merged /usr, whatever the package says.
 func unpackPackage(ctx context.Context, file, dir string, kept []string) error {
 	var complaint bytes.Buffer
 
@@ -164,7 +162,7 @@ func unpackPackage(ctx context.Context, file, dir string, kept []string) error {
 
 	unpacking := unpack(tar.NewReader(output), dir, kept)
 
-	// What was not read, after an error, would keep dpkg-deb from ending.
+	// Output that is not read after an error would keep dpkg-deb from ending.
 	_, _ = io.Copy(io.Discard, output)
 
 	if err := command.Wait(); err != nil {
@@ -222,10 +220,10 @@ func unpackFile(path string, mode fs.FileMode, content io.Reader) error {
 	return errors.Join(err, file.Close())
 }
 
-// keepPrograms are programs and what they need, without documents.
+// keepPrograms selects programs and what they need, without documentation.
 var keepPrograms = [...]string{"usr/bin/", "usr/lib/", "usr/lib64/"}
 
-// merged is where a file of a package goes, and whether a machine needs it.
+// merged returns where a file of a package goes, and reports whether a machine needs it.
 func merged(name string, kept []string) (string, bool) {
 	name = strings.TrimPrefix(path.Clean("/"+name), "/")
 

@@ -12,9 +12,9 @@ type pinned struct {
 	// name is that of the module's directory and of the program, tool the package
 	// that the module's tool directive names.
 	name, tool string
-	// link is for the linker.
+	// link has flags for the linker.
 	link string
-	// notice is what a person reads who waits for it.
+	// notice is printed before the build, for a person who waits for it.
 	notice string
 }
 
@@ -30,8 +30,8 @@ func (p pinned) build(ctx context.Context, options Options) (string, error) {
 	return filepath.Join(dir, executable(p.name)), nil
 }
 
-// ensureModule returns the directory of the cache, called after the title, that has
-// what a module in internal/tools pins. Where it is missing, compile fills it.
+// ensureModule returns a directory of the cache, named after the title, with what a module in internal/tools pins. If
+// it is missing, compile fills it.
 func ensureModule(
 	ctx context.Context, name, title string, options Options, compile func(ctx context.Context, module, dir string) error,
 ) (string, error) {

@@ -16,18 +16,16 @@ import (
 // providerName is the file name by which Terraform finds the provider.
 const providerName = "terraform-provider-talosupgrade"
 
-// providerAddresses are all the names under which a configuration may ask for
-// the provider, according to the command that reads it.
+// providerAddresses are all names under which a configuration may require the provider, depending on the command that
+// reads it.
 var providerAddresses = [...]string{
 	"registry.terraform.io/vitistack/talosupgrade",
 	"registry.opentofu.org/vitistack/talosupgrade",
 }
 
-// BuildProvider compiles the provider as it is in the source tree and returns
-// the directory that holds it, for [CLIConfig]; in an unpacked archive it returns the
-// directory of the one that is there. The Go command's own cache
-// makes a second call cheap. A provider that still runs from an earlier call
-// is not disturbed.
+// BuildProvider compiles the provider from the source tree and returns the directory with it, for [CLIConfig]. In an
+// unpacked archive it returns the directory of the provider in the archive. The Go command's own cache makes a second
+// call cheap. A provider that still runs from an earlier call is not disturbed.
 func BuildProvider(ctx context.Context, options Options) (string, error) {
 	if unpacked := ownArchive(); unpacked != "" {
 		return unpacked.provider(), nil
@@ -43,7 +41,7 @@ func BuildProvider(ctx context.Context, options Options) (string, error) {
 		return "", fmt.Errorf("creating the provider's directory: %w", err)
 	}
 
-	// Beside the directory, not in it: Terraform looks at each file in there.
+	// Beside the directory, not in it: Terraform looks at each file in the directory.
 	unlock, err := lock(ctx, dir+".lock", "the provider", options.progress())
 	if err != nil {
 		return "", err
@@ -64,8 +62,7 @@ func BuildProvider(ctx context.Context, options Options) (string, error) {
 	return dir, nil
 }
 
-// Program compiles a command of this module, as it is in the source tree, and returns
-// its path.
+// Program compiles a command of this module from the source tree, and returns its path.
 func Program(ctx context.Context, command string, options Options) (string, error) {
 	root, cache, err := places()
 	if err != nil {
@@ -78,10 +75,8 @@ func Program(ctx context.Context, command string, options Options) (string, erro
 	return target, build{dir: root, output: target, packages: []string{command}, what: name}.run(ctx, options.progress())
 }
 
-// CLIConfig writes a configuration file for Terraform or OpenTofu into dir and
-// returns its path, to be given as TF_CLI_CONFIG_FILE. It says to take the
-// provider from providerDir and nothing else, so that the file in a
-// developer's home has no say.
+// CLIConfig writes a configuration file for Terraform or OpenTofu into dir and returns its path, for
+// TF_CLI_CONFIG_FILE. It takes the provider from providerDir, and replaces the file in a developer's home.
 func CLIConfig(dir, providerDir string) (string, error) {
 	providerDir, err := filepath.Abs(providerDir)
 	if err != nil {
@@ -110,7 +105,7 @@ func CLIConfig(dir, providerDir string) (string, error) {
 	return file, nil
 }
 
-// quoteHCL makes a string literal without templates of a path.
+// quoteHCL returns a string literal in which nothing is a template.
 func quoteHCL(text string) string {
 	return strings.NewReplacer("${", "$${", "%{", "%%{").Replace(strconv.Quote(text))
 }

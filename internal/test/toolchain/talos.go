@@ -14,11 +14,11 @@ import (
 
 const (
 	talosModule = "github.com/siderolabs/talos"
-	// processRunner starts containerd in machined.
+	// processRunner is the source file that starts processes in machined, such as containerd.
 	processRunner = "internal/app/machined/pkg/system/runner/process/process.go"
 )
 
-// TalosBuild is what internal/tools/talos pins, from one build.
+// TalosBuild has what internal/tools/talos pins, from one build.
 type TalosBuild struct {
 	// Version is that of the module, such as v1.13.9.
 	Version                     string
@@ -30,9 +30,9 @@ type TalosBuild struct {
 
 // Talos returns machined, talosctl and etcdutl. The first call on a machine compiles them.
 //
-// Whoever has not the capability CAP_SYS_RESOURCE may not lower the OOM score of a
-// process, and machined then never starts containerd. A tolerant machined takes that
-// as it takes a process that has ended meanwhile; nothing else differs.
+// Without the capability CAP_SYS_RESOURCE a process may not lower an OOM score, and machined then never starts
+// containerd. A tolerant machined ignores that error, as it ignores a process that has already ended; nothing else
+// differs.
 func Talos(ctx context.Context, tolerant bool, options Options) (TalosBuild, error) {
 	title := "talos"
 	if tolerant {
@@ -89,14 +89,13 @@ func buildTalos(ctx context.Context, module, dir string, tolerant bool, options 
 		output:   dir + string(filepath.Separator),
 		packages: []string{talosModule + "/internal/app/machined", talosModule + "/cmd/talosctl", "go.etcd.io/etcd/etcdutl/v3"},
 		flags:    flags,
-		// As in Talos' own build: the default is a directory that its root file system has not.
+		// As in Talos' own build: the default is a directory that does not exist in its root file system.
 		link: "-X golang.zx2c4.com/wireguard/ipc.socketDirectory=/system/wireguard-sock",
 		what: "machined, talosctl and etcdutl of Talos " + release,
 	}.announced(ctx, options.progress(), "building machined, talosctl and etcdutl of Talos "+release+" for real machines: once, some minutes")
 }
 
-// moduleSource returns the version of a module and the directory with its source, which is
-// fetched where it is missing.
+// moduleSource returns the version of a module and the directory with its source, which is fetched if it is missing.
 func moduleSource(ctx context.Context, module, path string) (release, dir string, err error) {
 	said := ""
 
@@ -123,7 +122,7 @@ func moduleSource(ctx context.Context, module, path string) (release, dir string
 	return release, dir, nil
 }
 
-// keepTalos copies what is needed of the source beside the programs.
+// keepTalos copies what is needed from the source beside the programs.
 func keepTalos(dir, release, source string) error {
 	config := filepath.Join(dir, "config")
 	if err := os.Mkdir(config, 0o755); err != nil {
@@ -174,7 +173,7 @@ func changeTalos(module, source, changed string) (string, error) {
 	return replaceModule(module, filepath.Join(changed, "tolerant.mod"), talosModule, changed)
 }
 
-// tolerate lets a refusal to lower an OOM score pass.
+// tolerate makes machined ignore that it may not lower an OOM score.
 func tolerate(content []byte) ([]byte, error) {
 	const (
 		before = "pathError.Err != syscall.ENOENT {\n\t\t\t\treturn fmt.Errorf(\"failed to change OOMScoreAdj"

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// refusal is how machined gives up on a process whose OOM score it may not lower.
+// refusal is the code with which machined gives up on a process whose OOM score it may not lower.
 const refusal = `		if err := sys.AdjustOOMScore(pid, p.opts.OOMScoreAdj); err != nil {
 			pathError, ok := err.(*fs.PathError)
 			if !ok || pathError.Err != syscall.ENOENT {
@@ -27,7 +27,7 @@ func TestTolerantTalosDiffersInOneCondition(t *testing.T) {
 			t.Fatal(err)
 		}
 
-		// As in the cache of modules.
+		// The files are read-only, as in the module cache.
 		if err := os.WriteFile(name, []byte(content), 0o444); err != nil {
 			t.Fatal(err)
 		}

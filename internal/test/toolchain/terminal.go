@@ -11,17 +11,17 @@ import (
 	"golang.org/x/term"
 )
 
-// Terminal writes whole lines from several goroutines. Where somebody watches, the last
-// line is a status, which the next one replaces; elsewhere there is no status.
+// Terminal writes whole lines from several goroutines. On a terminal the last line is a status, which the next status
+// replaces; elsewhere there is no status.
 type Terminal struct {
 	mutex sync.Mutex
 	out   io.Writer
-	// width is how many columns there are; nil where nobody watches.
+	// width returns the number of columns; nil if the output is not a terminal.
 	width  func() int
 	status string
 }
 
-// NewTerminal writes to a file, which may be a terminal.
+// NewTerminal returns a [Terminal] that writes to a file, which may be a terminal.
 func NewTerminal(file *os.File) *Terminal {
 	descriptor := int(file.Fd())
 	if !term.IsTerminal(descriptor) || os.Getenv("TERM") == "dumb" {
@@ -29,7 +29,7 @@ func NewTerminal(file *os.File) *Terminal {
 	}
 
 	return &Terminal{out: file, width: func() int {
-		// Narrow enough for every terminal that does not say.
+		// Narrow enough for every terminal that does not report its width.
 		const usual = 80
 
 		if width, _, err := term.GetSize(descriptor); err == nil && width > 0 {
@@ -40,13 +40,13 @@ func NewTerminal(file *os.File) *Terminal {
 	}}
 }
 
-// NewPlain writes where nobody watches.
+// NewPlain returns a [Terminal] without a status.
 func NewPlain(out io.Writer) *Terminal { return &Terminal{out: out} }
 
-// Watched tells whether somebody watches.
+// Watched reports whether a status is shown.
 func (t *Terminal) Watched() bool { return t.width != nil }
 
-// Width is how many columns there are; zero is no bound.
+// Width returns the number of columns; 0 if there is no limit.
 func (t *Terminal) Width() int {
 	if t.width == nil {
 		return 0
@@ -64,13 +64,13 @@ func (t *Terminal) Write(lines []byte) (int, error) {
 		return t.out.Write(lines)
 	}
 
-	// In one piece, so that nothing flickers.
+	// In one write, so that nothing flickers.
 	_, err := fmt.Fprintf(t.out, "\r\x1b[K%s%s", lines, t.visible())
 
 	return len(lines), err
 }
 
-// Status replaces the status; an empty one is none.
+// Status replaces the status; an empty text removes it.
 func (t *Terminal) Status(text string) {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
@@ -80,11 +80,11 @@ func (t *Terminal) Status(text string) {
 	}
 
 	t.status = text
-	// There is nobody to tell that the terminal is gone.
+	// If the terminal is gone, nobody reads an error.
 	_, _ = fmt.Fprintf(t.out, "\r\x1b[K%s", t.visible())
 }
 
-// visible is what of the status fits: a character in the last column would wrap.
+// visible returns the part of the status that fits: a character in the last column would wrap.
 func (t *Terminal) visible() string {
 	const cut = "..."
 
@@ -100,10 +100,10 @@ func (t *Terminal) visible() string {
 	}
 }
 
-// progress is where builds say how far they are.
+// progress is where builds report their progress.
 type progress interface {
 	io.Writer
-	// Watched tells whether a status is seen.
+	// Watched reports whether a status is shown.
 	Watched() bool
 	Status(text string)
 }

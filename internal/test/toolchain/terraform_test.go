@@ -54,7 +54,7 @@ func TestPinnedTerraformIsTheSameWhateverIsChosen(t *testing.T) {
 	}
 }
 
-// TestPinnedTerraformIsOfTheLineInItsName keeps the name in step with go.mod.
+// TestPinnedTerraformIsOfTheLineInItsName wants the name to match go.mod.
 func TestPinnedTerraformIsOfTheLineInItsName(t *testing.T) {
 	content, err := os.ReadFile(filepath.Join("..", "..", "tools", "terraform", "go.mod"))
 	if err != nil {

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
 
-// Package toolchain finds, builds or fetches the programs that the tests, the
-// simulator and the demo run: the Kubernetes binaries, a Terraform or OpenTofu
-// command and the provider itself. What it makes goes to a cache that git
-// ignores, once, whichever process asks first.
+// Package toolchain finds, builds or fetches the programs that the tests, the simulator and the demo run: the
+// Kubernetes binaries, a Terraform or OpenTofu command and the provider itself. What it builds or fetches goes into a
+// cache that git ignores, once, whichever process asks first.
 package toolchain
 
 import (
@@ -17,15 +16,15 @@ import (
 	"golang.org/x/mod/modfile"
 )
 
-// CacheVariable names the environment variable that moves the cache.
+// CacheVariable names the environment variable that sets the directory of the cache.
 const CacheVariable = "TALOSUPGRADE_CACHE"
 
 const modulePath = "github.com/vitistack/terraform-provider-talosupgrade"
 
-// Options are the same for everything in this package.
+// Options apply to everything in this package.
 type Options struct {
-	// Progress receives a few lines of text about what takes time; nil drops
-	// them. A [Terminal] shows how far it is in a line that is rewritten.
+	// Progress receives a few lines of text about what takes time; nil drops them. On a [Terminal] the progress is a
+	// line that is rewritten.
 	Progress io.Writer
 }
 
@@ -37,8 +36,8 @@ func (o Options) progress() io.Writer {
 	return o.Progress
 }
 
-// ModuleRoot is the directory of this module's go.mod. It is looked for above
-// the working directory and above the file this code was compiled from.
+// ModuleRoot returns the directory of this module's go.mod. It is searched above the working directory and above the
+// file that this code was compiled from.
 func ModuleRoot() (string, error) {
 	var starts []string
 
@@ -46,8 +45,7 @@ func ModuleRoot() (string, error) {
 		starts = append(starts, dir)
 	}
 
-	// Absent from binaries built with -trimpath, which then need to run from
-	// within the source tree.
+	// The path is not absolute in binaries built with -trimpath, which have to run within the source tree.
 	if _, file, _, ok := runtime.Caller(0); ok && filepath.IsAbs(file) {
 		starts = append(starts, filepath.Dir(file))
 	}
@@ -79,7 +77,7 @@ func moduleRootAbove(dir string) (string, bool) {
 	}
 }
 
-// places are the module root and the directory of the cache.
+// places returns the module root and the directory of the cache.
 func places() (root, cache string, err error) {
 	if root, err = ModuleRoot(); err != nil {
 		return "", "", err
@@ -92,8 +90,8 @@ func places() (root, cache string, err error) {
 	return root, cache, nil
 }
 
-// CacheDir is where everything is kept: the directory that TALOSUPGRADE_CACHE
-// names, or .cache in the module root. It is created when it does not exist.
+// CacheDir returns the directory of the cache: the one that TALOSUPGRADE_CACHE names, or .cache in the module root.
+// If it does not exist, it is created.
 func CacheDir() (string, error) {
 	dir := os.Getenv(CacheVariable)
 

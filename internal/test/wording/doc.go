@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: MPL-2.0
 
-// Package wording looks after what people read when something is wrong: the
-// failures of the engine, the findings of checks, and the diagnostics of the
-// provider. It is for tests alone.
+// Package wording checks what people read if something is wrong: the failures of the engine, the findings of checks,
+// and the diagnostics of the provider. It is only for tests.
 //
-// The tests of a package note what the code said while they ran it ([Note]). What
-// they noted is shown in testdata, one page for each package, and [Runner] compares
-// the page with it. The tests of this package see to it that every text of the sources
-// ([Texts]) is on a page, that the pages keep to the shape, and that the guide speaks of
-// everything.
+// The tests of a package record the messages of the code while they run ([Note]). The recorded messages are shown in
+// testdata, one page for each package, and [Runner] compares them with the page. The tests of this package want every
+// text of the sources ([Texts]) to be on a page, the pages to have the right shape, and the guide to cover every
+// message.
 package wording

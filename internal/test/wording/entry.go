@@ -11,10 +11,10 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 )
 
-// Kind is what an entry is: the title of the part of a page that shows it.
+// Kind is the kind of an entry: the title of the part of a page that shows it.
 type Kind string
 
-// The kinds, in the order in which a page shows them.
+// The kinds in the order in which a page shows them.
 const (
 	KindFailure Kind = "Failures of a run"
 	KindError   Kind = "Errors"
@@ -22,31 +22,30 @@ const (
 	KindFinding Kind = "Findings of checks"
 )
 
-// Entry is something that was said to a person.
+// Entry is a message to a person.
 type Entry struct {
 	Kind Kind
-	// Summary is its first line; of a finding, its check and its node.
+	// Summary is its first line; for a finding, its check.
 	Summary string
 	// Detail is the rest.
 	Detail string
-	// Test is the test that saw it.
+	// Test is the test that recorded it.
 	Test string
 }
 
-// text is all of it.
+// text returns the whole message.
 func (e Entry) text() string { return e.Summary + "\n" + e.Detail }
 
-// notes are what the tests of this process saw, by test.
+// notes has what the tests of this process recorded, by test.
 var notes = struct { //nolint:gochecknoglobals // what the tests of a process have in common
 	sync.Mutex
 
-	// wanted tells that something compares them with a page.
+	// wanted is true if the notes are compared with a page.
 	wanted bool
 	byTest map[string]map[Entry]bool
 }{byTest: map[string]map[Entry]bool{}}
 
-// Note takes note of something that was said while a test ran, and fails the test
-// where it lacks the shape.
+// Note records a message that was shown while a test ran, and fails the test if it does not have the right shape.
 func Note(t testing.TB, said Entry) {
 	t.Helper()
 
@@ -71,7 +70,7 @@ func Note(t testing.TB, said Entry) {
 	notes.byTest[said.Test][said] = true
 }
 
-// NoteFindings takes note of findings.
+// NoteFindings records findings.
 func NoteFindings(t testing.TB, findings []cluster.Finding) {
 	t.Helper()
 
@@ -88,7 +87,7 @@ func NoteFindings(t testing.TB, findings []cluster.Finding) {
 	}
 }
 
-// What differs from run to run.
+// unstable matches what differs from run to run.
 var unstable = [...]struct {
 	pattern *regexp.Regexp
 	instead string
@@ -100,7 +99,7 @@ var unstable = [...]struct {
 	{regexp.MustCompile(`(/[A-Za-z0-9_.-]+)+/Test[A-Za-z0-9_.-]+/\d{3}\b`), "<directory>"},
 }
 
-// stable is the text without what differs from run to run.
+// stable returns the text without what differs from run to run.
 func stable(text string) string {
 	for _, changing := range unstable {
 		text = changing.pattern.ReplaceAllString(text, changing.instead)

@@ -14,7 +14,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/wording"
 )
 
-// guide is where people look for an error.
+// guide is the page on which people look up an error.
 var guide = filepath.Join(root, "templates", "guides", "when-an-upgrade-fails.md.tmpl")
 
 var (
@@ -22,7 +22,7 @@ var (
 	holeOf = regexp.MustCompile(`<[a-z]+>`)
 )
 
-// spokenOf are what the guide quotes, as patterns: <node> is anything, what is in
+// spokenOf returns what the guide quotes, as patterns and as words. In a pattern, <node> matches anything, text in
 // square brackets may be missing, and the name of a cluster may follow.
 func spokenOf(t *testing.T) (patterns []*regexp.Regexp, words []string) {
 	t.Helper()
@@ -35,7 +35,7 @@ func spokenOf(t *testing.T) (patterns []*regexp.Regexp, words []string) {
 	for _, match := range codeOf.FindAllStringSubmatch(string(text), -1) {
 		words = append(words, match[1])
 
-		// What is a hole and nothing else would speak of everything.
+		// A placeholder alone would match everything.
 		if strings.TrimSpace(holeOf.ReplaceAllString(match[1], "")) == "" {
 			continue
 		}

@@ -12,14 +12,14 @@ import (
 	"strings"
 )
 
-// Page is where what a package says is shown, from the directory of the module.
+// Page returns the path of the page of a package, from the root of the module.
 func Page(name string) string {
 	return filepath.Join("internal", "test", "wording", "testdata", name+".md")
 }
 
 const pageHead = "# What people read: %s\n\nWritten by `go test ./internal/%[1]s -update` from what the code said while the tests named here ran it; tests compare them.\n"
 
-// printed is the page.
+// printed returns the text of the page.
 func printed(name string, entries []Entry) string {
 	var text strings.Builder
 
@@ -46,11 +46,11 @@ func printed(name string, entries []Entry) string {
 	return text.String()
 }
 
-// onPage is the title of a part, or an entry.
+// onPage matches the title of a part, or an entry.
 var onPage = regexp.MustCompile(`(?ms)^## ([^\n]+)$|^### ([^\n]+)\n\n([^\n]+)\n\n~~~text\n(.*?)\n~~~$`)
 
-// ReadPage is what the page at the path shows, also where it was edited by hand, which is
-// an error.
+// ReadPage returns the entries of the page at the path. If the page was edited by hand, it returns them with an
+// error.
 func ReadPage(path string) ([]Entry, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {

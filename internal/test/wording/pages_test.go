@@ -14,13 +14,13 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/wording"
 )
 
-// root is the module's directory, from here.
+// root is the root of the module, from here.
 const root = "../../.."
 
-// speakers are the packages below internal that word what people read.
+// speakers returns the packages below internal that word what people read.
 func speakers() []string { return []string{"engine", "health", "plan", "provider"} }
 
-// shown is what the pages show.
+// shown returns the entries of all pages.
 func shown(t *testing.T) []wording.Entry {
 	t.Helper()
 
@@ -38,7 +38,7 @@ func shown(t *testing.T) []wording.Entry {
 	return all
 }
 
-// texts are what people may read, by the sources.
+// texts returns what people may read according to the sources.
 func texts(t *testing.T) []wording.Text {
 	t.Helper()
 
@@ -56,8 +56,8 @@ func texts(t *testing.T) []wording.Text {
 	return all
 }
 
-// TestEveryTextIsShown: whoever adds a failure, a finding or a diagnostic, or words an
-// error, has a test bring it about, and shows it.
+// TestEveryTextIsShown wants each failure, finding, diagnostic and error text to be produced by a test and to be on a
+// page.
 func TestEveryTextIsShown(t *testing.T) {
 	t.Parallel()
 
@@ -88,7 +88,7 @@ func TestEverythingShownHasTheShape(t *testing.T) {
 	}
 }
 
-// TestNothingIsShownThatNobodySays: what is on a page is in the sources still.
+// TestNothingIsShownThatNobodySays wants everything that is on a page to be in the sources.
 func TestNothingIsShownThatNobodySays(t *testing.T) {
 	t.Parallel()
 
@@ -101,11 +101,11 @@ func TestNothingIsShownThatNobodySays(t *testing.T) {
 	}
 }
 
-// golden are the directories of files that show what people read, from the root of the
-// module: pages, reports, outputs of the demo, and the documentation with its examples.
+// golden returns the directories, from the root of the module, of files that show what people read: pages, reports,
+// outputs of the demo, and the documentation with its examples.
 func golden() []string { return []string{"README.md", "docs", "examples", "internal", "templates"} }
 
-// TestGoldenFilesAreInWords: none of them shows what Go says about the end of a context.
+// TestGoldenFilesAreInWords wants none of them to show Go's own text for the end of a context.
 func TestGoldenFilesAreInWords(t *testing.T) {
 	t.Parallel()
 
@@ -117,7 +117,7 @@ func TestGoldenFilesAreInWords(t *testing.T) {
 				return err
 			}
 
-			// Of the sources, the tests beside them tell.
+			// The tests beside the sources check the sources.
 			if under == "internal" && !strings.Contains(filepath.ToSlash(path), "/testdata/") {
 				return nil
 			}
@@ -145,7 +145,7 @@ func TestGoldenFilesAreInWords(t *testing.T) {
 	}
 }
 
-// TestGoTextIsFound in every spelling, and not in the log of a node, which is quoted.
+// TestGoTextIsFound wants Go's text to be found in every spelling, but not in the log of a node, which is quoted.
 func TestGoTextIsFound(t *testing.T) {
 	t.Parallel()
 

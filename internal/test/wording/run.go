@@ -17,23 +17,23 @@ import (
 	"testing"
 )
 
-// Runner runs the tests of a package and compares what they noted with its page.
+// Runner runs the tests of a package and compares what they recorded with its page.
 type Runner struct {
-	// Name is the package's, from internal.
+	// Name is the path of the package from internal.
 	Name string
-	// Varies tells that the order in which things happen differs from run to run, and
-	// with it which words a test brings about, so that the page is not compared.
+	// Varies is true if the order of events, and with it the messages of a test, differs from run to run, so that the
+	// page is not compared.
 	Varies bool
-	// Last are the names of tests whose words are shown where no others will do,
-	// because they differ from run to run the most. Nil is of none.
+	// Last matches tests whose messages are shown only if no other test has them, because they differ most from run
+	// to run; nil matches none.
 	Last *regexp.Regexp
-	// Tests are what runs.
+	// Tests are the tests that run.
 	Tests *testing.M
-	// Update tells whether to write the page; it is asked after the tests ran.
+	// Update is the flag for writing the page. It is read after the tests ran.
 	Update *bool
 }
 
-// Run implements what goleak wants to run.
+// Run implements goleak.TestingM.
 func (r Runner) Run() int {
 	notes.Lock()
 	notes.wanted = true
@@ -62,14 +62,14 @@ func (r Runner) Run() int {
 	return code
 }
 
-// root is the module's directory, from a package below internal.
+// root returns the root of the module, from a package below internal.
 func (r Runner) root() string {
 	depth, _ := filepath.Rel(filepath.Join("internal", r.Name), ".")
 
 	return depth
 }
 
-// whole tells whether all tests ran, and as they are meant to.
+// whole reports whether all tests ran in full.
 func whole() bool {
 	for _, name := range []string{"test.run", "test.skip", "test.list"} {
 		if given := flag.Lookup(name); given != nil && given.Value.String() != "" {
@@ -80,7 +80,7 @@ func whole() bool {
 	return !testing.Short() && !raced()
 }
 
-// raced tells whether the race detector is on, with which some tests do less, or nothing.
+// raced reports whether the race detector is on, with which some tests do less, or nothing.
 func raced() bool {
 	built, ok := debug.ReadBuildInfo()
 
@@ -89,8 +89,8 @@ func raced() bool {
 
 var numbers = regexp.MustCompile(`\d+`)
 
-// gone tells whether a test that ran does not bring about any more what the page shows;
-// where that varies, it may be of other nodes and times.
+// gone reports whether a test that ran no longer produces an entry of the page. If r.Varies is true, the numbers in
+// it may differ.
 func (r Runner) gone(shown Entry) bool {
 	noted, ran := notes.byTest[shown.Test]
 	if noted[shown] || !ran && !whole() {
@@ -106,7 +106,7 @@ func (r Runner) gone(shown Entry) bool {
 	return true
 }
 
-// compare looks for what the page shows in what the tests noted.
+// compare returns an error if a test did not record what the page shows.
 func (r Runner) compare() error {
 	shown, err := ReadPage(filepath.Join(r.root(), Page(r.Name)))
 	if err != nil || raced() {
@@ -123,8 +123,8 @@ func (r Runner) compare() error {
 	return nil
 }
 
-// successor is what was noted in the place of an entry that is gone: the same of another
-// test, or what its own says under the same summary with the most words in common.
+// successor returns the noted entry that replaces one that is gone: the same of another test, or the one of its own
+// test under the same summary with the most words in common.
 func successor(of Entry, noted []Entry) (Entry, bool) {
 	if len(noted) == 0 {
 		return Entry{}, false
@@ -155,8 +155,8 @@ func successor(of Entry, noted []Entry) (Entry, bool) {
 	return best, likeness(best) > 0
 }
 
-// write leaves on the page what is noted still, or what was noted in its place, and adds
-// the shortest that shows what is new: a text in the sources that nothing on the page shows.
+// write keeps on the page what is still recorded, or its successor, and adds the shortest entry for each text in the
+// sources that nothing on the page shows.
 func (r Runner) write() error {
 	texts, err := Texts(r.root(), r.Name)
 	if err != nil {
@@ -185,7 +185,7 @@ func (r Runner) write() error {
 
 	page := filepath.Join(r.root(), Page(r.Name))
 
-	// A page that was edited by hand is put in order.
+	// A page that was edited by hand is rewritten.
 	before, _ := ReadPage(page)
 
 	var shown []Entry

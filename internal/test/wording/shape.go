@@ -10,11 +10,11 @@ import (
 	"testing"
 )
 
-// summaryMost is how long a summary may be, in characters: with the names of a node
-// and a cluster in it, it still fits on a line.
+// summaryMost is how long a summary may be, in characters: with the names of a node and a cluster it still fits on a
+// line.
 const summaryMost = 120
 
-// What only somebody who wrote the code can read, and what nobody may.
+// foreign matches what only the author of the code could understand, and what nobody may read.
 var foreign = [...]struct {
 	pattern *regexp.Regexp
 	is      string
@@ -30,21 +30,21 @@ var foreign = [...]struct {
 }
 
 var (
-	// goText is how Go, gRPC and HTTP print that the context of a call has ended.
+	// goText matches what Go, gRPC and HTTP print if the context of a call has ended.
 	goText = regexp.MustCompile(`(?i)context (?:deadline exceeded|canceled)|\bDeadlineExceeded\b|(?:request|operation was) canceled|` +
 		`Client\.Timeout|would exceed context deadline`)
-	// quoted are the lines of a log, which stay as the node wrote them.
+	// quoted matches the lines of a log, which stay as the node wrote them.
 	quoted = regexp.MustCompile(`(?m)^ {2,}.*$`)
 )
 
-// GoText is what Go says in the text about the end of a context, which people read in
-// words; empty where it says nothing. The lines of a log are left out.
+// GoText returns Go's own words for the end of a context, which a message has to replace; empty if the text has none.
+// The lines of a log are left out.
 func GoText(text string) string {
 	return goText.FindString(quoted.ReplaceAllString(text, ""))
 }
 
-// NoteLine fails the test where something that people read in passing, such as a line of
-// an action or the text of an event, is not in words.
+// NoteLine fails the test if a passing message, such as a line of an action or the text of an event, has Go's own
+// words in it.
 func NoteLine(t testing.TB, text string) {
 	t.Helper()
 
@@ -53,7 +53,7 @@ func NoteLine(t testing.TB, text string) {
 	}
 }
 
-// Misshapen is what is wrong with the shape of something that was said.
+// Misshapen returns what is wrong with the shape of a message.
 func Misshapen(said Entry) []string {
 	var problems []string
 
@@ -89,14 +89,14 @@ func Misshapen(said Entry) []string {
 	return append(problems, unhelpful(said)...)
 }
 
-// What a person is told to do begins like this, or names a command.
+// imperative matches how an instruction begins, or the name of a command.
 var imperative = regexp.MustCompile(`(?i)(?:^|[.;:,)!?\n]\s*|\b(?:then|and|or|please|first|to go on|to give up|to continue|by itself)[, ]+|` + "`" + `)` +
 	`(?:do not |only |just )?(?:` + strings.Join(verbs[:], "|") + `)\b|\b(?:kubectl|talosctl|terraform) [a-z]`)
 
-// What is wrong with a value is put right by one that is allowed.
+// allowed matches text that says which values are allowed, which is the remedy for a wrong value.
 var allowed = regexp.MustCompile(`\b(want|must|allowed are|cannot be specified when)\b`)
 
-// Warnings that tell what happens, or has happened, and want nothing of anybody.
+// tidings are the beginnings of warnings that only inform.
 var tidings = [...]string{"Planned: ", "Destroying changes nothing on the nodes", "Worth knowing about what was done"}
 
 var verbs = [...]string{
@@ -106,7 +106,7 @@ var verbs = [...]string{
 	"use", "wait", "write",
 }
 
-// unhelpful tells what is missing of: what was seen, how things are left, what to do.
+// unhelpful returns an error if the message does not say what to do.
 func unhelpful(said Entry) []string {
 	if said.Kind == KindWarning && slices.ContainsFunc(tidings[:], func(begin string) bool { return strings.HasPrefix(said.Summary, begin) }) {
 		return nil

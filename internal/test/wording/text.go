@@ -20,24 +20,23 @@ import (
 type Text struct {
 	// At is the file and the line.
 	At string
-	// Said is the text, with … for what fmt fills in.
+	// Said is the text, with … in place of what fmt fills in.
 	Said string
 
 	pattern *regexp.Regexp
 }
 
-// In tells whether the entry shows it.
+// In reports whether the entry shows it.
 func (t Text) In(said Entry) bool { return t.pattern.MatchString(said.text()) }
 
-// Where people read a literal is told by the names around it: of the field, the variable,
-// the constant or the function that it is for, and of the call that makes a finding or a
-// diagnostic of it.
+// The names around a literal show that people read it: heldBy matches those of the field, the variable, the constant
+// or the function that it is for, madeBy that of the call that makes a finding or a diagnostic of it.
 var (
 	heldBy = regexp.MustCompile(`^(?i:summary)$|(?i:detail|seen|state(?:text)?|remedy|found|advice|cure)$`)
 	madeBy = regexp.MustCompile(`(?i)(finding|error(?:at)?|warning|diagnostic|detail|problem|unknown|unusable)$`)
 )
 
-// below are the packages that speak on the page of another one.
+// below returns the packages whose messages are on the page of a package.
 func below(name string) []string {
 	if name == "engine" {
 		return []string{name, "engine/say", "engine/rule", "engine/fact", "engine/permit"}
@@ -46,8 +45,8 @@ func below(name string) []string {
 	return []string{name}
 }
 
-// Texts are those of a package below internal of the module at the root, and of the packages that
-// speak on its page.
+// Texts returns the texts of a package below internal of the module at the root, and of the packages whose messages
+// are on its page.
 func Texts(root, name string) ([]Text, error) {
 	var files []string
 
@@ -97,7 +96,7 @@ func Texts(root, name string) ([]Text, error) {
 	return slices.CompactFunc(texts, func(a, b Text) bool { return a.At == b.At && a.Said == b.Said }), nil
 }
 
-// spoken are the parts of the node whose literals people read.
+// spoken returns the parts of the node whose literals people read.
 func spoken(node ast.Node) (parts []ast.Node) {
 	held := func(by ast.Expr, part ast.Node) {
 		if heldBy.MatchString(nameOf(by)) {
@@ -140,10 +139,10 @@ func nameOf(expression ast.Expr) string {
 	}
 }
 
-// verb is what fmt fills in.
+// verb matches what fmt fills in.
 var verb = regexp.MustCompile(`%[-+# 0]*(\[\d+\])?[0-9]*(\.[0-9]+)?[a-zA-Z]`)
 
-// lettersLeast is how many letters a text needs, in two words, to be told from others.
+// lettersLeast is how many letters, in at least two words, a text needs to be distinguishable.
 const lettersLeast = 6
 
 func readText(at, literal string) []Text {
@@ -152,7 +151,7 @@ func readText(at, literal string) []Text {
 		return nil
 	}
 
-	// What is filled in at an end may be nothing.
+	// What is filled in at the beginning or the end may be empty.
 	said = strings.Trim(verb.ReplaceAllString(strings.ReplaceAll(said, "%%", "%"), "…"), "… \n")
 
 	letters := strings.FieldsFunc(said, func(r rune) bool { return !unicode.IsLetter(r) })
@@ -160,7 +159,7 @@ func readText(at, literal string) []Text {
 		return nil
 	}
 
-	// Without the first letter, which is a capital where a sentence begins with it.
+	// The first letter is left out, because it is a capital if it begins a sentence.
 	pattern := strings.ReplaceAll(regexp.QuoteMeta(string([]rune(said)[1:])), "…", ".*?")
 
 	return []Text{{At: at, Said: said, pattern: regexp.MustCompile("(?s)" + pattern)}}

@@ -24,18 +24,17 @@ import (
 var update = flag.Bool("update", false, "write CATALOGUE.md instead of comparing with it")
 
 const (
-	// root is the module's, from here.
+	// root is the root of the module, from here.
 	root = "../../../.."
 	page = "CATALOGUE.md"
 	// total is how many rows the catalogue has.
 	total = 48
 )
 
-// numbered is the name of a test that belongs to a row.
+// numbered matches the name of a test that belongs to a row.
 var numbered = regexp.MustCompile(`^TestCatalogue([0-9]{2})_[A-Z]`)
 
-// carriers are the tests of each row, as package.Name, found in the sources of
-// the module.
+// carriers returns the tests of each row, as package.Name, found in the sources of the module.
 func carriers(t *testing.T) map[int][]string {
 	t.Helper()
 
@@ -83,7 +82,7 @@ func carriers(t *testing.T) map[int][]string {
 	return found
 }
 
-// tests are the names of the functions of a file that the tests' framework runs.
+// tests returns the names of the test functions of a file.
 func tests(file *ast.File) []string {
 	var names []string
 
@@ -132,7 +131,7 @@ func TestRows_EachHasATestNamingIt(t *testing.T) {
 	}
 }
 
-// The page names each test there is, and none that is not.
+// TestRows_PageIsWhatTheTableSays wants the page to name every test that there is, and no other.
 func TestRows_PageIsWhatTheTableSays(t *testing.T) {
 	t.Parallel()
 

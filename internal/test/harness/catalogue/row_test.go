@@ -2,16 +2,15 @@
 
 package catalogue_test
 
-// judgement is what the provider makes of a fault.
+// judgement is how the provider treats a fault.
 type judgement string
 
 const (
-	// heals: it is waited for, up to a deadline, and said what for.
+	// heals: it is waited for, up to a deadline, and the reason is reported.
 	heals judgement = "heals: wait, up to a deadline"
-	// final: waiting does not help; it fails at once.
+	// final: waiting does not help, so the run fails at once.
 	final judgement = "does not heal: fail now"
-	// open: whether the call took effect is found out by looking, and it is not
-	// made again before that.
+	// open: an observation has to show whether the call took effect before it is made again.
 	open judgement = "outcome unknown: find out, never repeat blindly"
 	// avoided: the provider does not do what leads to it.
 	avoided judgement = "never done by us"
@@ -26,12 +25,12 @@ type row struct {
 	then string
 }
 
-// rows are all of them, in the order of their numbers, which begin with 1.
+// rows returns all faults in the order of their numbers, which begin with 1.
 func rows() []row {
 	return append(rowsOfNodes(), rowsOfClusters()...)
 }
 
-// rowsOfNodes are about the way to a node, its images and its installer.
+// rowsOfNodes returns the faults of the connection to a node, its images and its installer.
 func rowsOfNodes() []row {
 	return []row{
 		{"A node refuses connections.", "The endpoint answers `Unavailable`, error while dialing.", heals, "Nothing was delivered, so a change had no effect. At the beginning the run is refused and names the node."},
@@ -57,8 +56,7 @@ func rowsOfNodes() []row {
 	}
 }
 
-// rowsOfClusters are about connections, credentials, configurations and
-// Kubernetes.
+// rowsOfClusters returns the faults of connections, credentials, configurations and Kubernetes.
 func rowsOfClusters() []row {
 	return []row{
 		{"Legacy: the sequence is locked.", "The call is acknowledged; an event says LOCKED, without the actor; nothing happens.", open, "No event within 90 s means that it never began, which the node's boot confirms. Where the event is seen, it was refused."},

@@ -20,10 +20,10 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
-// aim is a request for the usual target.
+// aim returns a request for the usual target.
 func aim() engine.Request { return harness.To(harness.ToLifecycle) }
 
-// twoAtATime is one that may have two workers unavailable.
+// twoAtATime returns a request that allows two workers to be unavailable.
 func twoAtATime(r *harness.Rig) engine.Request {
 	request := aim()
 
@@ -37,7 +37,7 @@ func twoAtATime(r *harness.Rig) engine.Request {
 	return request
 }
 
-// first has something done once, behind the first call of a method on a node.
+// first calls do once, after the first call of a method on a node.
 func first(method, node string, do func()) ports.Interceptor {
 	var once sync.Once
 
@@ -104,7 +104,7 @@ func retryBesideOthers() *replay {
 
 		again, begun := r.Worker("run-2"), time.Now()
 		again.Client.Intercept(func(ctx context.Context, call ports.Call, next func(context.Context) error) error {
-			// The first pull is the one of all nodes before the roll.
+			// The first pull is that of all nodes before the roll.
 			if call.Method == "Pull" && call.Node == "worker-0" && pulls.Add(1) == 2 {
 				_ = engine.RealClock().Sleep(ctx, 15*time.Minute)
 			}
@@ -145,8 +145,7 @@ func cordonBeforeCanary() *replay {
 	}}
 }
 
-// slow is a cluster whose members take their time to be listed until the run has
-// begun.
+// slow is a cluster that takes its time to list its members until the run has begun.
 type slow struct {
 	*ports.Client
 

@@ -8,18 +8,18 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/harness"
 )
 
-// row is something that was found.
+// row is a bug that was found.
 type row struct {
 	area area
-	// symptom is what somebody would have seen, wrong is why.
+	// symptom is what a person would have seen, wrong is the cause.
 	symptom, wrong string
-	// scenario says how to get there: a seed where one decides about it.
+	// scenario is how to reproduce it, with a seed if it depends on one.
 	scenario string
-	// seen is the last commit that had it: there the test fails.
+	// seen is the last commit that had the bug: there the test fails.
 	seen string
-	// test gets there again, in a package below internal.
+	// test reproduces it, in a package below internal.
 	test test
-	// replay gets there through the harness; nil where it takes more than that.
+	// replay reproduces it through the harness; nil if that takes more than the harness.
 	replay *replay
 }
 
@@ -28,17 +28,16 @@ type test struct{ pkg, name string }
 
 func (t test) String() string { return t.pkg + "." + t.name }
 
-// replay is a scenario of the harness. It fails the test of the rig where the bug
-// is back.
+// replay is a scenario of the harness. It fails the test of the rig if the bug is back.
 type replay struct {
 	setup harness.Setup
 	run   func(*harness.Rig)
 }
 
-// area is what a finding is about.
+// area is what a bug is about.
 type area string
 
-// The areas, in the order in which people read of them.
+// The areas in the order of the page.
 const (
 	areaInstall    area = "Installs and reboots"
 	areaParallel   area = "Several nodes at a time"
@@ -55,7 +54,7 @@ func areas() []area {
 	return []area{areaInstall, areaParallel, areaLease, areaPlan, areaKube, areaOperator, areaConnection, areaWords, areaHarness}
 }
 
-// field is the last commit before what other people's upgrades broke on was tried here.
+// field is the last commit before the harness tried what had broken other people's upgrades.
 const field = "69fc1a2"
 
 func rows() []row {
@@ -65,8 +64,7 @@ func rows() []row {
 func engineTest(name string) test { return test{"engine", name} }
 func planTest(name string) test   { return test{"plan", name} }
 
-// reviewed is the last commit before what a review of the parallel rolls found was
-// mended.
+// reviewed is the last commit before the findings of a review of the parallel rolls were fixed.
 const reviewed = "71a3833"
 
 func installRows() []row {
@@ -486,8 +484,8 @@ func operatorRows() []row {
 	}
 }
 
-// uncatalogued is the last commit before the failure catalogue was gone through row by
-// row, and before stories were drawn and calls on the wire were struck.
+// uncatalogued is the last commit before the failure catalogue was worked through row by row, and before stories were
+// drawn and calls on the wire were struck.
 const uncatalogued = "b3f0a5d"
 
 func connectionRows() []row {

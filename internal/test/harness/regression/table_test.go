@@ -25,7 +25,7 @@ var update = flag.Bool("update", false, "write REGRESSIONS.md instead of compari
 // page is the table for people.
 const page = "REGRESSIONS.md"
 
-// TestRegressions_RowsAreWhole: each row says everything, and its test exists.
+// TestRegressions_RowsAreWhole wants each row to be complete.
 func TestRegressions_RowsAreWhole(t *testing.T) {
 	t.Parallel()
 
@@ -51,7 +51,7 @@ func TestRegressions_RowsAreWhole(t *testing.T) {
 	}
 }
 
-// TestRegressions_TestsExist reads the sources of each package that a row names.
+// TestRegressions_TestsExist wants each test that a row names to be in the sources of its package.
 func TestRegressions_TestsExist(t *testing.T) {
 	t.Parallel()
 
@@ -68,7 +68,7 @@ func TestRegressions_TestsExist(t *testing.T) {
 	}
 }
 
-// testsOf are the test functions of a package below internal.
+// testsOf returns the test functions of a package below internal.
 func testsOf(t *testing.T, pkg string) map[string]bool {
 	t.Helper()
 
@@ -96,7 +96,7 @@ func testsOf(t *testing.T, pkg string) map[string]bool {
 	return found
 }
 
-// TestRegressions_PageIsTheTable compares the page for people with what the rows say.
+// TestRegressions_PageIsTheTable wants the page to be what the rows render to.
 func TestRegressions_PageIsTheTable(t *testing.T) {
 	t.Parallel()
 
@@ -120,7 +120,7 @@ func TestRegressions_PageIsTheTable(t *testing.T) {
 	}
 }
 
-// TestRegressions_ReplayedStayFixed gets to the bugs again that the harness gets to by itself.
+// TestRegressions_ReplayedStayFixed replays the bugs that the harness can reproduce.
 func TestRegressions_ReplayedStayFixed(t *testing.T) {
 	replayed := 0
 
@@ -141,7 +141,7 @@ func TestRegressions_ReplayedStayFixed(t *testing.T) {
 	t.Logf("%d findings, %d of them replayed here", len(rows()), replayed)
 }
 
-// render is the table for people.
+// render returns the page.
 func render(all []row) string {
 	var out strings.Builder
 
@@ -165,7 +165,7 @@ func render(all []row) string {
 	return out.String()
 }
 
-// cell names the test of a row.
+// cell returns the test of a row as the page names it.
 func cell(r row) string {
 	named := "`" + r.test.name + "` in " + r.test.pkg
 	if r.replay != nil {

@@ -16,14 +16,14 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
-// talosctl is a person with that.
+// talosctl is a person who uses talosctl.
 func (s *stage) talosctl(t *rapid.T) {
 	s.pass(t)
 
 	rapid.SampledFrom([]func(*rapid.T){s.reboot, s.upgrade}).Draw(t, "talosctl")(t)
 }
 
-// kubectl is a person with that.
+// kubectl is a person who uses kubectl.
 func (s *stage) kubectl(t *rapid.T) {
 	s.pass(t)
 
@@ -41,9 +41,8 @@ func (s *stage) reboot(t *rapid.T) {
 	}
 }
 
-// upgrade upgrades a node: to what it runs, to what
-// lies halfway, or to the target, as long as that goes neither back nor over a
-// release line.
+// upgrade upgrades a node: to what it runs, to what lies halfway, or to the target, unless that is a downgrade or
+// skips a release line.
 func (s *stage) upgrade(t *rapid.T) {
 	node := s.some(t, "")
 	choice := rapid.IntRange(0, 2).Draw(t, "to")
@@ -60,7 +59,7 @@ func (s *stage) upgrade(t *rapid.T) {
 
 	next := version.MustParse(to)
 	if next.Less(running) || next.Minor().Compare(running.Minor().Next()) > 0 || next.AtLeast(1, 14) {
-		// There is no installer from 1.14 on that suits every machine.
+		// From 1.14 on no installer suits every machine.
 		return
 	}
 
@@ -69,7 +68,7 @@ func (s *stage) upgrade(t *rapid.T) {
 		s.touched = time.Now()
 
 		if state.UpgradePending {
-			// Should this one fail, the machine starts what it ran before ours.
+			// If this one fails, the machine starts what it ran before ours.
 			s.excuse(excuse{
 				why: "a person upgraded the node before its system had confirmed itself", node: node,
 				invariants: []checker.Invariant{checker.S5}, says: "booted Talos", until: time.Hour,
@@ -82,11 +81,10 @@ func (s *stage) upgrade(t *rapid.T) {
 	}
 }
 
-// marked tells whether the node has a mark of ours: then nobody can tell a
-// person's cordon from ours.
+// marked reports whether the node has a mark of ours. A person's cordon cannot be told from ours then.
 func (s *stage) marked(node string) bool { return s.Cordons()[node].Run != "" }
 
-// cordon cordons one of the nodes that are not.
+// cordon cordons a node that is not cordoned yet.
 func (s *stage) cordon(t *rapid.T) {
 	node := s.some(t, "")
 	if state, err := s.World().Node(node); err != nil || state.Unschedulable || s.marked(node) || !s.World().Serving() {
@@ -100,7 +98,7 @@ func (s *stage) cordon(t *rapid.T) {
 	}
 }
 
-// uncordon lifts whatever cordon there is.
+// uncordon lifts the cordon of a node, whoever set it.
 func (s *stage) uncordon(t *rapid.T) {
 	node := s.some(t, "")
 	if state, err := s.World().Node(node); err != nil || !state.Unschedulable || !s.World().Serving() {
@@ -115,7 +113,7 @@ func (s *stage) uncordon(t *rapid.T) {
 	}
 }
 
-// lifted notes that a cordon is gone. A turn that relied on it goes on.
+// lifted records that a cordon is gone. A turn that relied on it goes on.
 func (s *stage) lifted(node string) {
 	delete(s.cordoned, node)
 	s.excuse(excuse{
@@ -123,7 +121,7 @@ func (s *stage) lifted(node string) {
 	})
 }
 
-// register has the kubelets register that have lost their Node objects.
+// register makes the kubelets register whose Node objects were deleted.
 func (s *stage) register(*rapid.T) {
 	for _, node := range s.names("") {
 		s.RegisterNode(node)
@@ -132,7 +130,7 @@ func (s *stage) register(*rapid.T) {
 	s.touched = time.Now()
 }
 
-// deleteNode deletes the Node object of a machine that goes on.
+// deleteNode deletes the Node object of a machine that keeps running.
 func (s *stage) deleteNode(t *rapid.T) {
 	node := s.some(t, "")
 	if !s.World().Serving() {
@@ -145,7 +143,7 @@ func (s *stage) deleteNode(t *rapid.T) {
 	}
 }
 
-// renewal is how long a run may go on without noticing that its lease is gone.
+// renewal is how long a run may go on before it notices that it has lost its lease.
 const renewal = 12 * time.Second
 
 // takeLease is a person who deletes the lease, or another program that writes it.
@@ -159,7 +157,7 @@ func (s *stage) takeLease(t *rapid.T) {
 
 	s.tell("lease "+how, "it was held by %q", s.Lease().Holder)
 	s.excuse(excuse{why: "the lease was " + how, invariants: []checker.Invariant{checker.S7, checker.S12}, until: renewal})
-	// A pull that is under way ends when it ends.
+	// A pull that has started is not stopped.
 	s.excuse(excuse{
 		why: "the lease was " + how, invariants: []checker.Invariant{checker.S7, checker.S12}, says: "Pull", until: cluster.PullTimeout,
 	})
@@ -180,8 +178,8 @@ func (s *stage) hold(holder string) {
 	}
 }
 
-// editJournal is a person who deletes the journal, or one entry of it, or spoils
-// it. What may be installed on a node is then nowhere to be found any more.
+// editJournal is a person who deletes the journal or one entry of it, or corrupts an entry. What is installed on a
+// node is then recorded nowhere.
 func (s *stage) editJournal(t *rapid.T) {
 	s.pass(t)
 
@@ -225,8 +223,8 @@ func (s *stage) editJournal(t *rapid.T) {
 	})
 }
 
-// forgotten excuses what nobody can know any more of a node: that an installer
-// has run there since its last boot, and that the way back was begun.
+// forgotten excuses what cannot be known about a node any more: that an installer has run there since its last boot,
+// and that its rollback was begun.
 func (s *stage) forgotten(lost cluster.Entry) {
 	state, err := s.World().Node(lost.Node)
 	if err != nil {
@@ -241,14 +239,14 @@ func (s *stage) forgotten(lost cluster.Entry) {
 	})
 }
 
-// armed excuses that two installers run between two boots of a machine.
+// armed excuses a second installer between two boots of a machine.
 func (s *stage) armed(state model.NodeState, why string) {
 	s.excuse(excuse{
 		why: why, node: state.Name, invariants: []checker.Invariant{checker.S4}, says: "an installer had run since the last boot " + state.BootID,
 	})
 }
 
-// gitOps rewrites or removes what we have written on objects.
+// gitOps rewrites or removes what we have written to objects.
 func (s *stage) gitOps(t *rapid.T) {
 	s.pass(t)
 
@@ -261,7 +259,7 @@ func (s *stage) gitOps(t *rapid.T) {
 
 	if how == "mark removed" {
 		if s.UnmarkAsPerson(node) {
-			// Nobody can tell any more that the cordon is ours.
+			// The cordon cannot be recognized as ours any more.
 			s.tell("GitOps "+how, "%s", node)
 			s.cordoned[node] = true
 			s.touched = time.Now()
@@ -295,14 +293,14 @@ func sortedKeys[V any](of map[string]V) []string {
 	return keys
 }
 
-// autoscale adds a node, takes one away, or replaces one.
+// autoscale adds a node, removes one, or replaces one.
 func (s *stage) autoscale(t *rapid.T) {
 	s.pass(t)
 
 	rapid.SampledFrom([]func(*rapid.T){s.grow, s.shrink, s.replace}).Draw(t, "autoscaler")(t)
 }
 
-// grow has a worker join, with what the cluster began with.
+// grow adds a worker with the versions that the cluster began with.
 func (s *stage) grow(*rapid.T) {
 	if len(s.joined) < mostJoining {
 		s.join(model.Worker)
@@ -313,7 +311,7 @@ func (s *stage) join(role model.Role) {
 	prefix := map[model.Role]string{model.Worker: "worker-new-", model.ControlPlane: "cp-new-"}[role]
 	name := fmt.Sprintf("%s%d", prefix, len(s.joined))
 
-	// An old etcd cannot join newer ones.
+	// An older etcd cannot join newer members.
 	options := model.NodeOptions{Name: name, Role: role}
 	if role == model.ControlPlane {
 		options.Talos = s.newest()
@@ -326,14 +324,14 @@ func (s *stage) join(role model.Role) {
 	s.tell(string(role)+" joins", "%s with Talos %s", name, options.Talos)
 	s.joined[name] = true
 
-	// Until it has registered, nobody but the judge knows of it; and what rolls out
-	// by itself does not stop for an API server that is as old as the first ones.
+	// Until it has registered, only the judge knows of it. A manifest that rolls out by itself does not wait for an
+	// API server that is as old as the first ones were.
 	why, most := name+" is on its way", 5*time.Minute
 	s.excuse(excuse{why: why, invariants: []checker.Invariant{checker.S8}, until: most})
 	s.excuse(excuse{why: why, invariants: []checker.Invariant{checker.S5}, says: "on " + name, until: most})
 }
 
-// newest is the newest Talos that a control plane runs.
+// newest returns the newest Talos version that a control plane runs.
 func (s *stage) newest() string {
 	var running []version.Version
 
@@ -346,7 +344,7 @@ func (s *stage) newest() string {
 	return version.Highest(running...).String()
 }
 
-// shrink takes a worker away, whatever happens on it.
+// shrink removes a worker, whatever happens on it.
 func (s *stage) shrink(t *rapid.T) {
 	if node := s.some(t, model.Worker); node != "" {
 		s.leave(node)
@@ -359,22 +357,21 @@ func (s *stage) leave(node string) {
 	}
 
 	s.tell("node leaves", "%s", node)
-	// What is being said was seen a moment ago.
+	// A claim may be based on an observation of a moment ago.
 	s.excuse(excuse{why: "a node left", invariants: []checker.Invariant{checker.S8}, until: time.Minute})
 	delete(s.cordoned, node)
 	s.left++
 	s.touched = time.Now()
 }
 
-// replace takes a control plane away and has another one join. Of one that is
-// alone, everything would be lost.
+// replace removes a control plane and adds another one. If it were the only one, everything would be lost.
 func (s *stage) replace(t *rapid.T) {
 	node, first := s.some(t, model.ControlPlane), rapid.Bool().Draw(t, "joins first")
 	if s.controlPlanes < 3 || s.left > 1 || !s.World().EtcdQuorum() {
 		return
 	}
 
-	// One that leaves must not take the quorum with it.
+	// The quorum must survive the removal.
 	healthy := 0
 
 	for _, state := range s.World().Nodes() {
@@ -399,8 +396,8 @@ func (s *stage) replace(t *rapid.T) {
 	}
 }
 
-// strike adds a fault to the script: any that the model knows, on one node, once,
-// for a while, or until it is lifted.
+// strikeNode adds a fault to the script: any that the model has, on one node, once, for a while, or until it is
+// lifted.
 func (s *stage) strikeNode(t *rapid.T) {
 	s.pass(t)
 
@@ -417,8 +414,8 @@ func (s *stage) strikeNode(t *rapid.T) {
 	s.script(append(s.faults, fault))
 }
 
-// script puts faults into force. Those with a duration may last for as long from
-// then on, and a moment, even where the script is replaced.
+// script puts faults into force. A fault with a duration may last that long from then on, and a moment longer, even
+// if the script is replaced.
 func (s *stage) script(faults []model.Fault) {
 	s.faults = faults
 	s.World().SetFaults(faults)
@@ -434,7 +431,7 @@ func faultText(f model.Fault) string {
 	return fmt.Sprintf("%s %s %s, %d times, for %s", f.Node, f.Step, f.Effect, f.Times, f.For)
 }
 
-// lift takes the oldest fault back.
+// lift removes the oldest fault.
 func (s *stage) lift(t *rapid.T) {
 	s.pass(t)
 
@@ -460,8 +457,8 @@ func (s *stage) interrupt(t *rapid.T) {
 	}
 }
 
-// checkCancel ends the story when a cancelled run does not return in time, or
-// returned just now and left something behind.
+// checkCancel ends the story if a cancelled run does not return in time, or has just returned and left something
+// behind.
 func (s *stage) checkCancel(run *apply, ended time.Time) {
 	at := run.interrupted()
 	if at.IsZero() {
@@ -483,7 +480,7 @@ func (s *stage) checkCancel(run *apply, ended time.Time) {
 	}
 }
 
-// calm tells that nothing keeps a run from tidying up.
+// calm reports whether nothing keeps a run from tidying up.
 func (s *stage) calm(run *apply) bool {
 	run.mu.Lock()
 	cut := time.Now().Before(run.cut) || !run.served
@@ -492,8 +489,8 @@ func (s *stage) calm(run *apply) bool {
 	return !cut && len(s.faults) == 0 && !s.touched.After(run.begun) && s.World().Serving() && len(s.living()) < 2
 }
 
-// leftNothing ends the story when a run that is over left its lease, or a cordon
-// on a node that is not armed.
+// leftNothing ends the story if a run that is over left its lease, or a cordon on a node without an open journal
+// entry.
 func (s *stage) leftNothing(run *apply) {
 	if holder := s.Lease().Holder; strings.HasPrefix(holder, run.name+" ") {
 		s.fail("L4: %s has left its lease", run.name)

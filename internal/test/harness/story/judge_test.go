@@ -18,15 +18,14 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
-// soon is when what was asked of a machine shows.
+// soon is how long it takes until the effect of a request shows on a machine.
 const soon = 10 * time.Second
 
 // caughtUpWithin is how many entries a member of etcd may be behind.
 const caughtUpWithin = 1000
 
-// end takes every fault back, has everybody else stand still, and ends the story
-// unless one more apply brings the cluster to its target, in time and cleanly,
-// and another one finds nothing to do.
+// end lifts every fault, has everybody else stand still, and ends the story unless one more apply brings the cluster
+// to its target, in time and cleanly, and another one finds nothing to do.
 func (s *stage) end() {
 	s.tell("end", "faults lifted, others stand still")
 	s.script(nil)
@@ -35,7 +34,7 @@ func (s *stage) end() {
 		run.cutOff(time.Time{})
 	}
 
-	// A run may be in the middle of the turn of one that was taken away.
+	// A run may be in the middle of the turn of a node that was removed.
 	limit := s.bound(max(len(s.names("")), len(s.World().Members())))
 
 	if !s.await(limit, func() bool { return len(s.living()) == 0 }) {
@@ -56,8 +55,8 @@ func (s *stage) end() {
 	s.idle()
 }
 
-// handBack ends what a person would end: nodes are registered, and their own
-// cordons lifted. Until then these have survived.
+// handBack ends what a person would end: nodes are registered, and a person's own cordons are lifted, which have to
+// exist until then.
 func (s *stage) handBack() {
 	for _, node := range s.names("") {
 		s.RegisterNode(node)
@@ -78,10 +77,10 @@ func (s *stage) handBack() {
 	}
 }
 
-// whole tells that every machine is in service as far as that is up to it.
+// whole reports whether every machine is in service as far as it depends on the machine.
 func (s *stage) whole() bool { return len(s.away()) == 0 }
 
-// away says of each machine that is not in service what it lacks.
+// away returns what is missing for each machine that is not in service.
 func (s *stage) away() []string {
 	var away []string
 
@@ -97,8 +96,8 @@ func (s *stage) away() []string {
 		}
 	}
 
-	// One that was taken away is waited for as long as discovery lists it: a control
-	// plane always, a worker where a run was in the middle of its turn.
+	// A machine that was removed is waited for as long as discovery lists it: a control plane always, a worker if a
+	// run was in the middle of its turn.
 	begun := map[string]bool{}
 	for _, entry := range s.Journal().Entries {
 		begun[entry.Node] = entry.Open()
@@ -113,16 +112,16 @@ func (s *stage) away() []string {
 	return away
 }
 
-// caughtUp tells whether a member of etcd has applied what the others have: one that
-// was away for long takes a while.
+// caughtUp reports whether a member of etcd has applied what the others have. One that was away for long takes a
+// while.
 func (s *stage) caughtUp(name string) bool {
 	status, err := s.World().EtcdStatus(context.Background(), name)
 
 	return err == nil && status.Index-status.Applied <= caughtUpWithin
 }
 
-// converge applies until the cluster is at its target. What may come in between is
-// a node that had fallen back with nobody there to notice.
+// converge applies until the cluster is at its target. In between an apply may find a node that had fallen back while
+// no run was there to notice.
 func (s *stage) converge(limit time.Duration) {
 	patience := len(s.names("")) + 2
 
@@ -159,7 +158,7 @@ func (s *stage) converge(limit time.Duration) {
 	s.fail("L1: %d applies have not brought the cluster to its target", patience)
 }
 
-// tidy ends the story unless everything is at its target, and nothing was left.
+// tidy ends the story unless everything is at its target and nothing was left behind.
 func (s *stage) tidy() {
 	if holder := s.Lease().Holder; holder != "" {
 		s.fail("left: the lease is still held by %s", holder)
@@ -167,9 +166,8 @@ func (s *stage) tidy() {
 
 	journal := s.Journal()
 	for _, entry := range journal.Entries {
-		// Of a machine that was taken away in the middle of its turn the record
-		// stays, and so does one that is closed where a person brought the node
-		// to its target.
+		// The entry of a machine that was removed in the middle of its turn stays, and so does a closed entry if a
+		// person brought the node to its target.
 		if _, err := s.World().Node(entry.Node); err == nil && entry.Open() {
 			s.fail("left: the journal still holds %+v", entry)
 		}
@@ -203,7 +201,7 @@ func runs(state model.NodeState, kubernetes string) bool {
 	return state.Role == model.Worker || of.APIServer == kubernetes && of.ControllerManager == kubernetes && of.Scheduler == kubernetes
 }
 
-// idle ends the story unless a further apply changes nothing.
+// idle ends the story unless one more apply changes nothing.
 func (s *stage) idle() {
 	run := s.begin(s.named(s.request(false)), blow{})
 
@@ -222,7 +220,7 @@ func (s *stage) idle() {
 	}
 }
 
-// examine looks at a run that has ended, once.
+// examine checks a run that has ended, once.
 func (s *stage) examine(run *apply) {
 	ended, err := run.state()
 	if run.examined || run.dead() {
@@ -259,8 +257,7 @@ func (s *stage) examine(run *apply) {
 	}
 }
 
-// arrived ends the story unless a run that succeeded has moved every node that
-// was there for it.
+// arrived ends the story unless a run that succeeded has upgraded every node that was there when it began.
 func (s *stage) arrived(run *apply) {
 	wanted := run.request.Target.Talos
 	if wanted.IsZero() || s.touched.After(run.begun) {
@@ -278,8 +275,8 @@ func (s *stage) arrived(run *apply) {
 	}
 }
 
-// cameUp is when a machine that joined first booted, and now where it has not: until
-// then nothing tells it from one that was taken away.
+// cameUp returns when a machine that joined first booted, and the current time if it has not: until then it looks
+// like a machine that was removed.
 func (s *stage) cameUp(name string) time.Time {
 	for _, boot := range s.Judge.Of(history.KindBoot) {
 		if boot.Node == name {
@@ -290,11 +287,11 @@ func (s *stage) cameUp(name string) time.Time {
 	return time.Now()
 }
 
-// excuse is what somebody else did that makes certain violations unavoidable.
+// excuse is something that somebody else did and that makes certain violations unavoidable.
 type excuse struct {
 	why        string
 	invariants []checker.Invariant
-	// node is empty for any, says what the violation has to say.
+	// node is empty for any node. says is what the text of the violation has to contain.
 	node, says  string
 	from, until time.Duration
 }
@@ -311,7 +308,7 @@ func (s *stage) excuse(made excuse) {
 	s.touched = time.Now()
 }
 
-// excused tells why a violation is nobody's fault; empty when it is.
+// excused returns why a violation is not a fault of ours; empty if it is.
 func (s *stage) excused(broken checker.Violation) string {
 	at := time.Duration(broken.Time * float64(time.Second))
 
@@ -330,15 +327,14 @@ func (s *stage) excused(broken checker.Violation) string {
 	return ""
 }
 
-// mistaken tells whether the judge knows less than the machines do: it has not
-// been told that kube-proxy on a node that joined is as new as everywhere, or it
-// wants a canary to go through a leg that lies behind it.
+// mistaken reports whether the judge knows less than the machines do: it does not know that kube-proxy on a node that
+// joined is as new as on the others, or it wants a canary to go through a leg that the canary has behind it.
 func (s *stage) mistaken(broken checker.Violation) bool {
 	states := s.World().Nodes()
 
 	if strings.HasPrefix(broken.What, "kubernetes-") && len(s.joined) > 0 {
 		claimed, moved := len(states), 0
-		// Whatever is no progress is about all of them.
+		// A violation that is not about progress counts all machines.
 		_, _ = fmt.Sscanf(broken.What, "kubernetes-progress says %d/", &claimed)
 
 		for _, state := range states {
@@ -351,7 +347,7 @@ func (s *stage) mistaken(broken checker.Violation) bool {
 	}
 
 	return s.hop.name == "two minors" && slices.ContainsFunc(states, func(state model.NodeState) bool {
-		// It has passed this leg with an older patch, which has no turn for it.
+		// It has passed this leg with an older patch release, so it has no turn in it.
 		return strings.Contains(broken.What, fmt.Sprintf("before the canary %s ran Talos 1.12.", state.Name)) && version.MustParse(state.Talos).AtLeast(1, 12)
 	})
 }

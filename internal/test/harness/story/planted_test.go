@@ -13,10 +13,10 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/ports"
 )
 
-// plant stands between a run and what the run would be without it.
+// plant is a bug: an interceptor that replaces that of a run.
 type plant func(s *stage, run *apply) ports.Interceptor
 
-// swallow has calls of these methods come to nothing and look as if they had.
+// swallow makes calls of these methods return success without being carried out.
 func swallow(when func(*apply) bool, methods ...string) plant {
 	return func(_ *stage, run *apply) ports.Interceptor {
 		return func(ctx context.Context, call ports.Call, next func(context.Context) error) error {
@@ -33,7 +33,7 @@ func always(*apply) bool { return true }
 
 func wasCancelled(run *apply) bool { return !run.interrupted().IsZero() }
 
-// uncordonAll lifts whatever cordon there is on a node that something was done to.
+// uncordonAll uncordons a node once something was done to it, whoever cordoned it.
 func uncordonAll(s *stage, run *apply) ports.Interceptor {
 	return func(ctx context.Context, call ports.Call, next func(context.Context) error) error {
 		err := run.intercept(ctx, call, next)
@@ -45,7 +45,7 @@ func uncordonAll(s *stage, run *apply) ports.Interceptor {
 	}
 }
 
-// mumble has a refusal come through to a person as the API has put it.
+// mumble lets the text of an API error reach a person unchanged.
 func mumble(_ *stage, run *apply) ports.Interceptor {
 	return func(ctx context.Context, call ports.Call, next func(context.Context) error) error {
 		if call.Method == "Drain" || call.Method == "Cordon" {
@@ -56,9 +56,8 @@ func mumble(_ *stage, run *apply) ports.Interceptor {
 	}
 }
 
-// TestStories_CatchPlantedBugs shows that stories end where an engine forgets, does
-// not ask for the lease, keeps it, takes what is not its own, or says what nobody
-// can read.
+// TestStories_CatchPlantedBugs wants stories to catch an engine that forgets, does not take the lease, keeps it,
+// takes what is not its own, or reports what nobody can read.
 func TestStories_CatchPlantedBugs(t *testing.T) {
 	if testing.Short() || raceEnabled {
 		t.Skip("it may take many stories until one is about a certain bug")

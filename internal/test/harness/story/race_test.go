@@ -4,5 +4,5 @@
 
 package story_test
 
-// raceEnabled tells that everything takes eight times as long.
+// raceEnabled is true in builds with the race detector, in which everything takes eight times as long.
 const raceEnabled = true

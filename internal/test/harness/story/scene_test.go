@@ -17,7 +17,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
-// hop is what a story upgrades between.
+// hop is a pair of versions between which a story upgrades.
 type hop struct {
 	name                     string
 	talos, toTalos           string
@@ -25,7 +25,7 @@ type hop struct {
 	// halfway is what an upgrade with another target asks for, and what a person
 	// upgrades a node to that does not run it yet.
 	halfway string
-	// legs is how many release lines lie on the way.
+	// legs is how many release lines an upgrade goes through.
 	legs int
 }
 
@@ -42,14 +42,14 @@ func hops() []hop {
 	}
 }
 
-// scene is where a story takes place, and what is asked for there.
+// scene is the cluster of a story, and what is asked for there.
 type scene struct {
 	hop                    hop
 	controlPlanes, workers int
 	seed                   uint64
 	policy                 cluster.Policy
 	snapshot               bool
-	// vault is where snapshots of etcd go.
+	// vault is where snapshots of etcd are stored.
 	vault *ports.Vault
 }
 
@@ -77,7 +77,7 @@ func drawScene(t *rapid.T) *scene {
 		Backoff:  rapid.SampledFrom([]time.Duration{cluster.DefaultBackoff, 0, 2 * time.Minute}).Draw(t, "backoff"),
 	}
 
-	// Pods need a worker to go to.
+	// Evicted Pods need another worker.
 	if shares := []string{"1", "2", "50%", "60%"}; s.workers >= 3 {
 		share := rapid.SampledFrom(shares).Draw(t, "max unavailable")
 		if parsed, err := cluster.ParseShare(share); err == nil {
@@ -93,7 +93,7 @@ func drawScene(t *rapid.T) *scene {
 }
 
 func (s *scene) setup() harness.Setup {
-	// As many as there may be once the autoscaler has added its workers.
+	// This counts the workers that the autoscaler may add.
 	most := s.policy.MaxUnavailable.Of(s.workers + mostJoining)
 
 	given := harness.Setup{
@@ -111,7 +111,7 @@ func (s *scene) setup() harness.Setup {
 	return given
 }
 
-// request is for the end of the hop, or for what lies halfway.
+// request returns a request for the end of the hop, or for what lies halfway.
 func (s *scene) request(halfway bool) engine.Request {
 	request := engine.Request{Policy: s.policy}
 
@@ -134,8 +134,8 @@ func (s *scene) request(halfway bool) engine.Request {
 	return request
 }
 
-// bound is how long an upgrade of so many nodes may take that nothing stands in
-// the way of: no turn needs all of the time that its node has.
+// bound returns how long an upgrade of so many nodes may take if nothing is in its way. No turn then needs all the
+// time that its node has.
 func (s *scene) bound(nodes int) time.Duration {
 	const most = cluster.DefaultNodeTimeout / 5
 

@@ -21,13 +21,13 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/ports"
 )
 
-// wrong is a story that went wrong. Nothing else ends one early.
+// wrong is the value with which a story panics that went wrong. Nothing else ends one early.
 type wrong struct {
-	// kind is the invariant that was broken, text the whole of the story.
+	// kind is the invariant that was broken, text the report of the story.
 	kind, text string
 }
 
-// audience hears of failures in a bubble in the place of the test that made it.
+// audience takes the failures that a rig reports in a bubble, instead of the test that made it.
 type audience struct {
 	testing.TB
 
@@ -40,8 +40,8 @@ func (a *audience) Fatal(args ...any)                 { panic(wrong{"harness", f
 func (a *audience) Fatalf(format string, args ...any) { a.Fatal(fmt.Sprintf(format, args...)) }
 func (a *audience) Errorf(format string, args ...any) { a.Error(fmt.Sprintf(format, args...)) }
 
-// Error keeps what the story ends with as soon as it looks: a run may say it, and a
-// panic of its goroutine would end everything.
+// Error keeps a failure until the story looks: it may come from the goroutine of a run, whose panic would end the
+// process.
 func (a *audience) Error(args ...any) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -63,22 +63,22 @@ type stage struct {
 
 	audience *audience
 	tally    *tally
-	// lines are what happened so far, for people.
+	// lines are what has happened so far, for people.
 	lines []string
-	// runs are all that were started, in order.
+	// runs are all runs that were started, in order.
 	runs []*apply
-	// faults are those in force; until ailing, those that were may be too.
+	// faults are those in force. Until ailing, earlier ones may still be in force as well.
 	faults []model.Fault
 	ailing time.Time
-	// cordoned are the nodes that a person has cordoned and not uncordoned, joined
-	// those that were added; left counts those that went away.
+	// cordoned are the nodes that a person has cordoned and not uncordoned, joined those that were added; left counts
+	// those that were removed.
 	cordoned map[string]bool
 	joined   map[string]bool
 	left     int
-	// touched is when somebody else last laid hands on what runs rely on.
+	// touched is when somebody else last changed what runs rely on.
 	touched time.Time
 	excuses []excuse
-	// bug is put into every run; nil for none.
+	// bug is planted into every run; nil for none.
 	bug    plant
 	judged int
 	acts   int
@@ -103,18 +103,18 @@ func (s *stage) fail(format string, args ...any) {
 	panic(wrong{kind, s.report(text)})
 }
 
-// report is the whole of the story, with what went wrong in it first.
+// report returns the whole story, beginning with what went wrong.
 func (s *stage) report(what string) string {
 	return what + "\n" + s.scene.String() + "\n" + strings.Join(s.lines, "\n") + "\n" + s.Judge.Text()
 }
 
-// tell notes what happens.
+// tell records what happens.
 func (s *stage) tell(kind, format string, args ...any) {
 	s.touchTally(kind)
 	s.lines = append(s.lines, fmt.Sprintf("%9.3f %s: %s", s.World().Now().Seconds(), kind, fmt.Sprintf(format, args...)))
 }
 
-// pass lets a drawn time pass, off the grid of everything that is polled.
+// pass lets a drawn time pass, which is off the grid of everything that is polled.
 func (s *stage) pass(t *rapid.T) {
 	s.acts++
 	seconds := rapid.IntRange(0, 120).Draw(t, "after")
@@ -137,7 +137,7 @@ func (s *stage) wait(most time.Duration) {
 	}
 }
 
-// await lets time pass until the condition holds, and tells whether it came to.
+// await lets time pass until the condition holds, and reports whether it does.
 func (s *stage) await(most time.Duration, holds func() bool) bool {
 	for end := time.Now().Add(most); !holds(); {
 		if !time.Now().Before(end) {
@@ -151,8 +151,8 @@ func (s *stage) await(most time.Duration, holds func() bool) bool {
 	return true
 }
 
-// watch ends the story when an invariant was broken, or a run said something or
-// ended as none may.
+// watch ends the story if an invariant was broken, or if a run reported something or ended in a way that is not
+// allowed.
 func (s *stage) watch() {
 	if said := s.audience.said(); said != "" {
 		s.fail("wording: %s", said)
@@ -177,7 +177,7 @@ func (s *stage) watch() {
 	}
 }
 
-// names are the machines that there are, of a role or of any.
+// names returns the names of the machines of a role, or of all of them if it is empty.
 func (s *stage) names(role model.Role) []string {
 	var names []string
 
@@ -190,7 +190,7 @@ func (s *stage) names(role model.Role) []string {
 	return names
 }
 
-// some draws one of the machines; empty where there is none.
+// some draws one of the machines; empty if there is none.
 func (s *stage) some(t *rapid.T, role model.Role) string {
 	names := s.names(role)
 	if len(names) == 0 {
@@ -200,7 +200,7 @@ func (s *stage) some(t *rapid.T, role model.Role) string {
 	return names[rapid.IntRange(0, 99).Draw(t, "node")%len(names)]
 }
 
-// close ends everything that is under way, whatever became of the story.
+// close ends everything that is still running, however the story ended.
 func (s *stage) close() {
 	for _, run := range s.runs {
 		run.strike.Kill()
@@ -228,23 +228,23 @@ type apply struct {
 	strike  *harness.Strike
 	cancel  context.CancelFunc
 	begun   time.Time
-	// done is closed when the run has returned and said its last word.
+	// done is closed once the run has returned and written its last annotations.
 	done chan struct{}
 	// cancelAt is the mutating call after which the run is cancelled, 0 for none.
 	cancelAt int
-	// examined belongs to the story, the rest to both.
+	// examined belongs to the story. The story and the run share the rest.
 	examined bool
 
 	mu                  sync.Mutex
 	err                 error
 	cancelled, returned time.Time
-	// cut is until when nothing gets through to the cluster, and served tells that an API server was
-	// there when the run returned: with the only control plane away, a lease cannot be given back.
+	// Until cut nothing reaches the cluster. served is true if an API server was there when the run returned: if the
+	// only control plane is away, a lease cannot be released.
 	cut    time.Time
 	served bool
 }
 
-// state tells how the run ended, if it has.
+// state returns when and how the run ended; the time is zero if it has not.
 func (a *apply) state() (ended time.Time, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -261,7 +261,7 @@ func (a *apply) dead() bool {
 	}
 }
 
-// alive tells whether the run can still do something.
+// alive reports whether the run can still do something.
 func (a *apply) alive() bool {
 	ended, _ := a.state()
 
@@ -280,7 +280,7 @@ func (a *apply) interrupt() {
 	a.cancel()
 }
 
-// interrupted is when the run was cancelled, zero if it was not.
+// interrupted returns when the run was cancelled; zero if it was not.
 func (a *apply) interrupted() time.Time {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -288,7 +288,7 @@ func (a *apply) interrupted() time.Time {
 	return a.cancelled
 }
 
-// cutOff has nothing get through for a while.
+// cutOff keeps everything from reaching the cluster until a time.
 func (a *apply) cutOff(until time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -296,7 +296,7 @@ func (a *apply) cutOff(until time.Time) {
 	a.cut = until
 }
 
-// intercept stands between the run and the cluster.
+// intercept is the interceptor between the run and the cluster.
 func (a *apply) intercept(ctx context.Context, call ports.Call, next func(context.Context) error) error {
 	a.mu.Lock()
 	cut := time.Now().Before(a.cut)
@@ -320,7 +320,7 @@ func (a *apply) intercept(ctx context.Context, call ports.Call, next func(contex
 	}
 }
 
-// living are the runs that go on.
+// living returns the runs that are still running.
 func (s *stage) living() []*apply {
 	var living []*apply
 
@@ -336,13 +336,13 @@ func (s *stage) living() []*apply {
 // cancelled is one more way in which a run can be struck.
 const cancelled harness.Crash = "cancelled after the call"
 
-// blow is how a run is struck, and at which of its mutating calls; 0 is none.
+// blow is how a run is struck, and at which of its mutating calls; 0 for none.
 type blow struct {
 	kind     harness.Crash
 	mutation int
 }
 
-// begin starts a run on a machine of its own.
+// begin starts a run with a client of its own.
 func (s *stage) begin(request engine.Request, struck blow) *apply {
 	ctx, cancel := context.WithCancel(context.Background())
 
@@ -382,7 +382,7 @@ func (s *stage) begin(request engine.Request, struck blow) *apply {
 	return run
 }
 
-// again is the request with leave to try again what has fallen back.
+// again returns the request with permission to retry the nodes that have fallen back.
 func (s *stage) again(request engine.Request) engine.Request {
 	request.Policy.Retry = map[string]string{}
 
@@ -395,8 +395,8 @@ func (s *stage) again(request engine.Request) engine.Request {
 	return s.named(request)
 }
 
-// named leaves out the nodes that are not there any more: a configuration that
-// names one is refused, and a person puts it right.
+// named leaves out the nodes that do not exist any more: a configuration that names one is refused, and a person
+// would correct it.
 func (s *stage) named(request engine.Request) engine.Request {
 	var canaries []string
 
@@ -417,7 +417,7 @@ func (s *stage) named(request engine.Request) engine.Request {
 	return request
 }
 
-// apply starts a run, unless two are going on.
+// apply starts a run unless two are running.
 func (s *stage) apply(t *rapid.T) {
 	s.pass(t)
 
@@ -441,8 +441,8 @@ func (s *stage) apply(t *rapid.T) {
 		run.name, wanted(request.Target), request.Deadline, request.Policy.Retry, struck.mutation, struck.kind)
 }
 
-// drawMutation draws at which of its mutating calls a run is struck: 0 is none of
-// them. Plain numbers would nearly all be small ones.
+// drawMutation draws at which of its mutating calls a run is struck; 0 for none. Plain numbers would nearly all be
+// small.
 func (s *stage) drawMutation(t *rapid.T) int {
 	const perNode, parts = 40, 20
 
@@ -460,7 +460,7 @@ func wanted(target cluster.Target) string {
 	return fmt.Sprintf("Talos %s Kubernetes %s", target.Talos, target.Kubernetes)
 }
 
-// oneOf draws a run that goes on; nil where there is none.
+// oneOf draws a run that is still running; nil if there is none.
 func (s *stage) oneOf(t *rapid.T) *apply {
 	number := rapid.IntRange(0, 1).Draw(t, "run")
 
@@ -482,7 +482,7 @@ func (s *stage) kill(t *rapid.T) {
 	}
 }
 
-// partition has nothing get through from a run to the cluster for a while.
+// partition keeps a run from reaching the cluster for a while.
 func (s *stage) partition(t *rapid.T) {
 	s.pass(t)
 
@@ -491,7 +491,7 @@ func (s *stage) partition(t *rapid.T) {
 	if run := s.oneOf(t); run != nil {
 		s.tell("cut off", "%s for %d s", run.name, seconds)
 		run.cutOff(time.Now().Add(time.Duration(seconds)*1003*time.Millisecond + 7*time.Millisecond))
-		// The judge learns of an installer when that has ended.
+		// The judge learns of an installer only once it has ended.
 		s.excuse(excuse{why: run.name + " was cut off", invariants: []checker.Invariant{checker.S7}, says: "the call Upgrade", until: 2 * time.Minute})
 	}
 }

@@ -19,8 +19,8 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/harness"
 )
 
-// live is one story, in a bubble of its own: it returns what went wrong, and what
-// was thrown by rapid, which waits for it outside.
+// live runs one story in a bubble of its own. It returns what went wrong, and what rapid threw, which rapid has to
+// get outside of the bubble.
 func live(t *testing.T, told *rapid.T, count *tally, bug plant) (found wrong, thrown any) {
 	synctest.Test(t, func(t *testing.T) {
 		defer func() {
@@ -49,8 +49,7 @@ func live(t *testing.T, told *rapid.T, count *tally, bug plant) (found wrong, th
 	return found, thrown
 }
 
-// actions are what can happen at any time. What is named more than once happens
-// more often.
+// actions returns what can happen at any time. What is in it more than once happens more often.
 func (s *stage) actions() map[string]func(*rapid.T) {
 	return map[string]func(*rapid.T){
 		"apply":         s.apply,
@@ -72,7 +71,7 @@ func (s *stage) actions() map[string]func(*rapid.T) {
 	}
 }
 
-// teller is the test as rapid knows it: without the line that all is well.
+// teller is the test as rapid sees it. It drops the line that says that all is well.
 type teller struct{ *testing.T }
 
 func (l teller) Logf(format string, args ...any) {
@@ -83,12 +82,12 @@ func (l teller) Logf(format string, args ...any) {
 	}
 }
 
-// whole is a lane under the name of the test that it is part of.
+// whole is a lane with the name of the test that it belongs to.
 type whole struct{ *testing.T }
 
 func (w whole) Name() string { return strings.Split(w.T.Name(), "/")[0] }
 
-// set says what rapid would else be told on the command line.
+// set sets a flag of rapid.
 func set(t testing.TB, name, value string) {
 	t.Helper()
 
@@ -97,14 +96,14 @@ func set(t testing.TB, name, value string) {
 	}
 }
 
-// lane draws stories one after the other.
+// lane draws one story after the other.
 type lane struct {
-	// flags is held from the moment that a seed is set until rapid has read it.
+	// flags is held from when a seed is set until rapid has read it.
 	flags *sync.Mutex
 	count *tally
 }
 
-// story draws the one of a seed.
+// story draws the story of a seed.
 func (l lane) story(t *testing.T, seed uint64) {
 	t.Helper()
 
@@ -119,7 +118,7 @@ func (l lane) story(t *testing.T, seed uint64) {
 	free := sync.OnceFunc(l.flags.Unlock)
 	defer free()
 
-	// None at all would be a random one.
+	// The seed 0 would mean a random one.
 	set(t, "seed", strconv.FormatUint(max(seed, 1), 10))
 
 	first := ""
@@ -143,11 +142,11 @@ func (l lane) story(t *testing.T, seed uint64) {
 	})
 }
 
-// share is which part of a soak's time the stories have.
+// share divides the time of a soak: the stories get a quarter of it.
 const share = 4
 
-// TestStories_EndAtTheTarget draws stories, and ends each of them with an apply that has to
-// bring the cluster to its target.
+// TestStories_EndAtTheTarget draws stories and ends each of them with an apply that has to bring the cluster to its
+// target.
 func TestStories_EndAtTheTarget(t *testing.T) {
 	stories, limit := 200, time.Duration(0)
 	seed := harness.Seed()
@@ -164,7 +163,7 @@ func TestStories_EndAtTheTarget(t *testing.T) {
 		stories = 1
 	}
 
-	// Rapid divides them by five, and the steps by two, where time is short.
+	// In short mode, rapid divides checks by five and steps by two.
 	set(t, "checks", map[bool]string{false: "1", true: "5"}[testing.Short()])
 	set(t, "steps", "12")
 	set(t, "nofailfile", "true")
@@ -195,7 +194,7 @@ func TestStories_EndAtTheTarget(t *testing.T) {
 	t.Logf("%s; seed %d", count, seed)
 }
 
-// tally counts what the stories of a test were made of.
+// tally counts what the stories of a test had in them.
 type tally struct {
 	mu      sync.Mutex
 	begun   time.Time
@@ -203,13 +202,13 @@ type tally struct {
 	virtual time.Duration
 	longest float64
 	kinds   map[string]int
-	// said is when the counts were last told.
+	// said is when the counts were last logged.
 	said time.Time
 }
 
 func newTally() *tally { return &tally{begun: time.Now(), said: time.Now(), kinds: map[string]int{}} }
 
-// due tells, once a minute, that it is time to say how far the test is.
+// due reports, once a minute, whether it is time to log the progress of the test.
 func (c *tally) due() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -230,7 +229,7 @@ func (c *tally) count(kind string) {
 	c.kinds[kind]++
 }
 
-// story counts one that ended, after so long on the clock of its world.
+// story counts a story that has ended, and how long it lasted on the clock of its world.
 func (c *tally) story(lasted time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -239,7 +238,7 @@ func (c *tally) story(lasted time.Duration) {
 	c.virtual += lasted
 }
 
-// last keeps which share of its time the last apply of a story took at most.
+// last keeps the largest share of its time that the last apply of a story took.
 func (c *tally) last(share float64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -247,7 +246,7 @@ func (c *tally) last(share float64) {
 	c.longest = max(c.longest, share)
 }
 
-// String is the line of counts.
+// String returns the counts on one line.
 func (c *tally) String() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -23,30 +23,30 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/ports"
 )
 
-// runMost is how long a single run may take in simulated time, whatever strikes
-// it: several times of what its own deadlines add up to.
+// runMost is how long a single run may take in simulated time, whatever strikes it: several times the sum of its own
+// deadlines.
 const runMost = 24 * time.Hour
 
-// never is later than anything.
+// never is later than any time.
 const never = time.Duration(math.MaxInt64)
 
-// toldMost is how often nodes that have returned to their old system are told of.
+// toldMost is how often the last run is repeated with permission to retry nodes that have returned to their old
+// system.
 const toldMost = 3
 
-// account is what came of a case.
+// account is the result of a case.
 type account struct {
 	// points are the calls of the first run, in order.
 	points []point
-	// came tells that the call to strike at came.
+	// came is true if the call came at which the run was to be struck.
 	came bool
-	// struck tells that the fault did something, early that it did so before the
-	// first run had changed anything.
+	// struck is true if the fault had an effect, early if it had one before the first run had changed anything.
 	struck, early bool
 	// took is the simulated time of the first run.
 	took time.Duration
-	// failed is what the first run ended with, nil where it was killed.
+	// failed is the error of the first run; nil if it was killed.
 	failed error
-	// wrong is everything that must not be.
+	// wrong is everything that was wrong.
 	wrong []string
 }
 
@@ -58,19 +58,18 @@ type life struct {
 	blow  strike
 	vault *ports.Vault
 	noted *harness.Note
-	// coming brings the fault into force; nil where it is so from the beginning.
+	// coming brings the fault into force; nil if it is in force from the beginning.
 	coming *time.Timer
-	// begun is when the first run changed something for the first time, never
-	// where it did not.
+	// begun is when the first run changed something for the first time; never if it did not.
 	begun time.Duration
 	done  account
 }
 
-// live carries out a case in a bubble of its own.
+// live runs a case in a bubble of its own.
 func live(t *testing.T, u unit, blow strike) (done account) {
 	noted := &harness.Note{TB: t}
 
-	// A bubble in which nothing can go on panics where it was made.
+	// A bubble that deadlocks panics where it was created.
 	noted.Guarded(func() {
 		synctest.Test(t, func(*testing.T) {
 			noted.Guarded(func() {
@@ -112,11 +111,11 @@ func (l *life) happen() {
 	rest := l.first()
 	defer rest()
 
-	// Without a fault the run after the crash finds nodes as the crash left them.
+	// Without a fault the run after the crash finds the nodes as the crash left them.
 	switch {
 	case l.unit.faulty() || l.unit.options.ControlPlanes == 1:
-		// An only control plane may be on its way down when the next run begins, and
-		// then there is nobody to give it the lease.
+		// An only control plane may be on its way down when the next run begins, and then no API server can grant the
+		// lease.
 		l.despite()
 		l.lift()
 	case l.unit.victim != "":
@@ -130,7 +129,7 @@ func (l *life) happen() {
 	l.still()
 }
 
-// judge tells what the fault did.
+// judge records whether and when the fault had an effect.
 func (l *life) judge() {
 	for _, event := range l.ofFault() {
 		l.done.struck = true
@@ -138,7 +137,7 @@ func (l *life) judge() {
 	}
 }
 
-// ofFault are the times at which the unit's fault did something.
+// ofFault returns the events in which the unit's fault had an effect.
 func (l *life) ofFault() []history.Event {
 	var found []history.Event
 
@@ -151,8 +150,7 @@ func (l *life) ofFault() []history.Event {
 	return found
 }
 
-// first is the run that is struck. It returns how to wait for what is left of a
-// dead process.
+// first runs the upgrade that is struck. It returns a function that waits for what is left of a dead process.
 func (l *life) first() (rest func()) {
 	var mu sync.Mutex
 
@@ -231,15 +229,15 @@ func (l *life) first() (rest func()) {
 	}
 }
 
-// expected fails the case where an undisturbed run, or one that only did not
-// learn that something had worked, does not end at the target.
+// expected fails the case if a run failed that was not disturbed, or that only did not learn that something had
+// worked.
 func (l *life) expected(err error) {
 	if err != nil && !l.unit.faulty() && l.unit.victim == "" {
 		l.T.Errorf("the first run failed: %v\n%s", err, l.Judge.Text())
 	}
 }
 
-// apply is a whole run.
+// apply runs a whole upgrade.
 func (l *life) apply(name string, told map[string]string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), runMost)
 	defer cancel()
@@ -255,11 +253,11 @@ func (l *life) apply(name string, told map[string]string) error {
 	return err
 }
 
-// despite is a run with what is wrong still being so. It may fail, but says why.
+// despite runs an upgrade with the fault still in force. It may fail, but has to say why.
 func (l *life) despite() { _ = l.apply("run-2", l.told()) }
 
-// lift ends the fault and lets the cluster recover. What lasts for a while does so
-// whatever the script says, and a moment longer.
+// lift ends the fault and lets the cluster recover. A fault with a duration lasts that long whatever the script says,
+// and a moment longer.
 func (l *life) lift() {
 	if l.coming != nil {
 		l.coming.Stop()
@@ -270,8 +268,8 @@ func (l *life) lift() {
 	l.Until("all in service", 2*time.Hour, l.whole)
 }
 
-// last is the run that has to end at the target. Nodes may have returned to their
-// old system with nobody there to notice, and are told of when they were found.
+// last runs the upgrade that has to end at the target. Nodes may have returned to their old system while no run was
+// there to notice; once they are found, they may be retried.
 func (l *life) last() {
 	var err error
 
@@ -291,7 +289,7 @@ func (l *life) last() {
 	l.arrived()
 }
 
-// still is one more run, which must not change anything.
+// still runs one more upgrade, which must not change anything.
 func (l *life) still() {
 	ctx, cancel := context.WithTimeout(context.Background(), runMost)
 	defer cancel()
@@ -322,15 +320,14 @@ func (l *life) still() {
 	l.sound()
 }
 
-// sound fails the case when an invariant was broken.
+// sound fails the case if an invariant was broken.
 func (l *life) sound() {
 	for _, broken := range l.Judge.Verdict().Violations {
 		l.T.Fatalf("violation: %+v\n%s", broken, l.Judge.Text())
 	}
 }
 
-// told are the boots from which nodes that have returned to their old system may
-// be tried again.
+// told returns the boots from which nodes that have returned to their old system may be retried.
 func (l *life) told() map[string]string {
 	told := map[string]string{}
 
@@ -343,7 +340,7 @@ func (l *life) told() map[string]string {
 	return told
 }
 
-// whole tells that every machine is in service.
+// whole reports whether every machine is in service.
 func (l *life) whole() bool {
 	for _, state := range l.World().Nodes() {
 		if !state.Reachable || !state.Ready || !state.Kubelet.Ready || state.Stage != model.StageRunning {
@@ -362,8 +359,8 @@ func (l *life) whole() bool {
 	return true
 }
 
-// ended looks at how a run ended that was not killed: within its time, with the
-// whole story where it failed, and with nothing left that keeps others out.
+// ended checks how a run ended that was not killed: within its time, with a complete message if it failed, and
+// without anything left that keeps others out.
 func (l *life) ended(name string, err error) {
 	l.sound()
 
@@ -382,7 +379,7 @@ func (l *life) ended(name string, err error) {
 		l.explained(name, failed)
 	}
 
-	// Without an API server nothing can be given back.
+	// Without an API server nothing can be released.
 	if !l.World().Serving() {
 		return
 	}
@@ -392,7 +389,7 @@ func (l *life) ended(name string, err error) {
 	}
 }
 
-// explained wants what was seen, where that leaves the cluster, and a remedy.
+// explained wants a failure to say what was seen, how that leaves the cluster, and a remedy.
 func (l *life) explained(name string, failed *say.Failure) {
 	remedy := failed.Remedy
 	for _, finding := range failed.Findings {
@@ -450,9 +447,8 @@ func componentsOf(node model.NodeState) []string {
 	return runs
 }
 
-// returned wants the victim sent back: by the first run, or where that was killed
-// by the next one, which finishes what the first one began and then fails just as
-// well.
+// returned wants the victim to be rolled back: by the first run, or if that was killed by the next one, which has to
+// finish what the first one began and then fail as well.
 func (l *life) returned() {
 	err := l.done.failed
 	if err == nil {
@@ -463,25 +459,24 @@ func (l *life) returned() {
 	case errors.Is(err, say.ErrRolledBack), errors.Is(err, say.ErrBlocked) && len(l.told()) > 0:
 		l.sentBack()
 	case err == nil && l.recorded(cluster.PhaseRollingBack) && l.State(l.unit.victim).Reboots > 1:
-		// Where nobody knows whether it was told to start its old system, it is
-		// rebooted to find out; it started the new one again, and is well now.
+		// If it is not known whether the rollback was requested, the node is rebooted to find out. It started the new
+		// system again, and is healthy now.
 	case err == nil || l.recorded(cluster.PhaseInstalled):
 		l.T.Errorf("the run ended with %v, want a node that was sent back\n%s", err, l.Judge.Text())
 	default:
-		// Where nobody saw the end of the installer, it is not certain what the
-		// other slot holds, and the node is left to a person.
+		// If the end of the installer was not observed, it is not certain what the other slot has, and the node is left
+		// to a person.
 	}
 }
 
-// recorded tells that the journal has had the victim in a phase.
+// recorded reports whether the journal has had the victim in a phase.
 func (l *life) recorded(phase cluster.Phase) bool {
 	return slices.ContainsFunc(l.Judge.Of(history.KindJournal), func(event history.Event) bool {
 		return event.Node == l.unit.victim && event.Detail["phase"] == string(phase)
 	})
 }
 
-// sentBack fails the case unless the victim runs its old system, in service, and
-// is recorded as one that was sent back, once.
+// sentBack fails the case unless the victim runs its old system, is in service, and is recorded as rolled back, once.
 func (l *life) sentBack() {
 	victim := l.State(l.unit.victim)
 	entry := l.Journal().Entries[victim.MachineID]
@@ -496,7 +491,7 @@ func (l *life) sentBack() {
 	}
 }
 
-// upgraded is the upgrade that a person sends a node back from.
+// upgraded runs the upgrade from which a person rolls a node back.
 func (l *life) upgraded() {
 	if err := l.apply("run-0", nil); err != nil {
 		l.T.Fatalf("the upgrade before the rollback failed: %v\n%s", err, l.Judge.Text())
@@ -505,9 +500,8 @@ func (l *life) upgraded() {
 	time.Sleep(time.Minute)
 }
 
-// obeyed wants the node sent back that a person asked for: by the first run, or where that
-// was killed by another rollback, or by an apply, which finishes what was begun and then
-// says that the node is kept as it is.
+// obeyed wants the node rolled back that a person asked for: by the first run, or if that was killed by another
+// rollback, or by an apply, which has to finish what was begun and then say that the node is kept as it is.
 func (l *life) obeyed() {
 	if l.unit.applies {
 		l.explainedBy(l.apply("run-2", nil))
@@ -528,7 +522,7 @@ func (l *life) obeyed() {
 	l.keptBack()
 }
 
-// explainedBy wants an apply after a rollback that was killed to say what became of it.
+// explainedBy wants an apply after a rollback that was killed to say what became of the rollback.
 func (l *life) explainedBy(err error) {
 	rolledBack := l.rollbacks() > 0
 
@@ -536,7 +530,7 @@ func (l *life) explainedBy(err error) {
 	case err == nil && rolledBack:
 		l.T.Errorf("%s was rolled back, and the next run reports success\n%s", l.unit.asked, l.Judge.Text())
 	case err == nil:
-		// Nothing was begun, or a reboot has shown that the node was not told.
+		// Nothing was begun, or a reboot has shown that the rollback was not requested.
 	case !strings.Contains(err.Error(), "was rolled back to Talos") || !strings.Contains(err.Error(), " asked at "):
 		l.T.Errorf("the next run does not say who asked for the rollback: %v\n%s", err, l.Judge.Text())
 	default:
@@ -544,7 +538,7 @@ func (l *life) explainedBy(err error) {
 	}
 }
 
-// rollbacks counts the calls that a node obeyed.
+// rollbacks counts the rollbacks that nodes carried out.
 func (l *life) rollbacks() (count int) {
 	for _, event := range l.Judge.Of(history.KindBoot) {
 		if event.Detail["cause"] == "rollback" {
@@ -555,8 +549,8 @@ func (l *life) rollbacks() (count int) {
 	return count
 }
 
-// keptBack fails the case unless the node runs its old system, in service, was sent back
-// once and is recorded as that.
+// keptBack fails the case unless the node runs its old system, is in service, was rolled back once and has a journal
+// entry that says so.
 func (l *life) keptBack() {
 	node := l.State(l.unit.asked)
 	entry := l.Journal().Entries[node.MachineID]

@@ -19,7 +19,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
-// Versions of Kubernetes that the sweep upgrades between.
+// Versions of Kubernetes between which the sweep upgrades.
 const (
 	fromKubernetes = "1.34.2"
 	toKubernetes   = "1.35.2"
@@ -28,30 +28,27 @@ const (
 // scenario is an upgrade of a cluster.
 type scenario struct {
 	name string
-	// options are the cluster, its seed among them.
+	// options describe the cluster, including its seed.
 	options model.Options
-	// talos and kubernetes are what it is upgraded to; kubernetes is empty where
-	// that half stays.
+	// talos and kubernetes are the targets; kubernetes is empty if Kubernetes is not upgraded.
 	talos, kubernetes string
-	// together is how many workers may be unavailable, 1 when 0.
+	// together is how many workers may be unavailable; 0 means 1.
 	together int
-	// snapshot takes a snapshot of etcd first.
+	// snapshot is true if a snapshot of etcd is taken first.
 	snapshot bool
-	// victim is a node whose new system does not become healthy, and that is sent
-	// back to its old one; empty for none.
+	// victim is a node whose new system does not become healthy, and that is rolled back; empty for none.
 	victim string
-	// asked is a node that a person sends back once the upgrade is done: that is the run
-	// that is struck; empty for none.
+	// asked is a node that a person rolls back once the upgrade is done, in which case the rollback is the run that
+	// is struck; empty for none.
 	asked string
-	// applies has an upgrade follow a rollback that was killed, and not another one.
+	// applies is true if an upgrade follows a rollback that was killed, instead of another rollback.
 	applies bool
 }
 
-// String is the name in that of a case.
+// String returns the name of the scenario in that of a case.
 func (s scenario) String() string { return s.name }
 
-// setup is a new cluster of the scenario, with a fault in force from its
-// beginning.
+// setup returns a new cluster of the scenario, with faults in force from the beginning.
 func (s scenario) setup(faults []model.Fault) harness.Setup {
 	given := harness.Setup{Options: s.options}
 	given.Faults = append(given.Faults, faults...)
@@ -63,8 +60,8 @@ func (s scenario) setup(faults []model.Fault) harness.Setup {
 	return given
 }
 
-// request asks for the target of the scenario, and tells of the nodes that have
-// returned to their old systems that they may be tried again where told.
+// request asks for the target of the scenario, and allows a retry of the nodes in told, which have returned to their
+// old systems.
 func (s scenario) request(store cluster.SnapshotStore, told map[string]string) engine.Request {
 	request := harness.To(s.talos)
 	request.Policy.AllowIntermediate = true
@@ -94,10 +91,10 @@ func (s scenario) request(store cluster.SnapshotStore, told map[string]string) e
 	return request
 }
 
-// furnish puts workloads into the cluster.
+// furnish adds workloads to the cluster.
 func furnish(r *harness.Rig) { r.AddApp("web", 4, &apiserver.Budget{MinAvailable: 3}) }
 
-// both moves Talos and Kubernetes of three control planes and two workers.
+// both upgrades Talos and Kubernetes of three control planes and two workers.
 func both(seed uint64) scenario {
 	return scenario{
 		name:    "both halves of 3+2",
@@ -106,7 +103,7 @@ func both(seed uint64) scenario {
 	}
 }
 
-// talosOnly moves Talos with the lifecycle API.
+// talosOnly upgrades Talos with the lifecycle API.
 func talosOnly(seed uint64) scenario {
 	return scenario{
 		name:    "Talos of 3+2",
@@ -115,7 +112,7 @@ func talosOnly(seed uint64) scenario {
 	}
 }
 
-// kubernetesOnly moves Kubernetes.
+// kubernetesOnly upgrades Kubernetes.
 func kubernetesOnly(seed uint64) scenario {
 	return scenario{
 		name:    "Kubernetes of 3+2",
@@ -124,7 +121,7 @@ func kubernetesOnly(seed uint64) scenario {
 	}
 }
 
-// legacy moves Talos where the nodes drain, install and reboot by themselves.
+// legacy upgrades Talos on nodes that drain, install and reboot by themselves.
 func legacy(seed uint64) scenario {
 	return scenario{
 		name:    "legacy Talos of 3+2",
@@ -133,7 +130,7 @@ func legacy(seed uint64) scenario {
 	}
 }
 
-// sentBack is a roll in which a node has to be sent back.
+// sentBack is an upgrade in which a node has to be rolled back.
 func sentBack(seed uint64, victim string) scenario {
 	made := scenario{
 		name:    victim + " of 3+2 sent back",
@@ -145,7 +142,7 @@ func sentBack(seed uint64, victim string) scenario {
 	return made
 }
 
-// quick is the scenario with reboots that lie between two looks.
+// quick returns the scenario with reboots that are over between two observations.
 func quick(s scenario) scenario {
 	s.name += " with quick reboots"
 	s.options.QuickReboots = true
@@ -153,8 +150,8 @@ func quick(s scenario) scenario {
 	return s
 }
 
-// askedBack is an upgraded cluster in which a person sends a node back. Where that is
-// killed, another rollback follows, or another upgrade.
+// askedBack is an upgraded cluster in which a person rolls a node back. If that is killed, another rollback follows,
+// or another upgrade.
 func askedBack(seed uint64, node string, applies bool) scenario {
 	made := scenario{
 		name:    node + " of 3+2 sent back by a person",
@@ -168,7 +165,7 @@ func askedBack(seed uint64, node string, applies bool) scenario {
 	return made
 }
 
-// drawn is a cluster of another shape, with other versions, drawn from a seed.
+// drawn returns a cluster of another shape, with other versions, drawn from a seed.
 func drawn(seed uint64) scenario {
 	random := rand.New(rand.NewPCG(seed, 23)) //nolint:gosec // clusters, not secrets
 
@@ -203,12 +200,11 @@ type unit struct {
 	fault model.Fault
 	// from is when the fault comes into force.
 	from time.Duration
-	// forgets is a method whose calls are answered and not carried out, to see that
-	// this is noticed; empty for none.
+	// forgets is a method whose calls succeed without being carried out, to see that this is noticed; empty for none.
 	forgets string
 }
 
-// honest carries out a call, unless the unit forgets it.
+// honest carries out a call unless the unit forgets its method.
 func (u unit) honest(call ports.Call, next func(context.Context) error) func(context.Context) error {
 	if u.forgets == "" || call.Method != u.forgets {
 		return next
@@ -217,12 +213,12 @@ func (u unit) honest(call ports.Call, next func(context.Context) error) func(con
 	return func(context.Context) error { return nil }
 }
 
-// faulty tells whether there is a fault.
+// faulty reports whether there is a fault.
 func (u unit) faulty() bool { return u.fault.Step != "" }
 
 func (u unit) script() []model.Fault { return []model.Fault{u.fault} }
 
-// String names the unit.
+// String returns the name of the unit.
 func (u unit) String() string {
 	if !u.faulty() {
 		return u.name
@@ -244,36 +240,35 @@ func (u unit) String() string {
 	return text
 }
 
-// later is the same unit with the fault in force from a moment of the run on, for
-// faults that keep a run from beginning at all.
+// later returns the same unit with the fault in force from a moment of the run on, for faults that keep a run from
+// beginning at all.
 func (u unit) later(moment time.Duration) unit {
 	u.from = moment
 
 	return u
 }
 
-// pair is the step and the effect of the unit's fault.
+// pair returns the step and the effect of the unit's fault.
 func (u unit) pair() string { return fmt.Sprintf("%s %s", u.fault.Step, u.fault.Effect) }
 
-// point is one call of a run, named so that two timers at one instant, which
-// make the numbers of calls differ, do not matter.
+// point is one call of a run. Its name stays the same if two timers at one instant make the numbers of calls differ.
 type point struct {
 	method, node string
 	// nth counts the calls of the method on the node, from 1.
 	nth int
-	// mutates tells that the call changes something.
+	// mutates is true if the call changes something.
 	mutates bool
 }
 
-// rare tells whether the point is worth striking rarely: a read between two changes
-// is like any other one, and so is a renewal of the lease, or one more eviction.
+// rare reports whether the point is worth striking only rarely: a read between two changes is like any other, and so
+// is a renewal of the lease, or one more eviction.
 func (p point) rare() bool {
 	const alike = 4
 
 	return !p.mutates || p.method == "WriteLease" && p.nth > 1 || p.method == "Evict" && p.nth > alike
 }
 
-// String names the point.
+// String returns the name of the point.
 func (p point) String() string {
 	if p.node == "" {
 		return fmt.Sprintf("%s #%d", p.method, p.nth)
@@ -282,17 +277,16 @@ func (p point) String() string {
 	return fmt.Sprintf("%s of %s #%d", p.method, p.node, p.nth)
 }
 
-// lasting are the calls that take their time; in the middle of any other one there
-// is nothing but before and after.
+// lasting returns the methods that take time. Any other call has no middle at which it could be struck.
 func lasting() []string {
 	return []string{"Pull", "PullComponent", "Install", "Upgrade", "Configure", "Apply"}
 }
 
-// loseRequest is a call that does not arrive, of a process that lives and does not
-// know: the counterpart of a reply that is lost.
+// loseRequest: the call does not arrive, and the process lives and does not learn that. It is the counterpart of a
+// lost reply.
 const loseRequest harness.Crash = "request lost"
 
-// crashes are the ways in which a run can be struck at the point.
+// crashes returns the ways in which a run can be struck at the point.
 func (p point) crashes() []harness.Crash {
 	switch {
 	case !p.mutates:
@@ -304,7 +298,7 @@ func (p point) crashes() []harness.Crash {
 	}
 }
 
-// counter gives points to calls.
+// counter assigns points to calls.
 type counter map[string]int
 
 func (c counter) point(call ports.Call) point {
@@ -322,7 +316,7 @@ type strike struct {
 	crash harness.Crash
 }
 
-// String names the strike.
+// String returns the name of the strike.
 func (s strike) String() string {
 	if s.crash == "" {
 		return "no crash"
@@ -331,7 +325,7 @@ func (s strike) String() string {
 	return fmt.Sprintf("%s, %s", s.at, s.crash)
 }
 
-// strikes are all ways of striking a run at these points.
+// strikes returns all ways of striking a run at these points.
 func strikes(points []point) []strike {
 	var all []strike
 
@@ -344,13 +338,11 @@ func strikes(points []point) []strike {
 	return all
 }
 
-// lasts are how long faults last that end by themselves: off the grid of polls,
-// and short enough to be waited for.
+// lasts is how long faults last that end by themselves: off the grid of polls, and short enough to be waited for.
 const lasts = 4*time.Minute + 13037*time.Millisecond
 
-// crossed are the units of a scenario with every fault that the model knows, on a
-// control plane and on a worker, each once and, where that means something, once
-// for a while. They are in force from the beginning.
+// crossed returns the units of a scenario with every fault that the model has, on a control plane and on a worker:
+// each once and, if that makes sense, once for a while. They are in force from the beginning.
 func crossed(s scenario) []unit {
 	var units []unit
 
@@ -370,8 +362,8 @@ func crossed(s scenario) []unit {
 	return units
 }
 
-// nodesOf are a control plane and, where there is one, a worker that are neither
-// the first nor the last to move.
+// nodesOf returns a control plane and, if there is one, a worker that are neither the first nor the last to be
+// upgraded.
 func nodesOf(s scenario) []string {
 	nodes := []string{fmt.Sprintf("cp-%d", s.options.ControlPlanes/2)}
 	if workers := s.options.Workers; workers > 0 {

@@ -21,16 +21,15 @@ import (
 // share is the part of the time of a soak that the sweep takes.
 const share = 0.35
 
-// sweep is one whole sweep.
+// sweep is a whole sweep.
 type sweep struct {
 	t    *testing.T
 	seed uint64
-	// soak is for long, for as long as time, and over is when the part that is
-	// going on has to end.
+	// soak is true in a soak, which takes time. over is when its current part has to end.
 	soak bool
 	time time.Duration
 	over time.Time
-	// only is the one case to run, empty for all.
+	// only is the one case to run; empty for all.
 	only string
 
 	*tally
@@ -69,7 +68,7 @@ func TestSweep_CrashAnywhereUnderAnyFaultThenApplyAgainConverges(t *testing.T) {
 	}
 }
 
-// lanes does some jobs beside each other, until the time is over.
+// lanes does jobs in parallel until the time is over.
 func (s *sweep) lanes(jobs int, do func(job int)) {
 	var (
 		next atomic.Int64
@@ -89,23 +88,23 @@ func (s *sweep) lanes(jobs int, do func(job int)) {
 	s.skip(jobs - int(next.Load()))
 }
 
-// small tells that there is hardly any time.
+// small reports whether there is hardly any time.
 func (s *sweep) small() bool { return !s.soak && s.only == "" && (raceEnabled || testing.Short()) }
 
-// part says by when, as a part of all the time of a soak, what follows has to end.
-// A short soak does a little of everything.
+// part sets by when what follows has to end, as a part of the time of a soak. So a short soak does a little of
+// everything.
 func (s *sweep) part(until float64) { s.over = s.begun.Add(time.Duration(until * float64(s.time))) }
 
-// late tells that the time is over.
+// late reports whether the time is over.
 func (s *sweep) late() bool { return s.soak && time.Now().After(s.over) }
 
-// wanted tells whether a case, or any of a unit's, is to be run. All of a unit or
-// of a scenario are where only is its name.
+// wanted reports whether a case, or any case of a unit, has to run. If only is the name of a unit or a scenario, all
+// of its cases have to run.
 func (s *sweep) wanted(name string) bool {
 	return s.only == "" || strings.HasPrefix(s.only+"; ", name+"; ") || strings.HasPrefix(name, s.only+"; ")
 }
 
-// try carries out a case.
+// try runs a case.
 func (s *sweep) try(u unit, blow strike) account {
 	name := u.String() + "; " + blow.String()
 	done := live(s.t, u, blow)
@@ -117,8 +116,8 @@ func (s *sweep) try(u unit, blow strike) account {
 	return done
 }
 
-// draw is a source of choices that belong to a unit, so that one does not depend
-// on what was drawn for another.
+// draw returns a source of random choices that belongs to a unit, so that they do not depend on what was drawn for
+// another.
 func draw(u unit, purpose string) *rand.Rand {
 	mixed := uint64(14695981039346656037)
 	for _, letter := range []byte(u.String() + purpose) {
@@ -128,9 +127,8 @@ func draw(u unit, purpose string) *rand.Rand {
 	return rand.New(rand.NewPCG(u.options.Seed, mixed)) //nolint:gosec // choices, not secrets
 }
 
-// scale is how many of the calls without faults are struck: one in so many of those
-// that change something, and of those that are struck rarely. whole tells that each
-// is struck in all ways, and not in one of them.
+// scale is how many of the calls without faults are struck: one in changes of those that change something, one in
+// rare of those that are struck rarely. If whole is true, each is struck in all ways, otherwise in one of them.
 type scale struct {
 	scenario
 
@@ -180,7 +178,7 @@ func (s *sweep) withoutFaults() {
 	s.all(cases)
 }
 
-// scaled are the calls of an undisturbed upgrade to strike at, and how.
+// scaled returns the calls of an undisturbed upgrade to strike at, and how.
 func (s *sweep) scaled(u unit, given scale) []strike {
 	done := s.try(u, strike{})
 	s.calls(done.points)
@@ -220,7 +218,7 @@ type struck struct {
 	blow strike
 }
 
-// all carries out cases.
+// all runs cases.
 func (s *sweep) all(cases []struck) {
 	s.lanes(len(cases), func(job int) {
 		if u, blow := cases[job].unit, cases[job].blow; s.wanted(u.String() + "; " + blow.String()) {
@@ -252,7 +250,7 @@ func (s *sweep) withFaults() {
 		return
 	}
 
-	// A fault that never does anything is not swept.
+	// A fault that never has an effect is not swept.
 	for _, fault := range model.Faults() {
 		if u := (unit{fault: fault}); !s.pairs[u.pair()] {
 			s.t.Errorf("%s did nothing in any scenario", u.pair())
@@ -260,13 +258,13 @@ func (s *sweep) withFaults() {
 	}
 }
 
-// How many cases of a unit with a fault are carried out.
+// How many cases of a unit with a fault are run.
 const (
 	sampled = 2
 	all     = math.MaxInt
 )
 
-// cross sweeps over units with faults, with so many cases each.
+// cross sweeps over units with faults, with at most so many cases each.
 func (s *sweep) cross(units []unit, most int) {
 	random := draw(units[0], "order")
 	random.Shuffle(len(units), func(i, j int) { units[i], units[j] = units[j], units[i] })
@@ -285,7 +283,7 @@ func (s *sweep) cross(units []unit, most int) {
 		u := units[job]
 		moment := time.Duration(draw(u, "moment").Int64N(int64(15 * time.Minute)))
 
-		// Outside of a soak one scenario and one duration of each fault is enough.
+		// Outside a soak one scenario and one duration of each fault are enough.
 		key := u.pair() + u.fault.Node
 
 		mu.Lock()
@@ -296,8 +294,7 @@ func (s *sweep) cross(units []unit, most int) {
 			return
 		}
 
-		// What keeps a run from beginning, or is known before it begins, strikes in
-		// its middle as well.
+		// A fault that keeps a run from beginning, or is known before it begins, has to strike in its middle as well.
 		done := s.try(u, strike{})
 		did := s.strike(u, done, most)
 
@@ -316,8 +313,8 @@ func (s *sweep) cross(units []unit, most int) {
 	})
 }
 
-// strike strikes a unit whose run without a crash is known. It tells whether the
-// fault did anything; where not, nothing is struck.
+// strike strikes a unit whose run without a crash is known. It reports whether the fault had an effect; if not,
+// nothing is struck.
 func (s *sweep) strike(u unit, done account, most int) bool {
 	if !done.struck {
 		return false
@@ -342,8 +339,8 @@ func (s *sweep) strike(u unit, done account, most int) bool {
 	return true
 }
 
-// some are so many cases of a unit with a fault, drawn; where all are wanted, those
-// at rare points are a few all the same.
+// some draws so many cases of a unit with a fault. If all are wanted, it still returns only a few of those at rare
+// points.
 func (s *sweep) some(u unit, blows []strike, most int) []strike {
 	const rarely = 10
 
@@ -369,7 +366,7 @@ func (s *sweep) further() {
 	}
 }
 
-// drawn sweeps over a part of a cluster that was drawn.
+// drawn sweeps over a part of the cases of a cluster that was drawn.
 func (s *sweep) drawn(given scenario) {
 	const calls, faults, each = 100, 20, 10
 
@@ -401,8 +398,8 @@ func (s *sweep) drawn(given scenario) {
 	s.cross(units, each)
 }
 
-// TestSweep_NoticesWhatIsWrong is about the sweep itself: what does not happen is
-// missed, in a case without a crash and in one with one.
+// TestSweep_NoticesWhatIsWrong tests the sweep itself: a call that is not carried out has to be noticed, in a case
+// with a crash and in one without.
 func TestSweep_NoticesWhatIsWrong(t *testing.T) {
 	t.Parallel()
 
@@ -430,7 +427,8 @@ func TestSweep_NoticesWhatIsWrong(t *testing.T) {
 	}
 }
 
-// TestSweep_SameCallsEachTime is what the names of crash points lean on.
+// TestSweep_SameCallsEachTime wants a run to make the same calls each time, since the names of crash points depend on
+// that.
 func TestSweep_SameCallsEachTime(t *testing.T) {
 	t.Parallel()
 
@@ -472,13 +470,12 @@ type tally struct {
 	begun time.Time
 
 	mu sync.Mutex
-	// cases are the runs that were struck, or that were not on purpose, missed
-	// those in which the call to strike at did not come.
+	// cases counts all cases, with and without a strike; missed those in which the call to strike at did not come.
 	cases, missed, reads, mutations int
-	// pairs and units are the faults that were crossed with, and where.
+	// pairs and units are the faults that were crossed with, and the units in which they were.
 	pairs map[string]bool
 	units map[string]bool
-	// left is what there was no time for.
+	// left is how many cases or units there was no time for.
 	left  int
 	seeds map[uint64]bool
 	wrong int
@@ -496,7 +493,7 @@ func newTally() *tally {
 	return &tally{begun: time.Now(), said: time.Now(), pairs: map[string]bool{}, units: map[string]bool{}, seeds: map[uint64]bool{}}
 }
 
-// add counts a case, and fails the test where something was wrong.
+// add counts a case, and fails the test if something was wrong.
 func (c *tally) add(t *testing.T, name string, u unit, blow strike, done account) {
 	t.Helper()
 	c.mu.Lock()
@@ -537,7 +534,7 @@ func (c *tally) skip(jobs int) {
 	c.left += max(0, jobs)
 }
 
-// fault counts a unit with a fault that did something.
+// fault counts a unit with a fault that had an effect.
 func (c *tally) fault(u unit) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -546,7 +543,7 @@ func (c *tally) fault(u unit) {
 	c.pairs[u.pair()] = true
 }
 
-// String is the line that a sweep ends with.
+// String returns the line with which a sweep ends.
 func (c *tally) String() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -575,7 +572,7 @@ func (c *tally) String() string {
 		strings.Join(seeds, " "), time.Since(c.begun).Round(time.Second), verdict)
 }
 
-// progress says every minute how far a long sweep is.
+// progress logs every minute how far a long sweep is.
 func (c *tally) progress(t *testing.T) {
 	t.Helper()
 	c.mu.Lock()
@@ -591,8 +588,7 @@ func (c *tally) progress(t *testing.T) {
 	}
 }
 
-// tell fails the test for a case: the first ones with the whole story, further
-// ones in a line, and then no more.
+// tell fails the test for a case: the first ones with the whole story, further ones with one line, and then no more.
 func (c *tally) tell(t *testing.T, found finding, number int) {
 	t.Helper()
 

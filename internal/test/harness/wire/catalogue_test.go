@@ -14,8 +14,8 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/history"
 )
 
-// struck runs an upgrade that is struck once and lives, and fails the test unless
-// it gets over that, without doing anything twice. It returns the process.
+// struck runs an upgrade that is struck once and survives, and fails the test unless it recovers without doing
+// anything twice. It returns the process.
 func (r *rig) struck(tested scenario, at aim) *process {
 	r.T.Helper()
 
@@ -38,7 +38,7 @@ func (r *rig) struck(tested scenario, at aim) *process {
 	return p
 }
 
-// some are all of the cases, or the first one where there is no time for more.
+// some returns all cases, or the first one if there is no time for more.
 func some[T any](cases ...T) []T {
 	if few() {
 		return cases[:1]
@@ -47,8 +47,7 @@ func some[T any](cases ...T) []T {
 	return cases
 }
 
-// unraced skips a test for which there is no time with the race detector: an
-// upgrade that is struck is looked at in any case.
+// unraced skips a test for which there is no time with the race detector. Other tests strike an upgrade even then.
 func unraced(t *testing.T) {
 	t.Helper()
 
@@ -57,7 +56,7 @@ func unraced(t *testing.T) {
 	}
 }
 
-// first is the first request of its kind.
+// first returns the first request of its kind.
 func first(method, node string) point { return point{Method: method, Node: node, Occurrence: 1} }
 
 const (
@@ -67,10 +66,9 @@ const (
 	methodReboot  = "MachineService/Reboot"
 )
 
-// TestCatalogue22_LostEventsStreamIsNoEndOfTheInstall breaks the stream of events that tells how
-// a legacy upgrade goes, as a machine does that goes down at once, and ends it
-// cleanly, as one does that stops its services first. Neither means that the
-// installer is done, or that it is not.
+// TestCatalogue22_LostEventsStreamIsNoEndOfTheInstall breaks the stream of events that reports the progress of a
+// legacy upgrade, as a machine does that goes down at once, and ends it cleanly, as one does that stops its services
+// first. Neither may be taken for the end of the installer, or for a failure.
 func TestCatalogue22_LostEventsStreamIsNoEndOfTheInstall(t *testing.T) {
 	unraced(t)
 
@@ -83,7 +81,7 @@ func TestCatalogue22_LostEventsStreamIsNoEndOfTheInstall(t *testing.T) {
 	}
 }
 
-// onlyEndpoint is the talosconfig with one endpoint.
+// onlyEndpoint returns the talosconfig with a single endpoint.
 func (r *rig) onlyEndpoint(address string) []byte {
 	r.T.Helper()
 
@@ -102,9 +100,9 @@ func (r *rig) onlyEndpoint(address string) []byte {
 	return text
 }
 
-// TestCatalogue23_EndpointMayBeTheRebootingNode has every endpoint reboot in its turn.
-// Where there are others no node is rebooted through itself; where there is none the
-// run waits for the endpoint to return, as for any node.
+// TestCatalogue23_EndpointMayBeTheRebootingNode has every endpoint reboot in its turn. If there are other endpoints,
+// no node may be rebooted through itself; if there are none, the run has to wait for the endpoint to return, as for
+// any node.
 func TestCatalogue23_EndpointMayBeTheRebootingNode(t *testing.T) {
 	unraced(t)
 
@@ -122,7 +120,7 @@ func TestCatalogue23_EndpointMayBeTheRebootingNode(t *testing.T) {
 					}
 				}
 
-				// Whoever rebooted lost the connection, and was called again.
+				// The connection to a machine that rebooted was lost, and a new one was opened.
 				if made := p.network.dialled(r.State(node).Address); made == 1 {
 					r.T.Errorf("the endpoint %s was dialled once in spite of its reboot", node)
 				}
@@ -151,8 +149,8 @@ func TestCatalogue23_EndpointMayBeTheRebootingNode(t *testing.T) {
 	t.Run("without power", func(t *testing.T) {
 		tested := lifecycleHop()
 
-		// Nothing tells the client that the endpoint is gone that it prefers: what it
-		// asks goes nowhere until its own deadlines end it.
+		// Nothing tells the client that its preferred endpoint is gone: its requests go nowhere until its own
+		// deadlines end them.
 		inBubble(t, "without power", tested.given, func(r *rig) {
 			p := r.start("run-1")
 			lost := r.State("cp-2").Address
@@ -165,10 +163,9 @@ func TestCatalogue23_EndpointMayBeTheRebootingNode(t *testing.T) {
 	})
 }
 
-// TestCatalogue25_ConnectionLostInMidInstallCausesNoSecond loses the connection that an
-// installer is followed over: it breaks, or swallows what is sent. The installer
-// runs on, and is waited for: a second one would overwrite the system to fall back
-// to.
+// TestCatalogue25_ConnectionLostInMidInstallCausesNoSecond loses the connection over which an installer is followed:
+// it breaks, or swallows what is sent. The installer keeps running and has to be waited for: a second one would
+// overwrite the system to fall back to.
 func TestCatalogue25_ConnectionLostInMidInstallCausesNoSecond(t *testing.T) {
 	for _, node := range some("worker-0", "cp-0") {
 		t.Run("broken, "+node, func(t *testing.T) {
@@ -231,9 +228,9 @@ func (r *rig) installedOnce(node string) {
 	}
 }
 
-// TestCatalogue26_CancelLeavesWhatTheNodeHasBegun ends a run, as an interrupt does,
-// while a node is at work for it. The run is over in time and leaves no lease; the
-// node goes on, and the next run takes it from there.
+// TestCatalogue26_CancelLeavesWhatTheNodeHasBegun cancels a run, as an interrupt does, while a node is at work for
+// it. The run has to end in time without leaving its lease; the node goes on, and the next run has to continue from
+// there.
 func TestCatalogue26_CancelLeavesWhatTheNodeHasBegun(t *testing.T) {
 	unraced(t)
 
@@ -310,7 +307,7 @@ func (r *rig) interrupted(tested scenario, at point) {
 	r.Once()
 }
 
-// struckBy is struck for a process that was started before.
+// struckBy is [rig.struck] for a process that was started before.
 func (r *rig) struckBy(p *process, tested scenario, at aim) {
 	r.T.Helper()
 

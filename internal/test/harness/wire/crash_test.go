@@ -16,20 +16,20 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/harness"
 )
 
-// inFlight is how long after its begin a request is struck that takes its time.
+// inFlight is how long after its start a request is struck that takes time.
 const inFlight = 317 * time.Millisecond
 
-// blow is one case of a sweep: one run of a scenario that is struck.
+// blow is one case of a sweep: a run of a scenario that is struck.
 type blow struct {
 	scenario scenario
 	variant  variant
 	point    point
 }
 
-// String is what the environment names a case by.
+// String returns the name by which the environment selects a case.
 func (b blow) String() string { return fmt.Sprintf("%s %s %s", b.scenario.name, b.variant, b.point) }
 
-// undisturbed runs a scenario and returns every blow that there can be.
+// undisturbed runs a scenario and returns every possible blow, and how many requests the run made.
 func undisturbed(t *testing.T, tested scenario) (blows []blow, requests int) {
 	t.Helper()
 
@@ -51,8 +51,7 @@ func undisturbed(t *testing.T, tested scenario) (blows []blow, requests int) {
 	return blows, requests
 }
 
-// strike carries out a case. It returns what was wrong, and whether the request
-// came that was to be struck.
+// strike runs a case. It returns what was wrong, and whether the request came that was to be struck.
 func (b blow) strike(t *testing.T) (wrong []string, came bool) {
 	wrong = noted(t, b.scenario.given, func(r *rig) {
 		p := r.start("run-1")
@@ -61,7 +60,7 @@ func (b blow) strike(t *testing.T) (wrong []string, came bool) {
 
 		switch {
 		case b.variant == repliedAndDead && err == nil && r.tap.last(p.name) == b.point:
-			// With its last reply the run is over: nothing is left to be killed.
+			// The run ends with its last reply: nothing is left to kill.
 		case b.variant.deadly() && came && !errors.Is(err, harness.ErrKilled):
 			r.T.Errorf("the run ended with %v before it was killed", err)
 		case !b.variant.deadly() && err != nil:
@@ -85,8 +84,8 @@ func (b blow) strike(t *testing.T) (wrong []string, came bool) {
 	return wrong, came
 }
 
-// spread orders cases so that any beginning of them has as many kinds of requests
-// and ways to strike as possible, and leaves to the seed which of each kind.
+// spread orders cases so that any prefix of them has as many kinds of requests and ways to strike as possible. The
+// seed decides which case of each kind comes first.
 func spread(blows []blow, seed uint64) []blow {
 	random := rand.New(rand.NewPCG(seed, 31)) //nolint:gosec // samples, not secrets
 	kinds := map[string][]blow{}
@@ -118,7 +117,7 @@ func spread(blows []blow, seed uint64) []blow {
 	return ordered
 }
 
-// tally hands out the cases of a sweep and counts what came of them.
+// tally hands out the cases of a sweep and counts their results.
 type tally struct {
 	blows []blow
 	seed  uint64
@@ -128,7 +127,7 @@ type tally struct {
 	next, runs, missed, failures int
 }
 
-// take is the next case; false when there is none, or no time for it.
+// take returns the next case; false if there is none, or no time for it.
 func (t *tally) take() (next blow, more bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -157,11 +156,10 @@ func (t *tally) add(came bool, wrong []string) {
 	}
 }
 
-// few tells that there is no time for more than one of a kind.
+// few reports whether there is no time for more than one of a kind.
 func few() bool { return raceEnabled || testing.Short() }
 
-// sampled is how many cases of the scenario of that number are struck where nobody
-// asked for more: fewer where a run takes longer.
+// sampled returns how many cases of the scenario with that number are struck by default: fewer if a run takes longer.
 func sampled(number int) int {
 	if few() {
 		return 1
@@ -170,16 +168,14 @@ func sampled(number int) int {
 	return 3 - number
 }
 
-// The parts of a soak's time that belong to these tests: to all cases of the
-// sweep, and to everything.
+// The shares of a soak's time that have passed once all cases of the sweep, and once all of these tests are done.
 const (
 	shareOfSweep = 0.3
 	shareOfAll   = 0.4
 )
 
-// TestCrash_AnywhereThenApplyAgainConverges strikes requests that change something, each in one of
-// the ways there are, and applies once more: a sample by seed, or all in a soak.
-// What is left of the time of a soak goes to stories.
+// TestCrash_AnywhereThenApplyAgainConverges strikes requests that change something, each in one of the possible ways,
+// and applies once more: a sample by seed, or all in a soak. The rest of the time of a soak is for stories.
 func TestCrash_AnywhereThenApplyAgainConverges(t *testing.T) {
 	budget, soaking := harness.Soak()
 	began, seed, only := time.Now(), harness.Seed(), harness.Only()
@@ -243,7 +239,7 @@ func TestCrash_AnywhereThenApplyAgainConverges(t *testing.T) {
 	})
 }
 
-// sweep strikes its cases, as many at a time as the machine has room for.
+// sweep strikes its cases, in all lanes.
 func (t *tally) sweep(test *testing.T) {
 	var lanes sync.WaitGroup
 

@@ -8,6 +8,5 @@ import (
 	"go.uber.org/goleak"
 )
 
-// TestMain looks for what outlives all bubbles; a bubble finds by itself what
-// outlives its test.
+// TestMain checks for goroutines that outlive all bubbles. A bubble itself checks for those that outlive its test.
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

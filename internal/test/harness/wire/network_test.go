@@ -15,15 +15,15 @@ import (
 	simwire "github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/wire"
 )
 
-// network is how one process reaches the cluster: it knows all of its sockets.
+// network is the connection of one process to the cluster: it has all of its sockets.
 type network struct {
 	mu   sync.Mutex
 	open map[*socket]struct{}
-	// dead tells that the process has ended: its sockets went with it.
+	// dead is true once the process has ended, which closed its sockets.
 	dead bool
-	// silent are the hosts that swallow what is sent to them.
+	// silent has the hosts that swallow what is sent to them.
 	silent map[string]bool
-	// fuse is asked of a socket that broke, before its owner learns of it.
+	// fuse is called for a socket that broke, before its owner learns of it.
 	fuse func(host string)
 	// made counts the sockets by host.
 	made map[string]int
@@ -84,15 +84,14 @@ func (n *network) die() {
 	n.sever(func(string) bool { return true })
 }
 
-// sever breaks the sockets to some hosts.
+// sever breaks the sockets to the selected hosts.
 func (n *network) sever(which func(host string) bool) {
 	for _, socket := range n.sockets(which) {
 		_ = socket.Conn.Close()
 	}
 }
 
-// silence lets a host lose its power: nothing comes back from it, not even that
-// it is gone.
+// silence makes a host behave as if it had lost power: nothing comes back from it, not even that it is gone.
 func (n *network) silence(host string) {
 	n.mu.Lock()
 	n.silent[host] = true
@@ -103,7 +102,7 @@ func (n *network) silence(host string) {
 	}
 }
 
-// revive lets a host answer again; of what it was told before it knows nothing.
+// revive lets a host answer again. It does not know its earlier connections.
 func (n *network) revive(host string) {
 	n.mu.Lock()
 	delete(n.silent, host)
@@ -125,10 +124,10 @@ func (n *network) sockets(which func(host string) bool) []*socket {
 	return found
 }
 
-// count are the sockets that are open.
+// count returns how many sockets are open.
 func (n *network) count() int { return len(n.sockets(func(string) bool { return true })) }
 
-// dialled is how often a socket to the host was opened.
+// dialled returns how often a socket to the host was opened.
 func (n *network) dialled(host string) int {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -143,7 +142,7 @@ func (n *network) quiet(host string) bool {
 	return n.silent[host]
 }
 
-// onBreak arms the fuse.
+// onBreak sets the fuse.
 func (n *network) onBreak(fuse func(host string)) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -159,7 +158,7 @@ type socket struct {
 	host    string
 
 	mu sync.Mutex
-	// lost tells that the other side is gone and has not said so.
+	// lost is true once the other side is gone without having closed the connection.
 	lost   bool
 	closed bool
 	gone   chan struct{}
@@ -174,7 +173,7 @@ func (s *socket) Read(content []byte) (int, error) {
 	s.mu.Unlock()
 
 	if lost {
-		// Nothing comes any more, until somebody closes this end.
+		// Nothing comes any more until this end is closed.
 		<-s.gone
 
 		return 0, net.ErrClosed
@@ -205,7 +204,7 @@ func (s *socket) Write(content []byte) (int, error) {
 	case s.network.quiet(s.host):
 		return len(content), nil
 	default:
-		// Whoever is there now has never heard of the connection.
+		// The host that answers now does not know the connection.
 		_ = s.Close()
 
 		return 0, &net.OpError{Op: "write", Net: "tcp", Err: syscall.ECONNRESET}
@@ -228,15 +227,14 @@ func (s *socket) Close() error {
 	return s.Conn.Close()
 }
 
-// lose has the other side vanish.
+// lose makes the other side vanish.
 func (s *socket) lose() {
 	s.mu.Lock()
 	s.lost = true
 	s.mu.Unlock()
 }
 
-// point is a request that changes something, by what tells it from all others
-// of one run, however calls that have nothing to do with each other are ordered.
+// point identifies a request of a run, however unrelated calls are ordered.
 type point struct {
 	// Method is the method of the Talos API without its package, or the verb and
 	// the object of a request to the Kubernetes API.
@@ -247,35 +245,33 @@ type point struct {
 	Occurrence int
 }
 
-// String is one word per field.
+// String returns one word per field.
 func (p point) String() string { return fmt.Sprintf("%s %s %d", p.Method, p.Node, p.Occurrence) }
 
 // variant is how a process is struck at a point.
 type variant string
 
 const (
-	// cutBefore: the connection breaks before anybody has handled the request, and
-	// the process ends.
+	// cutBefore: the connection breaks before the request is handled, and the process ends.
 	cutBefore variant = "cut-before"
-	// replyLost: it was handled, the connection breaks instead of the reply, and
-	// the process lives.
+	// replyLost: the request is handled, the connection breaks instead of the reply, and the process lives.
 	replyLost variant = "reply-lost"
-	// lostAndDead: the same, and the process ends.
+	// lostAndDead: the same, but the process ends.
 	lostAndDead variant = "lost-and-dead"
-	// repliedAndDead: the process ends with the reply, before it does anything else.
+	// repliedAndDead: the process ends on the reply, before it does anything else.
 	repliedAndDead variant = "replied-and-dead"
-	// endedEarly: the call ends at once and cleanly, without an answer, as those of a
-	// machine that stops its services do, and the process lives. Only of streams.
+	// endedEarly: the call ends at once and cleanly, without an answer, as on a machine that stops its services, and
+	// the process lives. Only streams are struck in this way.
 	endedEarly variant = "ended-early"
-	// meddled: something else happens while it is being handled, and it passes.
+	// meddled: something else happens while the request is handled, and the request succeeds.
 	meddled variant = "meddled"
-	// cutDuring and deadDuring: it is being handled when the connection breaks,
-	// and when the process ends. Only of what takes its time.
+	// cutDuring and deadDuring: the connection breaks, or the process ends, while the request is handled. Only
+	// requests that take time are struck in this way.
 	cutDuring  variant = "cut-during"
 	deadDuring variant = "dead-during"
 )
 
-// variants are all ways to strike at a point; lasts tells that it takes its time.
+// variants returns all ways to strike at a point. lasts is true if the request takes time.
 func variants(lasts bool) []variant {
 	all := []variant{cutBefore, replyLost, lostAndDead, repliedAndDead}
 	if lasts {
@@ -285,7 +281,7 @@ func variants(lasts bool) []variant {
 	return all
 }
 
-// deadly tells that the process ends with it.
+// deadly reports whether the process ends.
 func (v variant) deadly() bool {
 	return v == cutBefore || v == lostAndDead || v == repliedAndDead || v == deadDuring
 }
@@ -293,18 +289,18 @@ func (v variant) deadly() bool {
 // aim is one strike at one process.
 type aim struct {
 	process string
-	// point is the request, or number counts those of the process that change
-	// something from 1.
+	// point is the request. Instead, number may select it: it counts the requests of the process that change
+	// something, from 1.
 	point   point
 	number  int
 	variant variant
-	// within is how long after its begin a request is struck that lasts.
+	// within is how long after its start a request is struck that takes time.
 	within time.Duration
-	// meddle is what happens then where nothing else does.
+	// meddle is what happens then if the variant is [meddled].
 	meddle func()
 }
 
-// seen is what occurrences are counted of.
+// seen is the key by which occurrences are counted.
 type seen struct{ client, method, node string }
 
 // tap sees every request that reaches the servers of a rig.
@@ -315,7 +311,7 @@ type tap struct {
 	order     map[string][]point
 	lasting   map[point]bool
 	reads     map[string]int
-	// through are the endpoints that took the calls which change a machine.
+	// through has the endpoint that took each call that changes something.
 	through map[point]string
 
 	aim    aim
@@ -329,7 +325,7 @@ func newTap() *tap {
 	}
 }
 
-// takeAim has a process struck.
+// takeAim sets which process is struck next, and how.
 func (t *tap) takeAim(at aim) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -337,7 +333,7 @@ func (t *tap) takeAim(at aim) {
 	t.aim, t.struck = at, false
 }
 
-// hit tells whether the strike came.
+// hit reports whether the strike came.
 func (t *tap) hit() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -345,8 +341,8 @@ func (t *tap) hit() bool {
 	return t.struck
 }
 
-// points are the requests of a process so far that change something, in order,
-// and how many of its requests change nothing.
+// points returns the requests of a process so far that change something, in order, and how many of its requests
+// change nothing.
 func (t *tap) points(process string) (mutating []point, reads int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -354,7 +350,7 @@ func (t *tap) points(process string) (mutating []point, reads int) {
 	return append([]point(nil), t.order[process]...), t.reads[process]
 }
 
-// last is the last request of a process that changed something.
+// last returns the last request of a process that changed something.
 func (t *tap) last(process string) point {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -366,7 +362,7 @@ func (t *tap) last(process string) point {
 	return point{}
 }
 
-// lasts tells whether a request took its time.
+// lasts reports whether a request took time.
 func (t *tap) lasts(at point) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -408,10 +404,10 @@ func (t *tap) kubernetes(_ context.Context, request apiserver.Request) apiserver
 	return apiserver.Strike{Cut: apiserver.Cut(end.cut), Replied: end.replied}
 }
 
-// apiHost is where processes find the Kubernetes API.
+// apiHost is the host of the Kubernetes API.
 const apiHost = "127.0.0.1"
 
-// The cuts, which both servers number alike, but for the last one.
+// The cuts, which both servers number alike, except for the last one.
 const (
 	cutNone  = int(simwire.CutNot)
 	cutEarly = int(simwire.CutBefore)
@@ -423,17 +419,17 @@ const (
 type arrival struct {
 	client, method, node, through string
 	mutates                       bool
-	// over tells the sockets apart that it may have come over.
+	// over reports whether the request may have come over a socket to the host.
 	over func(host string) bool
 }
 
-// ending is what becomes of a request.
+// ending is what happens to a request.
 type ending struct {
 	cut     int
 	replied func()
 }
 
-// take decides about a request.
+// take decides what happens to a request.
 func (t *tap) take(from arrival) ending {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -474,7 +470,7 @@ func (t *tap) take(from arrival) ending {
 	}
 }
 
-// timed lets a request pass and notes whether it takes its time.
+// timed lets a request pass and records whether it takes time.
 func (t *tap) timed(at point) ending {
 	const long = time.Second
 
@@ -492,7 +488,7 @@ func (t *tap) timed(at point) ending {
 	}}
 }
 
-// alive are the processes that were started, dead or not.
+// alive returns the processes that were started, dead or not.
 func (t *tap) alive() []*process {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -505,7 +501,7 @@ func (t *tap) alive() []*process {
 	return all
 }
 
-// taker is the endpoint that took a call which changes a machine.
+// taker returns the endpoint that took a call that changes something.
 func (t *tap) taker(at point) string {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -26,7 +26,7 @@ import (
 	simwire "github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/wire"
 )
 
-// rig is a simulated cluster that is reached over its real protocols.
+// rig is a simulated cluster that is reached over real protocols.
 type rig struct {
 	*harness.Rig
 
@@ -35,12 +35,12 @@ type rig struct {
 	tap         *tap
 	talosconfig []byte
 
-	// lists and watches count those of the Node objects. busy refuses some of them.
+	// lists and watches count the requests for Node objects. While busy is true, every second of them is refused.
 	lists, watches atomic.Int64
 	busy           atomic.Bool
 }
 
-// kubernetes decides about a request to the Kubernetes API.
+// kubernetes decides what happens to a request to the Kubernetes API.
 func (r *rig) kubernetes(ctx context.Context, request apiserver.Request) apiserver.Strike {
 	if request.Resource == "nodes" && (request.Verb == "list" || request.Verb == "watch") {
 		counted := &r.lists
@@ -56,8 +56,8 @@ func (r *rig) kubernetes(ctx context.Context, request apiserver.Request) apiserv
 	return r.tap.kubernetes(ctx, request)
 }
 
-// inBubble runs a test in virtual time. A test that can never end is told by the
-// name that says how to repeat it.
+// inBubble runs a test in virtual time. If the bubble deadlocks, the message has the name by which the case is
+// repeated.
 func inBubble(t *testing.T, name string, given harness.Setup, test func(*rig)) {
 	t.Helper()
 
@@ -123,8 +123,7 @@ func (r *rig) must(p *process, request engine.Request) {
 	r.disconnected(p)
 }
 
-// disconnected fails the test when a process that has ended left a connection, on
-// its own side or on that of a server.
+// disconnected fails the test if a process that has ended left a connection, on its own side or on that of a server.
 func (r *rig) disconnected(p *process) {
 	r.T.Helper()
 
@@ -181,7 +180,7 @@ func (r *rig) converged(request engine.Request) {
 	r.Sound()
 }
 
-// published fails the test unless the annotations of one half say that it is done.
+// published fails the test unless the annotations of a half say that it is done.
 func (r *rig) published(half, target string) {
 	r.T.Helper()
 
@@ -212,8 +211,8 @@ func (r *rig) atKubernetes(target string) {
 	}
 }
 
-// crashing runs an upgrade that is struck, and returns when its process is dead or
-// the upgrade has ended. It returns how to wait for what is left of a dead one.
+// crashing runs an upgrade that is struck, and returns once its process is dead or the upgrade has ended. It returns
+// a function that waits for what is left of a dead process.
 func (r *rig) crashing(p *process, request engine.Request, at aim) (wait func(), err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 
@@ -261,12 +260,12 @@ type process struct {
 	talos   *talosapi.Client
 	kube    *kubeapi.Client
 	notes   *publish.Publisher
-	// rest is what has no wire here.
+	// rest is what the rig has no protocol for.
 	rest *ports.Client
 
 	mu     sync.Mutex
 	events []cluster.Event
-	// dying tells that the process ends before it does anything more.
+	// dying is true if the process has to end before it does anything else.
 	dying, dead bool
 	killed      chan struct{}
 	cancel      context.CancelFunc
@@ -280,7 +279,7 @@ func (p *process) Observe(event cluster.Event) {
 	p.events = append(p.events, event)
 }
 
-// texts are what a person was told.
+// texts returns the texts of the events of a kind.
 func (p *process) texts(kind cluster.EventKind) []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -296,7 +295,7 @@ func (p *process) texts(kind cluster.EventKind) []string {
 	return texts
 }
 
-// nodesDone counts the nodes that the process has said to be done.
+// nodesDone counts the nodes that the process has reported done.
 func (p *process) nodesDone() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -319,14 +318,14 @@ func (r *rig) start(name string) *process {
 	return r.startWith(name, r.talosconfig)
 }
 
-// startWith does so with a talosconfig of its own.
+// startWith is [rig.start] with a talosconfig of its own.
 func (r *rig) startWith(name string, talosconfig []byte) *process {
 	r.T.Helper()
 
 	return r.startOver(name, talosconfig, func(p *process) cluster.Kubernetes { return p.kube })
 }
 
-// startOver does so with something before its Kubernetes API.
+// startOver is [rig.startWith] with something in front of the Kubernetes API.
 func (r *rig) startOver(name string, talosconfig []byte, over func(*process) cluster.Kubernetes) *process {
 	r.T.Helper()
 
@@ -375,7 +374,7 @@ func (r *rig) startOver(name string, talosconfig []byte, over func(*process) clu
 	return p
 }
 
-// witness tells the history what looks at machines come to.
+// witness records in the history what observations of machines return.
 type witness struct {
 	*talosapi.Client
 
@@ -408,10 +407,10 @@ func (p *process) dialKube(r *rig) func(context.Context, string, string) (net.Co
 	}
 }
 
-// lastWord bounds what is published after the end of a run.
+// lastWord bounds how long annotations are written after the end of a run.
 const lastWord = 15 * time.Second
 
-// apply runs the engine, publishes the last word, and ends all connections.
+// apply runs the engine, publishes the last annotations, and closes all connections.
 func (p *process) apply(ctx context.Context, request engine.Request) error {
 	_, err := p.Upgrade(ctx, request)
 
@@ -444,8 +443,7 @@ func (p *process) kill() {
 	p.network.die()
 }
 
-// doomed tells whether the process is dead, which it is for sure when it tries to
-// do something while it is dying.
+// doomed reports whether the process is dead. A dying process dies as soon as it tries to do something.
 func (p *process) doomed() bool {
 	p.mu.Lock()
 	dying := p.dying
@@ -461,7 +459,7 @@ func (p *process) doomed() bool {
 	return p.dead
 }
 
-// doom has the process end before it does anything more, and soon.
+// doom makes the process end before it does anything else, and soon.
 func (p *process) doom() {
 	const soon = 1733 * time.Microsecond
 
@@ -472,8 +470,7 @@ func (p *process) doom() {
 	time.AfterFunc(soon, p.kill)
 }
 
-// strike carries out a strike at a request of the process over a socket that
-// matches.
+// strike strikes at a request of the process over a matching socket.
 func (p *process) strike(at aim, over func(host string) bool) ending {
 	switch at.variant {
 	case cutBefore:
@@ -505,8 +502,8 @@ func (p *process) strike(at aim, over func(host string) bool) ending {
 	return ending{cut: cutNone}
 }
 
-// noted serves a cluster in a bubble of its own, and returns what a test of it
-// found wrong: a bubble in which nothing can go on included.
+// noted serves a cluster in a bubble of its own, and returns what a test of it found wrong, including a deadlock of
+// the bubble.
 func noted(t *testing.T, given harness.Setup, test func(*rig)) []string {
 	found := &harness.Note{TB: t}
 

@@ -31,7 +31,7 @@ type story struct {
 	aims []aim
 }
 
-// String is all of the story.
+// String returns the whole story.
 func (s story) String() string {
 	var parts []string
 
@@ -46,7 +46,7 @@ func (s story) String() string {
 	return fmt.Sprintf("%s; %s from %s", s.name, strings.Join(parts, ", "), s.from)
 }
 
-// longest is how long the faults last that end by themselves.
+// longest returns how long the longest of the faults lasts that end by themselves.
 func (s story) longest() time.Duration {
 	longest := time.Duration(0)
 	for _, fault := range s.faults {
@@ -56,7 +56,7 @@ func (s story) longest() time.Duration {
 	return longest
 }
 
-// drawStory makes a story. The same seed makes the same one.
+// drawStory draws a story from a seed.
 func drawStory(seed uint64) story {
 	random := rand.New(rand.NewPCG(seed, 37)) //nolint:gosec // stories, not secrets
 
@@ -123,8 +123,7 @@ func drawStory(seed uint64) story {
 	return made
 }
 
-// retrying is the request, with those nodes told to try again that have returned to
-// their old system.
+// retrying returns the request with permission to retry the nodes that have returned to their old system.
 func (r *rig) retrying(request engine.Request) engine.Request {
 	request.Policy.Retry = map[string]string{}
 
@@ -137,7 +136,7 @@ func (r *rig) retrying(request engine.Request) engine.Request {
 	return request
 }
 
-// whole tells that every machine is in service.
+// whole reports whether every machine is in service.
 func (r *rig) whole() bool {
 	for _, state := range r.World().Nodes() {
 		if !state.Reachable || !state.Ready || !state.Kubelet.Ready || state.Stage != model.StageRunning {
@@ -152,8 +151,8 @@ func (r *rig) whole() bool {
 	return true
 }
 
-// live carries out a story: each run but the last is struck, with the faults in
-// force; then they end, and a person says where to try again.
+// live runs a story: each run but the last is struck, with the faults in force; then they end, and a person says what
+// to retry.
 func (r *rig) live(told story) {
 	r.T.Helper()
 
@@ -171,7 +170,7 @@ func (r *rig) live(told story) {
 
 	later.Stop()
 	r.World().SetFaults(nil)
-	// What has a duration lasts for as long even where the script is replaced.
+	// A fault with a duration lasts that long even if the script is replaced.
 	time.Sleep(told.longest() + time.Second)
 	r.Until("all in service", 2*time.Hour, r.whole)
 
@@ -198,8 +197,7 @@ func (r *rig) live(told story) {
 	r.converged(told.request)
 }
 
-// explained fails the test when a run that was not killed failed without saying
-// where that leaves the cluster.
+// explained fails the test if a run that was not killed failed without saying how that leaves the cluster.
 func (r *rig) explained(err error) {
 	r.T.Helper()
 
@@ -214,10 +212,10 @@ func (r *rig) explained(err error) {
 	}
 }
 
-// onlyOne is what the environment says to have a single story told.
+// onlyOne is the value of the environment for a single story.
 const onlyOne = "one story"
 
-// usualStories is how many stories are told where nobody asked for more.
+// usualStories returns how many stories are run by default.
 func usualStories() uint64 {
 	if few() {
 		return 1
@@ -226,8 +224,7 @@ func usualStories() uint64 {
 	return 3
 }
 
-// tellStories tells stories from the seed on: so many, or until the time is over
-// where most is 0.
+// tellStories runs stories from the seed on: most of them, or if most is 0, until the time is over.
 func tellStories(t *testing.T, seed, most uint64, until time.Time) {
 	var (
 		next, told, failed atomic.Uint64

@@ -16,7 +16,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
-// scenario is an upgrade that is looked at.
+// scenario is an upgrade that is tested.
 type scenario struct {
 	name    string
 	given   harness.Setup
@@ -26,7 +26,7 @@ type scenario struct {
 // toKubernetes is one release line after the one that the rig has.
 const toKubernetes = "1.35.2"
 
-// both is a request for both halves.
+// both returns a request for both halves.
 func both(talos, kubernetes string) engine.Request {
 	request := harness.To(talos)
 	request.Target.Kubernetes = version.MustParse(kubernetes)
@@ -52,8 +52,7 @@ func bothHalves() scenario {
 	}
 }
 
-// manyAddresses is a cluster in which discovery and Kubernetes name an address first
-// under which nothing answers.
+// manyAddresses returns a cluster in which discovery and Kubernetes first name an address at which nothing answers.
 func manyAddresses() scenario {
 	tested := bothHalves()
 	tested.name, tested.given.ManyAddresses = "many addresses", true
@@ -63,7 +62,7 @@ func manyAddresses() scenario {
 
 func scenarios() []scenario { return []scenario{lifecycleHop(), legacyHop(), bothHalves()} }
 
-// TestUpgrade_ReachesTheTarget is one whole upgrade each.
+// TestUpgrade_ReachesTheTarget runs one whole upgrade of each scenario.
 func TestUpgrade_ReachesTheTarget(t *testing.T) {
 	for number, tested := range append(scenarios(), manyAddresses()) {
 		if few() && number > 0 {
@@ -91,8 +90,8 @@ func TestUpgrade_ReachesTheTarget(t *testing.T) {
 	}
 }
 
-// slowly is an upgrade of more than four hours: eleven nodes that take 20 minutes
-// to start, each of which has to stay healthy for one.
+// slowly returns an upgrade of more than four hours: eleven nodes that take 20 minutes to start, each of which has to
+// stay healthy for one minute.
 func slowly() scenario {
 	const (
 		workers = 8
@@ -112,7 +111,7 @@ func slowly() scenario {
 	}, request}
 }
 
-// TestUpgrade_FourHoursTakeAMoment is about an upgrade that nobody could wait for.
+// TestUpgrade_FourHoursTakeAMoment wants an upgrade of hours of virtual time to take hardly any real time.
 func TestUpgrade_FourHoursTakeAMoment(t *testing.T) {
 	if few() {
 		t.Skip("it takes seconds, and much longer with the race detector")
@@ -146,14 +145,14 @@ func TestUpgrade_FourHoursTakeAMoment(t *testing.T) {
 	t.Logf("%s of real time", time.Since(began).Round(time.Millisecond))
 }
 
-// BenchmarkOverTheWire measures how much faster than the wall's clock a bubble is.
+// BenchmarkOverTheWire measures how much faster than real time a bubble is.
 func BenchmarkOverTheWire(b *testing.B) {
 	for _, measured := range append(scenarios(), slowly()) {
 		b.Run(measured.name, func(b *testing.B) {
 			var virtual time.Duration
 
 			for b.Loop() {
-				// A bubble needs a test, which a benchmark is not; a note needs none.
+				// A bubble needs a *testing.T, which a benchmark does not have. The note needs nothing of it.
 				wrong := noted(&testing.T{}, measured.given, func(r *rig) {
 					begun := time.Now()
 					r.must(r.start("run-1"), measured.request)
@@ -169,9 +168,9 @@ func BenchmarkOverTheWire(b *testing.B) {
 	}
 }
 
-// TestConnection_HalfOpenToTheKubernetesAPIIsWaitedOut lets all that is sent to the Kubernetes
-// API vanish for a while, in the middle of a turn: nothing is done meanwhile that
-// needs the lease, and the run goes on when it is back.
+// TestConnection_HalfOpenToTheKubernetesAPIIsWaitedOut drops everything that is sent to the Kubernetes API for a
+// while, in the middle of a turn. Meanwhile nothing may be done that needs the lease, and the run has to go on once
+// the API is back.
 func TestConnection_HalfOpenToTheKubernetesAPIIsWaitedOut(t *testing.T) {
 	unraced(t)
 
@@ -200,7 +199,7 @@ func TestConnection_EverySocketMayBreakAtOnce(t *testing.T) {
 	tested := lifecycleHop()
 
 	inBubble(t, tested.name, tested.given, func(r *rig) {
-		// A pull begins anew on a new connection, so that there has to be time for one.
+		// A pull starts over on a new connection, so there has to be enough time for a pull.
 		const pause = 71*time.Second + 3*time.Millisecond
 
 		p := r.start("run-1")

@@ -20,7 +20,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/checker"
 )
 
-// following counts the looks of a run at nodes that it follows.
+// following counts how often a run looks at nodes that it follows.
 type following struct {
 	*kubeapi.Client
 
@@ -33,7 +33,7 @@ func (f *following) NodesNow(ctx context.Context, claim string) ([]cluster.KubeN
 	return f.Client.NodesNow(ctx, claim)
 }
 
-// weather goes on until the test ends it.
+// weather calls strike at an interval until the returned function is called.
 func weather(every time.Duration, strike func()) (end func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 
@@ -57,8 +57,8 @@ func weather(every time.Duration, strike func()) (end func()) {
 	}
 }
 
-// TestWatch_NodesAreFollowedInAnyWeather rolls with looks by a watch, of which the checker
-// wants that none is older than the last step.
+// TestWatch_NodesAreFollowedInAnyWeather upgrades with observations from a watch. The checker wants none to be older
+// than the last step.
 func TestWatch_NodesAreFollowedInAnyWeather(t *testing.T) {
 	for name, strike := range map[string]func(r *rig) func(){
 		"fine": func(*rig) func() { return func() {} },
@@ -123,15 +123,16 @@ func TestWatch_NodesAreFollowedInAnyWeather(t *testing.T) {
 	}
 }
 
-// believing follows the nodes without a claim: what it knows it takes for new.
+// believing follows the nodes without a claim: it takes what it knows for current.
 type believing struct {
 	*kubeapi.Client
 
 	mu    sync.Mutex
 	known []cluster.KubeNode
-	// changed: the watch has told of something since.
+	// changed is true if the watch has reported a change since the last list.
 	changed bool
-	// marked is when the last bookmark came; toMark believes only who got one lately.
+	// marked is when the last bookmark came. If toMark is true, what is known is believed only if a bookmark came
+	// lately.
 	marked time.Time
 	toMark bool
 }
@@ -150,7 +151,7 @@ func (b *believing) follow(ctx context.Context, nodes kubernetes.Interface) erro
 			b.marked = time.Now()
 			b.mu.Unlock()
 		case watch.Error:
-			// The list anew is what is missing here.
+			// The list after an error is what this client leaves out.
 			return nil
 		default:
 			if _, ok := event.Object.(*corev1.Node); ok {
@@ -184,8 +185,8 @@ func (b *believing) NodesNow(ctx context.Context, _ string) ([]cluster.KubeNode,
 	return b.Nodes(ctx)
 }
 
-// TestWatch_CheckerSeesOneThatIsBelieved plants clients that take what a watch has said so far
-// for what is.
+// TestWatch_CheckerSeesOneThatIsBelieved plants clients that take what a watch has reported so far for the current
+// state.
 func TestWatch_CheckerSeesOneThatIsBelieved(t *testing.T) {
 	for name, planted := range map[string]struct {
 		strike func(r *rig)
@@ -223,12 +224,12 @@ func TestWatch_CheckerSeesOneThatIsBelieved(t *testing.T) {
 					}
 				})
 
-				// It is cordoned by then, which has been told.
+				// By then the watch has reported that it is cordoned.
 				r.tap.takeAim(aim{
 					process: p.name, point: first(methodInstall, "worker-0"), variant: meddled, within: inFlight, meddle: func() { planted.strike(r) },
 				})
 
-				// What becomes of the run does not matter.
+				// The result of the run does not matter.
 				_, err = p.Upgrade(ctx, tested.request)
 				r.T.Log(err)
 				cancel()

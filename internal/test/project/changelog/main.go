@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MPL-2.0
 
-// Command changelog adds changes to the newest section of a changelog with
-// HashiCorp's headings, beside what the section says already:
+// Command changelog adds changes to the newest section of a changelog with HashiCorp's headings, in addition to what
+// is already there:
 //
 //	changelog CHANGELOG.md CHANGES.md
 //
-// CHANGES.md is what changie makes of the fragments: a section of its own.
+// CHANGES.md is what changie makes from the fragments: a section of its own.
 package main
 
 import (

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// order is how the headings follow each other. It is that of .changie.yaml.
+// order is the order of the headings. It is that of .changie.yaml.
 var order = [...]string{"BREAKING CHANGES", "NOTES", "FEATURES", "ENHANCEMENTS", "BUG FIXES"}
 
 var (
@@ -17,7 +17,7 @@ var (
 	errReleased  = errors.New("the newest section is of a release that is out: begin a new one, such as ## 0.2.0 (Unreleased)")
 )
 
-// section is what a changelog says of one release.
+// section is the part of a changelog about one release.
 type section struct {
 	// title is the line with the version.
 	title string
@@ -25,9 +25,8 @@ type section struct {
 	kinds map[string][]string
 }
 
-// merge adds the lines of changes to the newest section of a changelog, each
-// below its heading. Lines that are there already are not added again, so that
-// to do it twice is the same as once.
+// merge adds the lines of changes to the newest section of a changelog, each below its heading. Lines that are
+// already there are not added again, so merging twice is the same as merging once.
 func merge(changelog, changes string) (string, error) {
 	newest, rest := split(changelog)
 
@@ -115,7 +114,7 @@ func (s section) check() error {
 	return nil
 }
 
-// String is the section as it is in a changelog.
+// String returns the section as it is in a changelog.
 func (s section) String() string {
 	var text strings.Builder
 

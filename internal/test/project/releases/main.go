@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MPL-2.0
 
-// Command releases adds what was released since to the table of releases:
+// Command releases adds new releases to the table of releases:
 //
 //	releases internal/compat/releases.txt factory
 //
 // Releases of Kubernetes are the tags of k8s.io/api, as the Go module proxy lists them; those of Talos come from the
-// source that is named, as release_source.talos takes them, or from none. Nothing is taken out of the table.
+// given source, in the form of release_source.talos, or from none. Nothing is removed from the table.
 package main
 
 import (
@@ -25,7 +25,7 @@ import (
 )
 
 const (
-	// noTalos is written in place of a source of Talos releases.
+	// noTalos is given instead of a source of Talos releases.
 	noTalos = "none"
 	// kubernetesTags is the module whose tags are the releases of Kubernetes, with 0 for 1.
 	kubernetesTags = "k8s.io/api"
@@ -61,7 +61,7 @@ func run(ctx context.Context, file, from string, now time.Time) error {
 			return err
 		}
 
-		// The day is that of both halves. A source that lacks what is known already may lack more.
+		// The day applies to both halves. A source that lacks a known release may lack more.
 		lacks, err := unlisted(string(text), talos)
 		if err != nil {
 			return fmt.Errorf("%s: %w", file, err)
@@ -82,7 +82,7 @@ func run(ctx context.Context, file, from string, now time.Time) error {
 	return os.WriteFile(file, []byte(extended), 0o600)
 }
 
-// unlisted are the releases of the newest minor of Talos in the table that are not among those listed.
+// unlisted returns the releases of the newest minor of Talos in the table that are not listed.
 func unlisted(text string, listed []version.Version) ([]version.Version, error) {
 	table, err := compat.Read("", text)
 	if err != nil {
@@ -108,7 +108,7 @@ func listTalos(ctx context.Context, from string) ([]version.Version, error) {
 	return list.Versions, err
 }
 
-// listKubernetes are the stable releases of Kubernetes whose API is a module.
+// listKubernetes returns the stable releases of Kubernetes whose API is a module.
 func listKubernetes(ctx context.Context) ([]version.Version, error) {
 	var said bytes.Buffer
 
@@ -123,7 +123,7 @@ func listKubernetes(ctx context.Context) ([]version.Version, error) {
 	var found []version.Version
 
 	for _, tag := range strings.Fields(string(output)) {
-		// v0.35.2 is Kubernetes 1.35.2; tags of before that scheme are none.
+		// v0.35.2 is Kubernetes 1.35.2. Tags from before that scheme are not releases.
 		rest, modern := strings.CutPrefix(tag, "v0.")
 		if !modern {
 			continue
@@ -141,8 +141,8 @@ func listKubernetes(ctx context.Context) ([]version.Version, error) {
 	return found, nil
 }
 
-// extend adds releases to the table, each to the line of its minor, and moves the day unless that is empty. Releases of
-// minors before the first of the table are left out.
+// extend adds releases to the table, each to the line of its minor, and unless day is empty, moves the day forward.
+// Releases of minors before the first of the table are left out.
 func extend(text, day string, released map[version.Product][]version.Version) (string, error) {
 	table, err := compat.Read("", text)
 	if err != nil {
@@ -186,7 +186,7 @@ func extend(text, day string, released map[version.Product][]version.Version) (s
 	return extended, nil
 }
 
-// add puts a release into the line of its minor, in order, or makes that line.
+// add adds a release to the line of its minor, in order, or adds that line.
 func add(lines []string, word string, added version.Version) []string {
 	last := -1
 

@@ -39,7 +39,7 @@ func TestExtend_OnlyAdds(t *testing.T) {
 	t.Parallel()
 
 	got, err := extend(before, "2026-11-30", map[version.Product][]version.Version{
-		// 1.13.2 was taken back; 1.12.9 is of a release line that the table does not have on purpose.
+		// 1.13.2 was withdrawn; 1.12.9 is of a release line that the table does not have on purpose.
 		version.Talos:      versions("1.15.0", "1.14.1", "1.13.1", "1.14.0", "1.12.9", "1.15.1"),
 		version.Kubernetes: versions("1.36.0"),
 	})
@@ -79,8 +79,8 @@ func TestExtend_KeepsTheDay(t *testing.T) {
 	}
 }
 
-// TestRun_AsksBoth asks a Go module proxy and a registry, which are fixtures, and leaves the file as it is where one of
-// them does not answer.
+// TestRun_AsksBoth has a Go module proxy and a registry, which are fixtures. If one of them does not answer, the file
+// has to stay as it is.
 func TestRun_AsksBoth(t *testing.T) {
 	proxy := t.TempDir()
 	list := filepath.Join(proxy, "k8s.io", "api", "@v", "list")
@@ -131,7 +131,7 @@ func TestRun_AsksBoth(t *testing.T) {
 		t.Errorf("got\n%s", got)
 	}
 
-	// A source that lacks what is known already may lack what came since.
+	// A source that lacks a known release may lack newer ones.
 	tags = `"v1.13.3"`
 
 	if err := run(t.Context(), file, source, today.AddDate(0, 1, 0)); err != nil {

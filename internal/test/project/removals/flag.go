@@ -14,15 +14,15 @@ import (
 	"strings"
 )
 
-// commandLine is a component with the directories below whose roots, by module, its flags are
-// defined. Some directories have flags of other components too: a flag that is found is one that
-// the component may have, and one that is not found anywhere is one that it does not have.
+// commandLine is a component with the directories, by module, below which its flags are defined. Some directories
+// have flags of other components too: the component may have a flag that is found, and does not have one that is not
+// found anywhere.
 type commandLine struct {
 	component   string
 	directories map[string][]string
 }
 
-// commandLines are those that a machine configuration can add flags to.
+// commandLines returns the components to which a machine configuration can add flags.
 func commandLines() []commandLine {
 	const serving = "pkg/server/options"
 
@@ -57,7 +57,7 @@ func commandLines() []commandLine {
 	}
 }
 
-// readFlags reads the names of flags, without dashes, out of the Go sources below the directories.
+// readFlags returns the names of flags, without leading dashes, from the Go sources below the directories.
 func readFlags(directories []string) (map[string]bool, error) {
 	var files []*ast.File
 
@@ -108,16 +108,16 @@ func readFlags(directories []string) (map[string]bool, error) {
 }
 
 var (
-	// defines are the methods of a set of flags that define one: String, StringVar, StringVarP.
+	// defines matches the methods of a flag set that define a flag: String, StringVar, StringVarP.
 	defines = regexp.MustCompile(`^(Bool|Count|Duration|Float|Func|IP|Int|String|Text|Time|Uint|Bytes)?[A-Za-z0-9]*?(Var)?P?$`)
-	// flagName is what a flag is called.
+	// flagName matches the name of a flag.
 	flagName = regexp.MustCompile(`^[a-z0-9]+([-_][a-z0-9]+)*$`)
 )
 
-// flagOf is the name of the flag that a call defines, with dashes only; empty if it defines none.
-// Names that are put together as the program runs are not found.
+// flagOf returns the name of the flag that a call defines, with dashes only; empty if it defines none. Names that are
+// composed at run time are not found.
 func (r *reader) flagOf(call *ast.CallExpr) string {
-	// The name and a usage, at least, and a value or where it goes.
+	// The name and a usage, at least, and a value or a pointer to it.
 	const least = 3
 
 	if len(call.Args) < least {
@@ -155,7 +155,7 @@ func (r *reader) flagOf(call *ast.CallExpr) string {
 	return strings.ReplaceAll(name, "_", "-")
 }
 
-// textOf is a text or what a constant of the sources stands for.
+// textOf returns the text of a literal or of a constant of the sources.
 func (r *reader) textOf(value ast.Expr) string {
 	literal, is := value.(*ast.BasicLit)
 	if !is {

@@ -12,15 +12,14 @@ import (
 	"strings"
 )
 
-// state is how a release line has a feature gate.
+// state is the state of a feature gate in a release line.
 type state struct {
-	// locked tells that it cannot be set to anything else than the value.
+	// locked is true if it cannot be set to another value than value.
 	locked, value bool
 }
 
-// readGates reads the feature gates of a release line out of the Go sources in the directories:
-// the maps from a Feature to its FeatureSpec, or to its VersionedSpecs, one for each release line
-// in which something changed.
+// readGates reads the feature gates of a release line from the Go sources in the directories: the maps from a Feature
+// to its FeatureSpec, or to its VersionedSpecs, which have one spec for each release line in which something changed.
 func readGates(directories []string, minor string) (map[string]state, error) {
 	var files []*ast.File
 
@@ -57,16 +56,16 @@ func readGates(directories []string, minor string) (map[string]state, error) {
 	return reading.gates, reading.err
 }
 
-// reader reads files.
+// reader collects gates and constants from files.
 type reader struct {
 	minor string
-	// names are what gates are called, by the name of their constant.
+	// names are the names of gates by those of their constants.
 	names map[string]string
 	gates map[string]state
 	err   error
 }
 
-// nameConstants notes the constants that are texts, or texts of another type.
+// nameConstants records the constants whose value is a text, or a text converted to another type.
 func (r *reader) nameConstants(file *ast.File) {
 	ast.Inspect(file, func(node ast.Node) bool {
 		spec, is := node.(*ast.ValueSpec)
@@ -135,7 +134,7 @@ func (r *reader) look(node ast.Node) bool {
 	return false
 }
 
-// specOf is what the release line makes of a gate; there is none where the gate came later.
+// specOf returns the state of a gate in the release line; there is false if the gate came later.
 func (r *reader) specOf(value ast.Expr) (found state, there bool, err error) {
 	spec, is := value.(*ast.CompositeLit)
 	if !is {
@@ -189,7 +188,7 @@ func stateOf(spec *ast.CompositeLit) (state, error) {
 	return state{locked: true, value: value}, err
 }
 
-// boolOf is the value of a field; false where it is not given.
+// boolOf returns the value of a field; false if it is not set.
 func boolOf(spec *ast.CompositeLit, field string) (bool, error) {
 	value := fieldOf(spec, field)
 	if value == nil {
@@ -204,7 +203,7 @@ func boolOf(spec *ast.CompositeLit, field string) (bool, error) {
 	return parsed, nil
 }
 
-// versionOf is the release line from which on a spec holds.
+// versionOf returns the release line from which on a spec applies.
 func versionOf(spec *ast.CompositeLit) (string, error) {
 	call, is := fieldOf(spec, "Version").(*ast.CallExpr)
 	if !is {
@@ -235,7 +234,7 @@ func fieldOf(spec *ast.CompositeLit, name string) ast.Expr {
 	return nil
 }
 
-// nameOf is the name of an identifier, without its package.
+// nameOf returns the name of an identifier, without its package.
 func nameOf(expression ast.Expr) string {
 	switch named := expression.(type) {
 	case *ast.Ident:
@@ -247,7 +246,7 @@ func nameOf(expression ast.Expr) string {
 	}
 }
 
-// older tells whether a release line comes before another one, both as 1.36.
+// older reports whether a release line comes before another one, both in the form 1.36.
 func older(a, b string) bool {
 	number := func(minor string) int {
 		_, text, _ := strings.Cut(minor, ".")

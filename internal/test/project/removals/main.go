@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MPL-2.0
 
-// Command removals writes the tables of the feature gates of Kubernetes and of the flags that are
-// gone, of one release of each release line, as its sources have them:
+// Command removals writes the tables of the feature gates of Kubernetes and of the removed flags, from the sources of
+// one release of each release line:
 //
 //	removals internal/adapter/removal
 //
-// It downloads the sources as Go modules, and runs none of them.
+// It downloads the sources as Go modules, and does not run them.
 package main
 
 import (
@@ -24,20 +24,20 @@ import (
 	"strings"
 )
 
-// releases are those that the tables are made of, without "v": one of each release line that an
-// upgrade can lead to. The modules of a release have its version, with 0 for 1.
+// releases returns the releases that the tables are made from, without "v": one of each release line that an upgrade
+// can lead to. The modules of a release have its version, with 0 for 1.
 func releases() []string {
 	return []string{"1.29.6", "1.30.14", "1.31.14", "1.32.13", "1.33.13", "1.34.4", "1.35.4", "1.36.3", "1.37.2"}
 }
 
 const (
-	// kubernetesModule has a version of its own; all others of Kubernetes have 0 for 1.
+	// kubernetesModule has the version of the release; the other modules of Kubernetes have it with 0 for 1.
 	kubernetesModule = "k8s.io/kubernetes"
-	// cadvisorModule has flags of the kubelet; the release names its version, from 1.37 on.
+	// cadvisorModule has flags of the kubelet. From 1.37 on a release requires it, in a version of its own.
 	cadvisorModule = "github.com/google/cadvisor/lib"
 )
 
-// gateDirectories are those whose packages have feature gates that components take, by module.
+// gateDirectories returns the directories, by module, whose packages have feature gates of components.
 func gateDirectories() map[string][]string {
 	return map[string][]string{
 		kubernetesModule:                 {"pkg/features"},
@@ -73,7 +73,7 @@ func run(to string) error {
 		lines = append(lines, found)
 	}
 
-	// The file as a whole, or none.
+	// A file is written as a whole, or not at all.
 	for name, write := range map[string]func(io.Writer, []line) error{"gates.txt": writeGates, "flags.txt": writeFlags} {
 		var text bytes.Buffer
 		if err := write(&text, lines); err != nil {
@@ -88,7 +88,7 @@ func run(to string) error {
 	return nil
 }
 
-// read brings the sources of a release here, and reads its gates and flags.
+// read downloads the sources of a release, and reads its gates and flags.
 func read(release string) (found line, err error) {
 	roots, err := download(release)
 	if err != nil {
@@ -120,7 +120,7 @@ func read(release string) (found line, err error) {
 	return found, nil
 }
 
-// download brings the sources of a release here; the result is their roots by module.
+// download downloads the sources of a release and returns their roots by module.
 func download(release string) (map[string]string, error) {
 	modules := map[string]bool{}
 
@@ -171,7 +171,7 @@ func directoriesOf(lines []commandLine) []map[string][]string {
 	return all
 }
 
-// fetch downloads modules, each with its version; the result is their roots by module.
+// fetch downloads modules, each with its version, and returns their roots by module.
 func fetch(modules []string) (map[string]string, error) {
 	command := exec.Command("go", append([]string{"mod", "download", "-json"}, modules...)...)
 	command.Stderr = os.Stderr
@@ -199,8 +199,8 @@ func fetch(modules []string) (map[string]string, error) {
 	}
 }
 
-// below are the directories, by module, in which a release line has them. It may lack some, but
-// not the first of Kubernetes itself.
+// below returns the directories, by module, that a release line has. It may lack some, but not the first one of
+// Kubernetes itself.
 func below(roots map[string]string, directories map[string][]string) ([]string, error) {
 	var found []string
 
@@ -222,7 +222,7 @@ func below(roots map[string]string, directories map[string][]string) ([]string, 
 	return found, nil
 }
 
-// minorOf is the release line of a release, such as 1.36.
+// minorOf returns the release line of a release, such as 1.36.
 func minorOf(release string) string {
 	return strings.Join(slices.Clip(strings.SplitN(release, ".", 3)[:2]), ".")
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/toolchain"
 )
 
-// sources is Go as release lines have it: maps of specs, and of specs with versions.
+// sources is Go code in the forms of several release lines: maps of specs, and of specs with versions.
 const sources = `package features
 
 const (
@@ -162,7 +162,8 @@ func TestWrite_FlagsThatAreGoneHaveTheirLastReleaseLine(t *testing.T) {
 	}
 }
 
-// TestTables_AreWhatTheSourcesSay of the release that the tests run, whose sources are there.
+// TestTables_AreWhatTheSourcesSay compares the tables with the release that the tests run, whose sources are
+// available.
 func TestTables_AreWhatTheSourcesSay(t *testing.T) {
 	toolchain.NeedKubernetes(t)
 
@@ -207,7 +208,7 @@ func TestTables_AreWhatTheSourcesSay(t *testing.T) {
 	}
 }
 
-// helpOfPrograms is what programs of the release that the tests run say about their flags.
+// helpOfPrograms returns the help about flags of the programs of the release that the tests run.
 func helpOfPrograms(t *testing.T) map[string]string {
 	t.Helper()
 
@@ -230,7 +231,7 @@ func helpOfPrograms(t *testing.T) map[string]string {
 	return help
 }
 
-// table is one of the tables as it is stored.
+// table returns one of the stored tables.
 func table(t *testing.T, name string) string {
 	t.Helper()
 
@@ -242,7 +243,7 @@ func table(t *testing.T, name string) string {
 	return string(stored)
 }
 
-// storedOf are the gates of a release line in the table.
+// storedOf returns the gates of a release line in the table.
 func storedOf(t *testing.T, table, minor string) map[string]state {
 	t.Helper()
 

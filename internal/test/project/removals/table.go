@@ -29,7 +29,7 @@ const flagHead = `# The flags that components of Kubernetes had and have no more
 #
 `
 
-// begin is what a table begins with.
+// begin returns the beginning of a table.
 func begin(head string, lines []line) *strings.Builder {
 	text := &strings.Builder{}
 	text.WriteString(head)
@@ -90,7 +90,7 @@ func writeGates(to io.Writer, lines []line) error {
 	return err
 }
 
-// span are release lines after one another that have a gate in the same way.
+// span is a range of release lines that have a gate in the same state.
 type span struct {
 	state
 
@@ -105,7 +105,7 @@ func (s span) lock() string {
 	return fmt.Sprintf(" %t", s.value)
 }
 
-// spansOf are those of one gate, in order.
+// spansOf returns the spans of one gate, in order.
 func spansOf(name string, lines []line) []span {
 	var (
 		spans  []span

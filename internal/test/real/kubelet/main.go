@@ -2,12 +2,11 @@
 
 //go:build linux
 
-// Command kubelet stands in front of the kubelet and prepares its container, then becomes
-// the kubelet.
+// Command kubelet prepares the container of the kubelet, and then becomes the kubelet.
 //
-// Where cgroups are of version 1, Talos binds /sys/fs/cgroup into the container without what
-// is mounted below, so the hierarchies are mounted there again. And a kubelet sets parameters
-// of the whole kernel, which is not this machine's alone: it gets copies of them to set.
+// With cgroups of version 1, Talos binds /sys/fs/cgroup into the container without the mounts below it, so the
+// hierarchies are mounted there again. And a kubelet sets parameters of the whole kernel, which other machines use as
+// well, so it gets copies of them.
 package main
 
 import (
@@ -18,17 +17,17 @@ import (
 	"syscall"
 )
 
-// next is the real one, beside this program.
+// next is the real kubelet, beside this program.
 const next = "kubelet.real"
 
 const (
 	cgroups = "/sys/fs/cgroup"
-	// copies are the parameters as far as the kubelet is concerned.
+	// copies is the directory with the copies of the parameters for the kubelet.
 	copies     = "/parameters"
 	parameters = "/proc/sys"
 )
 
-// tunables are what a kubelet sets and no namespace keeps to itself.
+// tunables are the parameters that a kubelet sets and that have no namespace.
 var tunables = [...]string{
 	"kernel/keys/root_maxbytes", "kernel/keys/root_maxkeys", "kernel/panic", "kernel/panic_on_oops", "vm/overcommit_memory", "vm/panic_on_oom",
 }
@@ -68,7 +67,7 @@ func mountCgroups() error {
 			options = "none," + options
 		}
 
-		// Those that the machine has not, its kubelet has not either.
+		// A hierarchy that the machine does not have, its kubelet does not have either.
 		if _, err := os.Stat(target); err != nil {
 			continue
 		}

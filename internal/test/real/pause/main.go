@@ -2,8 +2,7 @@
 
 //go:build linux
 
-// Command pause does nothing until it is asked to end; with the argument "stubborn" it
-// does not listen.
+// Command pause does nothing until it is told to end. With the argument "stubborn" it ignores that.
 package main
 
 import (
@@ -22,7 +21,7 @@ func main() {
 		signal.Notify(asked, syscall.SIGINT, syscall.SIGTERM)
 	}
 
-	// In a pod it is the parent of what others leave.
+	// As the first process of a Pod it has to reap orphans.
 	orphans := make(chan os.Signal, 1)
 	signal.Notify(orphans, syscall.SIGCHLD)
 

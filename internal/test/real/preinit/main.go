@@ -2,10 +2,9 @@
 
 //go:build linux
 
-// Command preinit is the first process of a machine's initial file system: it loads the
-// modules of /modules in the order of their names and becomes Talos' own init. The kernel
-// of Talos has them built in; that of Debian has not. Where there is a file /hang, it does
-// nothing instead.
+// Command preinit is the first process of a machine's initial file system: it loads the modules of /modules in the
+// order of their names and becomes Talos' own init. The kernel of Talos has them built in, that of Debian does not.
+// If there is a file /hang, it does nothing instead.
 package main
 
 import (
@@ -20,7 +19,7 @@ import (
 func main() {
 	err := run()
 
-	// The kernel panics when its first process ends, and restarts.
+	// If the first process ends, the kernel panics and restarts.
 	fmt.Fprintln(os.Stderr, "preinit:", err)
 	os.Exit(1)
 }
@@ -30,7 +29,7 @@ func run() error {
 		fmt.Fprintln(os.Stderr, "preinit: this system starts nothing")
 
 		for {
-			// A signal, of which there are none, ends it.
+			// Only a signal would end it, and nothing sends one.
 			_ = unix.Pause()
 		}
 	}
@@ -48,7 +47,7 @@ func run() error {
 		}
 	}
 
-	// The memory of what was loaded is the machine's again.
+	// This frees the memory of the files.
 	if err := os.RemoveAll("/modules"); err != nil {
 		return err
 	}

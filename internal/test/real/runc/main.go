@@ -2,9 +2,8 @@
 
 //go:build linux
 
-// Command runc stands in front of runc where the capability CAP_SYS_RESOURCE is missing:
-// it takes out of the specification of a container what only that capability allows, and
-// then becomes runc. Everywhere else it becomes runc at once.
+// Command runc becomes runc. If the capability CAP_SYS_RESOURCE is missing, it first removes from the specification
+// of a container what only that capability allows.
 package main
 
 import (
@@ -17,7 +16,7 @@ import (
 	"syscall"
 )
 
-// next is the real one, beside this program.
+// next is the real runc, beside this program.
 const next = "runc.real"
 
 const capability = "CAP_SYS_RESOURCE"
@@ -37,8 +36,8 @@ func main() {
 	os.Exit(1)
 }
 
-// rewrite changes the specification that the arguments name: of a container in its bundle,
-// or of a process that is started in one.
+// rewrite changes the specification that the arguments name: that of a container in its bundle, or of a process that
+// is started in one.
 func rewrite(args []string) error {
 	for i, arg := range args {
 		name, value, attached := strings.Cut(arg, "=")
@@ -88,7 +87,7 @@ func child(spec map[string]any, name string) map[string]any {
 	return found
 }
 
-// relax takes out of a process what needs the capability.
+// relax removes from a process what needs the capability.
 func relax(process map[string]any) {
 	if score, ok := process["oomScoreAdj"].(json.Number); ok && strings.HasPrefix(score.String(), "-") {
 		delete(process, "oomScoreAdj")
