@@ -9,6 +9,7 @@
 // lifted, and another run has to end at the target with nothing left behind. The checker judges every event, and one
 // more run must not change anything.
 //
-// How much of that is done depends on the time: go test strikes a sample of the calls, with faults and without; a soak
+// How much of that is done depends on the time: without faults, go test strikes every call that changes something in an
+// upgrade of Talos and in a rollback by hand, and a sample of all other calls; with faults it strikes a sample. A soak
 // strikes all of them, and then draws further clusters from further seeds until its time is over.
 package sweep
