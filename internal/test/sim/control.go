@@ -19,15 +19,14 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/model"
 )
 
-// controlFile holds the address and the token under which a running simulator
-// takes requests.
+// controlFile holds the address and the token with which a running simulator accepts requests.
 const controlFile = "control"
 
 // controlTimeout bounds one request to a running simulator.
 const controlTimeout = 10 * time.Second
 
-// control lets other processes change a running simulation: machines join,
-// faults come and go, somebody else changes an image.
+// control lets other processes change a running simulation: machines join, faults come and go, somebody else
+// changes an image.
 type control struct {
 	server *http.Server
 	path   string
@@ -40,7 +39,7 @@ func startControl(s *Simulator) (*control, error) {
 		return nil, fmt.Errorf("listening for control requests: %w", err)
 	}
 
-	// Whoever may read the file may control the simulation.
+	// Everybody who may read the file may control the simulation.
 	token := s.World.ClusterID()
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /nodes", s.handleNode)
@@ -144,8 +143,7 @@ func (s *Simulator) handleImage(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// RequestNode asks the simulator that runs in dir to let a machine join, and
-// returns its name.
+// RequestNode asks the simulator that runs in dir to let a machine join, and returns its name.
 func RequestNode(ctx context.Context, dir string, options model.NodeOptions) (string, error) {
 	body, err := json.Marshal(options)
 	if err != nil {

@@ -12,16 +12,15 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/model"
 )
 
-// followEvery is how often a fault script on disk is looked at.
+// followEvery is how often a fault script on disk is checked.
 const followEvery = 250 * time.Millisecond
 
-// FollowFaults reads the script at the path whenever it changes and gives it to
-// the simulator. A script that cannot be read is told to complain, and the one
-// before stays in force. The returned function ends it.
+// FollowFaults reads the script at the path whenever it changes and passes it to the simulator. If a script cannot
+// be read, complain is called, and the one before stays in force. The returned function ends it.
 func FollowFaults(ctx context.Context, path string, simulator *Simulator, complain func(error)) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
-	// What is in force was read by the caller.
+	// The caller has read the script in force.
 	last, _ := os.ReadFile(path)
 
 	go func() {

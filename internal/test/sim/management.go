@@ -14,17 +14,15 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/kube"
 )
 
-// managementDir is where the management cluster keeps its data, below the
-// directory of the simulator.
+// managementDir is where the management cluster keeps its data, below the directory of the simulator.
 const managementDir = "management"
 
-// errNoManagement is what asking for a management cluster that there is not
-// ends with.
+// errNoManagement is returned if there is no management cluster.
 func errNoManagement() error {
 	return errors.New("there is no simulated management cluster: start the simulator with Options.Management")
 }
 
-// startManagement leaves the server in the simulator only once it runs.
+// startManagement sets the server of the simulator only once it runs.
 func (s *Simulator) startManagement(ctx context.Context) error {
 	server, err := kube.NewManagement(kube.ManagementOptions{
 		Recorder: s.writer, Dir: filepath.Join(s.dir, managementDir), Binaries: s.programs,
@@ -62,19 +60,18 @@ func (s *Simulator) stopManagement() error {
 	return s.management.Stop(ctx)
 }
 
-// ManagementKubeconfig is the path of the kubeconfig of the management cluster,
-// whose context is called "management".
+// ManagementKubeconfig returns the path of the kubeconfig of the management cluster, whose context is called
+// "management".
 func (s *Simulator) ManagementKubeconfig() string {
 	return filepath.Join(s.dir, ManagementKubeconfigFile)
 }
 
-// Config reaches the API server of the simulated cluster whatever state its
-// control planes are in. What is written with it, under whatever user agent but
-// the provider's, is in the history as somebody else's.
+// Config returns a configuration that reaches the API server of the simulated cluster whatever the state of its
+// control planes. The history attributes its writes to others, with any user agent but the provider's.
 func (s *Simulator) Config() (*rest.Config, error) { return s.kube.Config() }
 
-// ManagementConfig is the same for the management cluster, also while
-// [Simulator.ManagementDown] keeps others from it.
+// ManagementConfig returns the same for the management cluster, even while [Simulator.ManagementDown] keeps others
+// from it.
 func (s *Simulator) ManagementConfig() (*rest.Config, error) {
 	if s.management == nil {
 		return nil, errNoManagement()
@@ -83,8 +80,8 @@ func (s *Simulator) ManagementConfig() (*rest.Config, error) {
 	return s.management.Config(), nil
 }
 
-// ManagementDown takes the management cluster away from the users of its
-// kubeconfig, cutting their connections, or gives it back.
+// ManagementDown takes the management cluster away from the users of its kubeconfig and cuts their connections, or
+// gives it back.
 func (s *Simulator) ManagementDown(down bool) error {
 	if s.management == nil {
 		return errNoManagement()
@@ -93,8 +90,7 @@ func (s *Simulator) ManagementDown(down bool) error {
 	return s.management.Down(down)
 }
 
-// Sync returns when every Kubernetes request that was answered before the call
-// is in the history.
+// Sync returns once every Kubernetes request that was answered before the call is in the history.
 func (s *Simulator) Sync(ctx context.Context) error {
 	if err := s.kube.Sync(ctx); err != nil || s.management == nil {
 		return err
@@ -103,7 +99,7 @@ func (s *Simulator) Sync(ctx context.Context) error {
 	return s.management.Sync(ctx)
 }
 
-// Wait returns when ctx ends or when something that runs has died, with why.
+// Wait returns when ctx ends, or with the error of a process that has died.
 func (s *Simulator) Wait(ctx context.Context) error {
 	waiting, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -15,15 +15,15 @@ import (
 
 // kubernetes is the Kubernetes of the machines.
 type kubernetes interface {
-	// Kubeconfig is the administrator's, by way of whichever control plane serves.
+	// Kubeconfig returns the administrator's kubeconfig, which reaches any control plane that serves.
 	Kubeconfig() ([]byte, error)
-	// Config is past the control planes.
+	// Config returns a configuration that bypasses the control planes.
 	Config() (*rest.Config, error)
-	// Answered is in bytes.
+	// Answered returns the size of all answers in bytes.
 	Answered() int64
-	// Sync returns when what was answered is in the history.
+	// Sync returns once what was answered is in the history.
 	Sync(ctx context.Context) error
-	// Wait returns when the context ends, or with what has died.
+	// Wait returns when the context ends, or with the error of what has died.
 	Wait(ctx context.Context) error
 	Stop(ctx context.Context) error
 }
@@ -41,7 +41,7 @@ func newMemory(world *model.World, pods int) (*memory, error) {
 		return nil, err
 	}
 
-	// As many pods in an app, and as many of them that may be missing, as in the real one.
+	// An app has as many pods, and as many of them may be missing, as in the real Kubernetes.
 	const replicas = 3
 
 	for first := 0; first < pods; first += replicas {
@@ -83,7 +83,7 @@ func (m *memory) Stop(context.Context) error {
 	return nil
 }
 
-// errInMemory is what a cluster cannot have without a real API server.
+// errInMemory returns an error if the options need a real API server.
 func errInMemory(options Options) error {
 	if options.CustomResources || options.Management {
 		return errors.New("an API server in memory serves no custom resources of operators, and no management cluster: that needs the real one")

@@ -21,24 +21,24 @@ import (
 
 // Simulator is a running simulated cluster.
 type Simulator struct {
-	// World is the model behind it, for tests that look or reach inside.
+	// World is the model behind it, for tests that read or change it directly.
 	World *model.World
 
 	dir    string
 	clock  *model.ScaledClock
 	file   *os.File
 	writer *history.Writer
-	// programs are those of the real Kubernetes.
+	// programs are the programs of the real Kubernetes.
 	programs kube.Binaries
 	kube     kubernetes
-	// management is nil where there is no such cluster.
+	// management is nil if there is no such cluster.
 	management *kube.Management
 	wire       *wire.Server
 	control    *control
 }
 
-// Start brings a simulated cluster up. When it returns, the talosconfig and the
-// kubeconfig in the directory work. After an error nothing runs.
+// Start brings a simulated cluster up. When it returns, the talosconfig and the kubeconfig in the directory work.
+// After an error nothing runs.
 func Start(ctx context.Context, options Options) (*Simulator, error) {
 	options = options.withDefaults()
 
@@ -113,7 +113,7 @@ func (s *Simulator) start(ctx context.Context, options Options) error {
 	return s.writeConfigs()
 }
 
-// startServers starts the API servers, each of which takes seconds, together.
+// startServers starts the API servers, each of which takes seconds, at the same time.
 func (s *Simulator) startServers(ctx context.Context, options Options) error {
 	var (
 		group  sync.WaitGroup
@@ -169,7 +169,7 @@ func (s *Simulator) startKubernetes(ctx context.Context, options Options) error 
 	return nil
 }
 
-// writeConfigs writes the credentials, readable by the owner alone.
+// writeConfigs writes the credentials, which only the owner can read.
 func (s *Simulator) writeConfigs() error {
 	talosconfig, err := s.wire.Talosconfig()
 	if err != nil {
@@ -190,19 +190,19 @@ func (s *Simulator) writeConfigs() error {
 	return nil
 }
 
-// Dir is the directory with talosconfig, kubeconfig and history.
+// Dir returns the directory with talosconfig, kubeconfig and history.
 func (s *Simulator) Dir() string { return s.dir }
 
-// Talosconfig and Kubeconfig are paths of files in the directory.
+// Talosconfig returns the path of the talosconfig.
 func (s *Simulator) Talosconfig() string { return filepath.Join(s.dir, TalosconfigFile) }
 
-// Kubeconfig is the path of the administrator's kubeconfig.
+// Kubeconfig returns the path of the administrator's kubeconfig.
 func (s *Simulator) Kubeconfig() string { return filepath.Join(s.dir, KubeconfigFile) }
 
-// Clock is the simulated time.
+// Clock returns the clock of the simulated time.
 func (s *Simulator) Clock() *model.ScaledClock { return s.clock }
 
-// Answered is how many bytes the API server has sent to clients so far.
+// Answered returns how many bytes the API server has sent to clients so far.
 func (s *Simulator) Answered() int64 { return s.kube.Answered() }
 
 // OnEvent calls fn with every further event; see [history.Writer.OnEvent].
@@ -213,18 +213,17 @@ func (s *Simulator) AddNode(options model.NodeOptions) (string, error) {
 	return s.World.AddNode(options)
 }
 
-// SetFaults replaces the fault script; what only lasted until then ends.
+// SetFaults replaces the fault script; what lasted only until then ends.
 func (s *Simulator) SetFaults(faults []model.Fault) { s.World.SetFaults(faults) }
 
-// SetImage changes the image of one component in the configuration of a node,
-// as a person with talosctl does.
+// SetImage changes the image of one component in the configuration of a node, as a person with talosctl does.
 func (s *Simulator) SetImage(node, component, image string) error {
 	return s.World.SetImage(node, component, image)
 }
 
 // Verdict judges what happened so far, under the policy that was in force.
 func (s *Simulator) Verdict(ctx context.Context, policy ...checker.Option) (Verdict, error) {
-	// Requests that are complete are in the history when their log is read.
+	// Completed requests are in the history once their log is read.
 	if err := s.Sync(ctx); err != nil {
 		return Verdict{}, err
 	}
@@ -235,8 +234,7 @@ func (s *Simulator) Verdict(ctx context.Context, policy ...checker.Option) (Verd
 // stopPatience bounds the end of the Kubernetes processes.
 const stopPatience = 20 * time.Second
 
-// Stop ends everything that Start began; it may be called on a simulator that
-// was only half started.
+// Stop ends everything that Start began. It may be called on a simulator that was only partly started.
 func (s *Simulator) Stop() error {
 	var failed error
 
@@ -248,7 +246,7 @@ func (s *Simulator) Stop() error {
 		s.wire.Stop()
 	}
 
-	// The machines before the API server: what they still write must end first.
+	// The machines stop before the API server: what they still write must end first.
 	if s.World != nil {
 		s.World.Stop()
 	}

@@ -11,11 +11,11 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/history"
 )
 
-// Verdict is what a history amounts to.
+// Verdict is the judgement of a history.
 type Verdict = checker.Verdict
 
-// ReadHistory calls each with every event of the history in a simulator's directory, in
-// order, whether the simulator runs or not.
+// ReadHistory calls each with every event of the history in a simulator's directory, in order, whether or not the
+// simulator runs.
 func ReadHistory(dir string, each func(history.Event)) error {
 	file, err := os.Open(filepath.Join(dir, HistoryFile))
 	if err != nil {
@@ -27,9 +27,8 @@ func ReadHistory(dir string, each func(history.Event)) error {
 	return history.Read(file, each)
 }
 
-// ReadVerdict judges the history in a simulator's directory, whether the
-// simulator runs or not. The options say which policy was in force, which the
-// history does not tell.
+// ReadVerdict judges the history in a simulator's directory, whether or not the simulator runs. The options say
+// which policy was in force, which the history does not contain.
 func ReadVerdict(dir string, policy ...checker.Option) (Verdict, error) {
 	judge := checker.New(policy...)
 	if err := ReadHistory(dir, judge.Add); err != nil {

@@ -24,8 +24,7 @@ import (
 const (
 	// labelComponent names the component that a pod is part of.
 	labelComponent = "k8s-app"
-	// annotationConfigVersion is the version of the configuration that Talos made
-	// a static pod from.
+	// annotationConfigVersion is the version of the configuration from which Talos made a static pod.
 	annotationConfigVersion = "talos.dev/config-version"
 	// annotationFilesVersion is the version of the files of an API server.
 	annotationFilesVersion = "talos.dev/config-file-version"
@@ -35,24 +34,22 @@ const (
 )
 
 const (
-	// proxyNotice is how long a change to the DaemonSet stands before its
-	// controller acts on it, so that whoever made it never looks at the moment of
-	// the first pod; proxyStop and proxyStart are how long a pod of kube-proxy takes
-	// to go and to come; coreDNSTime is how long CoreDNS takes to be replaced.
+	// proxyNotice is how long a change to the DaemonSet stands before its controller acts on it, so that the client
+	// that made it never reads at the moment of the first pod; proxyStop and proxyStart are how long a pod of
+	// kube-proxy takes to go and to come; coreDNSTime is how long CoreDNS takes to be replaced.
 	proxyNotice = 137 * time.Millisecond
 	proxyStop   = 1319 * time.Millisecond
 	proxyStart  = 3433 * time.Millisecond
 	coreDNSTime = 11273 * time.Millisecond
-	// rolloutPause is how often a rollout looks after a node that is away.
+	// rolloutPause is how often a rollout checks a node that is away.
 	rolloutPause = 1021 * time.Millisecond
 )
 
 // system is what runs the cluster itself.
 type system struct {
-	// proxy and coreDNS are the images of the DaemonSet and of the Deployment,
-	// empty where they do not exist.
+	// proxy and coreDNS are the images of the DaemonSet and of the Deployment; empty if they do not exist.
 	proxy, coreDNS string
-	// coreDNSReady is when the pods of CoreDNS run from its image.
+	// coreDNSReady is when the pods of CoreDNS run its image.
 	coreDNSReady time.Time
 	// proxies are the pods of kube-proxy that were replaced, by node.
 	proxies map[string]proxyPod
@@ -62,14 +59,14 @@ type system struct {
 	stop context.CancelFunc
 	// shown are the pods as the API shows them, by their names.
 	shown map[string]componentPod
-	// rollouts are those of the workloads of manifests, by UID.
+	// rollouts are those of the workloads in the manifests, by UID.
 	rollouts map[types.UID]rollout
 }
 
 // proxyPod is the pod of kube-proxy on a node.
 type proxyPod struct {
 	image string
-	// readyAt is when it runs.
+	// readyAt is when the pod becomes ready.
 	readyAt time.Time
 }
 
@@ -81,14 +78,13 @@ type componentPod struct {
 	started                time.Time
 	// trouble is why it does not run: a reason, a colon and a message.
 	trouble string
-	// owner is the UID of the DaemonSet, labels those of its template; empty for a static
-	// pod.
+	// owner is the UID of the DaemonSet, labels are those of its template; empty for a static pod.
 	owner, labels string
 }
 
 func (p componentPod) name() string { return p.component + "-" + p.node }
 
-// newSystem is that of a cluster as it was created.
+// newSystem returns the system of a cluster as it was created.
 func newSystem(states []model.NodeState, now time.Time) system {
 	made := system{coreDNSReady: now, proxies: map[string]proxyPod{}, stop: func() {}, shown: map[string]componentPod{}, rollouts: map[types.UID]rollout{}}
 
@@ -105,9 +101,8 @@ func newSystem(states []model.NodeState, now time.Time) system {
 	return made
 }
 
-// showComponents brings the pods of components, and the DaemonSet of kube-proxy, up to
-// date. Those of a node that is away stay as their kubelet last reported them, until
-// Kubernetes notices.
+// showComponents updates the pods of components and the DaemonSet of kube-proxy. Those of a node that is away stay
+// as their kubelet last reported them, until Kubernetes notices.
 func (s *Server) showComponents(states []model.KubeState) {
 	present := map[string]bool{}
 	owner, labels := s.proxyOwner()
@@ -162,7 +157,7 @@ func (s *Server) showComponent(pod componentPod) {
 	}
 }
 
-// object is a static pod as its mirror shows it, or one of kube-proxy.
+// object returns a static pod as its mirror shows it, or a pod of kube-proxy.
 func (p componentPod) object() *corev1.Pod {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
@@ -179,7 +174,7 @@ func (p componentPod) object() *corev1.Pod {
 	if p.component == model.ProxyName {
 		pod.OwnerReferences = []metav1.OwnerReference{owner(appsv1.SchemeGroupVersion.String(), "DaemonSet", p.component)}
 		pod.OwnerReferences[0].UID = types.UID(p.owner)
-		// They come from an object that was admitted.
+		// The labels come from an object that was admitted.
 		pod.Labels, _ = labels.ConvertSelectorToLabelsMap(p.labels)
 	} else {
 		pod.Annotations = map[string]string{
@@ -205,7 +200,7 @@ func (p componentPod) object() *corev1.Pod {
 	return pod
 }
 
-// showProxySet brings the DaemonSet of kube-proxy up to date.
+// showProxySet updates the DaemonSet of kube-proxy.
 func (s *Server) showProxySet() {
 	of, at := s.table(appsv1.SchemeGroupVersion, resourceDaemonSets), key{namespaceSystem, model.ProxyName}
 
@@ -221,7 +216,7 @@ func (s *Server) showProxySet() {
 		return
 	}
 
-	// Nothing but the image of what is stored ever changes.
+	// Only the image of the stored object ever changes.
 	if standing, is := of.objects[at].(*appsv1.DaemonSet); is && standing.Spec.Template.Spec.Containers[0].Image == s.system.proxy {
 		return
 	}
@@ -240,8 +235,8 @@ func (s *Server) showProxySet() {
 	})
 }
 
-// proxyPod is the pod on a node, if it has one. The model decides which version runs,
-// since machines also change it by themselves.
+// proxyPod returns the pod on a node, if it has one. The model decides which version runs, because machines also
+// change it by themselves.
 func (s *Server) proxyPod(state model.KubeState) (proxyPod, bool) {
 	if s.system.proxy == "" || s.kubelets[state.Name] == nil {
 		return proxyPod{}, false
@@ -271,14 +266,14 @@ func cut(image string) (repository, tag string) {
 	return named, ""
 }
 
-// versionOf is the version in an image's tag, without v.
+// versionOf returns the version in an image's tag, without v.
 func versionOf(image string) string {
 	_, tag := cut(image)
 
 	return strings.TrimPrefix(tag, "v")
 }
 
-// proxyReady tells whether a pod of kube-proxy is reported as ready.
+// proxyReady reports whether a pod of kube-proxy is reported as ready.
 func (s *Server) proxyReady(node string, pod proxyPod) bool {
 	known := s.kubelets[node]
 	if known == nil {
@@ -312,8 +307,8 @@ func (s *Server) setProxy(image string) {
 	s.work.Go(func() { s.rollProxy(ctx, image) })
 }
 
-// rollProxy replaces the pods of kube-proxy one by one. As a DaemonSet does, it
-// waits for a node that is away: its pod is the one that may be unavailable.
+// rollProxy replaces the pods of kube-proxy one by one. Like a DaemonSet, it waits for a node that is away: its pod
+// is the one that may be unavailable.
 func (s *Server) rollProxy(ctx context.Context, image string) {
 	if s.world.Clock().Sleep(ctx, proxyNotice) != nil {
 		return
@@ -335,8 +330,7 @@ func (s *Server) rollProxy(ctx context.Context, image string) {
 	}
 }
 
-// outdated is a node whose pod of kube-proxy has another image, one that is
-// away before others.
+// outdated returns a node whose pod of kube-proxy has another image; nodes that are away come first.
 func (s *Server) outdated(image string) (name string, present bool) {
 	s.lock()
 	defer s.mu.Unlock()
@@ -356,8 +350,8 @@ func (s *Server) outdated(image string) (name string, present bool) {
 	return name, present
 }
 
-// replaceProxy puts a new pod of kube-proxy onto a node, and returns when it
-// runs; false when another rollout took over.
+// replaceProxy puts a new pod of kube-proxy onto a node, and returns once it runs; false if another rollout took
+// over.
 func (s *Server) replaceProxy(ctx context.Context, node, image string) bool {
 	s.lock()
 	going := ctx.Err() == nil
@@ -385,8 +379,8 @@ func (s *Server) AddOldObject(object string) {
 	s.system.old = append(s.system.old, object)
 }
 
-// Rendered are the images of the objects in the cluster that Talos renders, by
-// their names; those that it does not render any more have none.
+// Rendered returns the images of the objects in the cluster that Talos renders, by their names; the image is empty
+// for objects that it does not render any more.
 func (s *Server) Rendered() map[string]string {
 	s.lock()
 	defer s.mu.Unlock()
@@ -405,8 +399,7 @@ func (s *Server) Rendered() map[string]string {
 	return objects
 }
 
-// ManifestChanges is what a sync of the bootstrap manifests changes that a control
-// plane renders.
+// ManifestChanges returns what a sync of the bootstrap manifests that a control plane renders changes.
 func (s *Server) ManifestChanges(rendering model.NodeState, options cluster.ManifestOptions) []cluster.ManifestChange {
 	s.lock()
 	defer s.mu.Unlock()
@@ -469,8 +462,7 @@ func imageDiff(before, after string) string {
 	return diff.String()
 }
 
-// ApplyManifests brings the objects to what a control plane renders, in the name of a
-// client.
+// ApplyManifests changes the objects to what a control plane renders, in the name of a client.
 func (s *Server) ApplyManifests(client string, rendering model.NodeState, options cluster.ManifestOptions) []cluster.ManifestChange {
 	s.lock()
 	defer s.mu.Unlock()
@@ -493,7 +485,7 @@ func (s *Server) ApplyManifests(client string, rendering model.NodeState, option
 	return changes
 }
 
-// tellManifest adds to the history the request that changed an object.
+// tellManifest records the request that changed an object.
 func (s *Server) tellManifest(client string, change cluster.ManifestChange, options cluster.ManifestOptions) {
 	parts := strings.Split(change.Object, "/")
 	namespace := ""
@@ -517,7 +509,7 @@ func (s *Server) tellManifest(client string, change cluster.ManifestChange, opti
 		"namespace", namespace, "name", parts[len(parts)-1], "code", "200"))
 }
 
-// Unready lists what is not rolled out of the objects that a control plane renders.
+// Unready lists the objects that a control plane renders and that are not rolled out.
 func (s *Server) Unready(rendering model.NodeState) []string {
 	s.lock()
 	defer s.mu.Unlock()

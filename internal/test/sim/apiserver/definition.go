@@ -11,14 +11,14 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// kindDefinition is what defines other kinds.
+// kindDefinition is the kind that defines other kinds.
 const kindDefinition = "CustomResourceDefinition"
 
 func groupOfDefinitions() schema.GroupVersion {
 	return schema.GroupVersion{Group: "apiextensions.k8s.io", Version: "v1"}
 }
 
-// Serve has the API serve a kind of custom objects, or serve it in another way.
+// Serve makes the API serve a kind of custom objects, or serve it in another way.
 func (s *Server) Serve(kind Kind) error {
 	version, err := schema.ParseGroupVersion(kind.APIVersion)
 	if err != nil {
@@ -57,7 +57,7 @@ func (s *Server) serveKind(resource schema.GroupVersionResource, namespaced bool
 	})
 }
 
-// Unserve has the API serve a kind no longer; its objects are gone.
+// Unserve makes the API stop serving a kind; its objects are gone.
 func (s *Server) Unserve(apiVersion, kind string) {
 	s.lock()
 	defer s.mu.Unlock()
@@ -77,14 +77,14 @@ func without(tables []*table, apiVersion, kind string) []*table {
 	return kept
 }
 
-// serveDefinitions has clients define kinds of their own.
+// serveDefinitions lets clients define their own kinds.
 func (s *Server) serveDefinitions() {
 	s.serveKind(groupOfDefinitions().WithResource("customresourcedefinitions"), false,
 		Kind{APIVersion: groupOfDefinitions().String(), Kind: kindDefinition, Status: true})
 }
 
-// define serves what a definition says from now on, and nothing of what it said before; now
-// is nil where it is gone. Each version has objects of its own, as nothing is converted.
+// define serves what a definition says from now on, and stops serving what it said before; now is nil if it was
+// deleted. Each version has its own objects, because nothing is converted.
 func (s *Server) define(of *table, before, now object) {
 	if of.version != groupOfDefinitions() {
 		return
@@ -120,14 +120,14 @@ func (s *Server) define(of *table, before, now object) {
 	s.show(of, shown)
 }
 
-// definedKind is a version of a kind that somebody has defined.
+// definedKind is a version of a kind from a definition.
 type definedKind struct {
 	resource   schema.GroupVersionResource
 	namespaced bool
 	kind       Kind
 }
 
-// definedBy are the versions of a kind that are served.
+// definedBy returns the versions of a kind that are served.
 func definedBy(of object) (found []definedKind) {
 	definition, ok := of.(*unstructured.Unstructured)
 	if !ok {

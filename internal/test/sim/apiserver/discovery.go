@@ -17,7 +17,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/model"
 )
 
-// shortNames are those that people give to a resource.
+// shortNames returns the names that people use for a resource.
 func shortNames(resource string) []string {
 	return map[string][]string{
 		resourceNodes: {"no"}, resourcePods: {"po"}, resourceConfigMaps: {"cm"}, resourceNamespaces: {"ns"}, resourceBudgets: {"pdb"},
@@ -27,14 +27,13 @@ func shortNames(resource string) []string {
 	}[resource]
 }
 
-// part is what of an object is asked for by itself, with the kind that it is of where
-// that is another one.
+// part is a part of an object that has its own requests, with the kind that it has if that is another one.
 type part struct {
 	name, group, version, kind string
 	verbs                      []string
 }
 
-// parts are those of the objects of a resource.
+// parts returns the parts of the objects of a resource.
 func (t *table) parts() []part {
 	switch {
 	case t == nil:
@@ -48,13 +47,13 @@ func (t *table) parts() []part {
 	}
 }
 
-// has tells whether objects have a part that is asked for by itself.
+// has reports whether objects have a part with its own requests.
 func (t *table) has(name string) bool {
 	return name == "" || slices.ContainsFunc(t.parts(), func(one part) bool { return one.name == name })
 }
 
-// about says what is served: below a group and version the resources, above that the
-// groups. Its errors are answers.
+// about returns what is served: below a group and version the resources, above that the groups. Its errors are
+// answers.
 func (s *Server) about(asked *call) (answer, error) {
 	var found runtime.Object
 
@@ -85,7 +84,7 @@ func (s *Server) about(asked *call) (answer, error) {
 	return answer{http.StatusOK, corev1.SchemeGroupVersion, found}, nil
 }
 
-// groups are those of the resources, but for the one without a name, with their versions.
+// groups returns the groups of the resources, except the one without a name, with their versions.
 func (s *Server) groups() []metav1.APIGroup {
 	var groups []metav1.APIGroup
 
@@ -110,7 +109,7 @@ func (s *Server) groups() []metav1.APIGroup {
 	return groups
 }
 
-// resources are those of a group and version; nil where there are none.
+// resources returns the resources of a group and version; nil if there are none.
 func (s *Server) resources(version schema.GroupVersion) runtime.Object {
 	list := &metav1.APIResourceList{GroupVersion: version.String()}
 
@@ -140,8 +139,8 @@ func (s *Server) resources(version schema.GroupVersion) runtime.Object {
 	return list
 }
 
-// serverVersion is the version of an API server that answers. Where none of the machines has
-// one, it is that of another cluster, which has no version in the model.
+// serverVersion returns the version of an API server that answers. If none of the machines has one, it is that of
+// another cluster, which has no version in the model.
 func (s *Server) serverVersion() apiversion.Info {
 	image := ""
 
@@ -155,7 +154,7 @@ func (s *Server) serverVersion() apiversion.Info {
 	return apiversion.Info{Major: numbers[0], Minor: numbers[1], GitVersion: "v" + version, Platform: "linux/amd64"}
 }
 
-// text is an answer of words alone.
+// text is an answer in plain text.
 type text string
 
 // GetObjectKind implements [runtime.Object].
@@ -164,7 +163,7 @@ func (text) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind }
 // DeepCopyObject implements [runtime.Object].
 func (t text) DeepCopyObject() runtime.Object { return t }
 
-// document is an answer that is no object of the API.
+// document is an answer that is not an object of the API.
 type document struct{ content any }
 
 // GetObjectKind implements [runtime.Object].
@@ -173,9 +172,8 @@ func (document) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKin
 // DeepCopyObject implements [runtime.Object].
 func (d document) DeepCopyObject() runtime.Object { return d }
 
-// openAPI says below a path what may be asked of the resources of a group and version, and
-// above that where it is said. There is no more in it than kubectl looks for, to know that
-// the server finds fields that there are not.
+// openAPI returns, below a path, which requests the resources of a group and version take, and above that where
+// this is described. It has only what kubectl looks for to know that the server detects unknown fields.
 func (s *Server) openAPI(below string) runtime.Object {
 	groups, paths := map[string]any{}, map[string]any{}
 

@@ -18,14 +18,14 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// tracked tells whether an object remembers who wrote which of its fields, by the library
-// of the real API server. Where no control plane brings manifests into the cluster that
-// takes time for nothing, but for objects that somebody has applied.
+// tracked reports whether an object remembers who wrote which of its fields, by the library of the real API server.
+// Unless control planes bring manifests into the cluster, that takes time for nothing, except for objects that were
+// applied.
 func (s *Server) tracked(of *table, current object) bool {
 	return s.bootstrapped || current != nil && !of.owned && len(current.GetManagedFields()) > 0
 }
 
-// schemas has the types that fields are merged by. It takes a moment to read them.
+// schemas returns the types by which fields are merged. It takes a moment to read them.
 var schemas = sync.OnceValue(func() managedfields.TypeConverter {
 	made, err := newCodec()
 	if err != nil {
@@ -41,7 +41,7 @@ type defaulter struct{}
 // Default implements [runtime.ObjectDefaulter].
 func (defaulter) Default(runtime.Object) {}
 
-// untyped converts objects without a Go type, which are of one version each, to just that.
+// untyped converts objects without a Go type, which have one version each, to just that.
 type untyped struct{ runtime.ObjectConvertor }
 
 // ConvertToVersion implements [runtime.ObjectConvertor].
@@ -57,7 +57,7 @@ func (untyped) New(kind schema.GroupVersionKind) (runtime.Object, error) {
 	return made, nil
 }
 
-// fields are those who have written the fields of the objects of a resource.
+// fields returns the manager that tracks who has written the fields of the objects of a resource.
 func (s *Server) fields(of *table) (*managedfields.FieldManager, error) {
 	if of.fields != nil {
 		return of.fields, nil
@@ -74,8 +74,8 @@ func (s *Server) fields(of *table) (*managedfields.FieldManager, error) {
 	return of.fields, err
 }
 
-// live is an object as the library wants it: one that it may change, of a kind, and an
-// empty one where there is none.
+// live returns an object as the library wants it: a copy that it may change, with its kind; an empty one if there
+// is none.
 func (t *table) live(current object) object {
 	made := t.empty()
 	if current != nil {
@@ -87,7 +87,7 @@ func (t *table) live(current object) object {
 	return made
 }
 
-// track has an object remember what somebody has written into it. Its errors are answers.
+// track makes an object remember who has written which fields. Its errors are answers.
 func (s *Server) track(of *table, asked *call, current, wanted object) (object, error) {
 	fields, err := s.fields(of)
 	if err != nil {
@@ -102,7 +102,7 @@ func (s *Server) track(of *table, asked *call, current, wanted object) (object, 
 	return tracked, nil
 }
 
-// apply brings what somebody wants of an object into it, or makes one of that.
+// apply merges an applied configuration into an object, or creates the object. Its errors are answers.
 func (s *Server) apply(of *table, asked *call) (answer, error) {
 	if !of.allows(verbPatch) {
 		return answer{}, apierrors.NewMethodNotSupported(of.group(), asked.Verb)
@@ -154,13 +154,12 @@ func (s *Server) apply(of *table, asked *call) (answer, error) {
 	return s.replace(of, asked, current, wanted)
 }
 
-// applies tells whether a patch is what somebody wants of an object, and not how to
-// change it.
+// applies reports whether a patch is a server-side apply.
 func applies(header http.Header) bool {
 	return mediaOf(header.Get("Content-Type")) == "application/apply-patch+yaml"
 }
 
-// sameFields tells whether the same belongs to the same, whenever they have written it.
+// sameFields reports whether the same managers own the same fields, whenever they have written them.
 func sameFields(one, other []metav1.ManagedFieldsEntry) bool {
 	return maps.Equal(owners(one), owners(other))
 }

@@ -36,40 +36,37 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/model"
 )
 
-// Options say what becomes of the requests that come in one way.
+// Options say what happens to the requests of one way in.
 type Options struct {
-	// Intercept, when not nil, decides about each request before it is handled, also
-	// about those that will be refused. It is called from several goroutines, and may
-	// block until the context ends, which it does when the client gives up or the
+	// Intercept, if not nil, decides about each request before it is handled, including those that will be refused.
+	// It is called from several goroutines, and may block until the context ends: when the client gives up or the
 	// connection breaks.
 	Intercept func(ctx context.Context, request Request) Strike
-	// Older refuses a watch that is to begin with the objects that there are, as API
-	// servers do that do not know that.
+	// Older refuses a watch that is to begin with the existing objects, like API servers that do not support that.
 	Older bool
 }
 
 // Request is a request that arrived.
 type Request struct {
-	// Client is the name under which the history shows who makes it.
+	// Client is the name of the caller in the history.
 	Client string
 	// Verb is get, list, watch, create, update, patch, delete or evict.
 	Verb string
 	// Resource is the plural of the kind, in lower case.
 	Resource string
-	// Namespace and Name are those of the object, empty in a list; of a create,
-	// the name is only known to its body and is empty as well.
+	// Namespace and Name are those of the object. They are empty in a list; in a create, Name is empty as well,
+	// because only the body has it.
 	Namespace, Name string
-	// Node is the name of the node concerned: that of a Node object, or where the
-	// pod runs; empty otherwise.
+	// Node is the name of the node concerned: that of a Node object, or of the node where the pod runs; empty
+	// otherwise.
 	Node string
 	// Number counts the requests of a way in from 1.
 	Number int
-	// Mutation counts those that may change something from 1; 0 for the others,
-	// dry runs among them.
+	// Mutation counts the requests that may change something from 1; 0 for the others, including dry runs.
 	Mutation int
 }
 
-// String names a request the way a person finds it again.
+// String returns a name by which a person can find the request.
 func (r Request) String() string {
 	name := r.Resource
 	if r.Name != "" {
@@ -79,13 +76,13 @@ func (r Request) String() string {
 	return fmt.Sprintf("%s %s (request %d, mutation %d)", r.Verb, name, r.Number, r.Mutation)
 }
 
-// Strike is what becomes of a request. The zero value lets it pass.
+// Strike is what happens to a request. The zero value lets it pass.
 type Strike struct {
 	Cut Cut
-	// RetryAfter, when not zero, has the request refused with 429 and these seconds.
+	// RetryAfter, if not zero, refuses the request with 429 and these seconds.
 	RetryAfter time.Duration
-	// Replied, when not nil, is called once the reply of a request that was not
-	// cut is on its way; whether the client has read it is open.
+	// Replied, if not nil, is called after the reply to a request that was not cut was sent; the client may not
+	// have read it yet.
 	Replied func()
 }
 
@@ -98,7 +95,7 @@ const (
 	CutNot Cut = iota
 	// CutBefore breaks it before the request is handled.
 	CutBefore
-	// CutAfter breaks it when the request has been handled, without a reply.
+	// CutAfter breaks it after the request has been handled, without a reply.
 	CutAfter
 )
 
@@ -114,8 +111,7 @@ type way struct {
 	work          sync.WaitGroup
 }
 
-// Requests counts the requests so far, and those among them that may have changed
-// something.
+// Requests returns the number of requests so far, and of those that may have changed something.
 func (w *way) Requests() (all, mutating int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -123,7 +119,7 @@ func (w *way) Requests() (all, mutating int) {
 	return w.all, w.mutating
 }
 
-// Kinds counts the requests so far by verb and resource, such as "patch nodes".
+// Kinds returns the number of requests so far by verb and resource, such as "patch nodes".
 func (w *way) Kinds() map[string]int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -131,7 +127,7 @@ func (w *way) Kinds() map[string]int {
 	return maps.Clone(w.kinds)
 }
 
-// begin numbers a request; false when the way has been closed.
+// begin numbers a request; false if the way has been closed.
 func (w *way) begin(request *Request, mutates bool) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -158,13 +154,12 @@ func (w *way) begin(request *Request, mutates bool) bool {
 	return true
 }
 
-// caller is who makes a request, and over what.
+// caller is who makes a request, and over which connection.
 type caller struct {
 	who actor
-	// machine is the control plane whose API server answers; empty for that of another
-	// cluster.
+	// machine is the control plane whose API server answers; empty for that of another cluster.
 	machine string
-	// direct tells that no API server stands between the caller and what is stored.
+	// direct is true if no API server is between the caller and what is stored.
 	direct bool
 	// cut breaks the connection.
 	cut func()
@@ -177,13 +172,12 @@ func (c *caller) breakOff() {
 	panic(http.ErrAbortHandler)
 }
 
-// up tells whether the API server that answers a caller runs.
+// up reports whether the API server that answers a caller runs.
 func (s *Server) up(by *caller) bool {
 	return s.beside || by.direct || s.world.APIServerUp(by.machine)
 }
 
-// answering is a control plane whose API server runs, of those that the address stands
-// for; an empty one stands for all.
+// answering returns a control plane whose API server runs, of those with the address; of all if it is empty.
 func (s *Server) answering(host string) (machine string, up bool) {
 	if s.beside {
 		return "", true
@@ -201,9 +195,9 @@ type call struct {
 	header http.Header
 	query  url.Values
 	body   []byte
-	// dry tells that nothing may be changed.
+	// dry is true if nothing may be changed.
 	dry bool
-	// told tells that the history shows what the request did.
+	// told is true if the history shows what the request did.
 	told bool
 }
 
@@ -211,7 +205,7 @@ func (c *call) group() schema.GroupResource {
 	return schema.GroupResource{Group: c.target.version.Group, Resource: c.Resource}
 }
 
-// manager is the name under which an object remembers who wrote it.
+// manager returns the name under which an object remembers who wrote it.
 func (c *call) manager() string {
 	if given := c.query.Get("fieldManager"); given != "" {
 		return given
@@ -222,8 +216,8 @@ func (c *call) manager() string {
 	return name
 }
 
-// leaveGivenUp ends the handler of a request whose client wants nothing any more. The
-// connection stays: others have requests on it.
+// leaveGivenUp ends the handler of a request whose client has given up. The connection stays, because it carries
+// other requests.
 func leaveGivenUp(r *http.Request) {
 	if r.Context().Err() != nil {
 		panic(http.ErrAbortHandler)
@@ -237,8 +231,7 @@ type answer struct {
 	object  runtime.Object
 }
 
-// serve handles a request. It ends by breaking the connection where an API server that
-// stops would, or the options say so.
+// serve handles a request. It breaks the connection if an API server that stops would, or if the options say so.
 func (w *way) serve(out http.ResponseWriter, r *http.Request, by *caller) {
 	s := w.server
 	asked := s.read(r, by)
@@ -287,11 +280,10 @@ func (w *way) serve(out http.ResponseWriter, r *http.Request, by *caller) {
 	}
 }
 
-// claims is who writes what proves that a watch is up to date: nothing hangs on the reply.
+// claims is the manager of the writes that prove that a watch is up to date: nothing depends on their replies.
 const claims = "talosupgrade-claim"
 
-// losesReply tells whether the fault script wants the reply lost to a request of a client
-// that has changed something.
+// losesReply reports whether the script wants the reply lost to a client's request that has changed something.
 func (s *Server) losesReply(asked *call) bool {
 	if s.beside || asked.who.by != byClient || asked.manager() == claims {
 		return false
@@ -305,8 +297,7 @@ func (s *Server) losesReply(asked *call) bool {
 // mostOfBody is how large a request may be, in bytes.
 const mostOfBody = 3 << 20
 
-// read finds out what a request is about. What cannot be read of it is seen
-// when it is handled.
+// read parses a request. What is wrong with it is found when it is handled.
 func (s *Server) read(r *http.Request, by *caller) *call {
 	asked := &call{header: r.Header, path: r.URL.Path, query: r.URL.Query(), who: by.who}
 
@@ -315,7 +306,7 @@ func (s *Server) read(r *http.Request, by *caller) *call {
 	asked.Verb = asked.target.verb(r.Method)
 	asked.Resource, asked.Namespace, asked.Name = asked.target.resource, asked.target.namespace, asked.target.name
 
-	// Who wants to be told of changes asks for a list, as far as the path goes.
+	// By its path, a watch is a list.
 	if watch := asked.query.Get("watch"); asked.Verb == verbList && watch != "" && watch != "0" && watch != "false" {
 		asked.Verb = verbWatch
 	}
@@ -338,15 +329,14 @@ func (s *Server) read(r *http.Request, by *caller) *call {
 	return asked
 }
 
-// deletesDry tells whether the options in the body of a deletion, or of an
-// eviction, want a dry run.
+// deletesDry reports whether the options in the body of a deletion or an eviction ask for a dry run.
 func (s *Server) deletesDry(asked *call) bool {
 	options, err := s.deleteOptions(asked)
 
 	return err == nil && slices.Contains(options.DryRun, metav1.DryRunAll)
 }
 
-// handle carries out a request, one at a time.
+// handle handles a request. Only one is handled at a time.
 func (s *Server) handle(r *http.Request, asked *call, by *caller) reply {
 	s.lock()
 	defer s.mu.Unlock()
@@ -414,7 +404,7 @@ func (s *Server) carryOut(asked *call) (answer, error) {
 	}
 }
 
-// served is the table that a request is about. Its errors are answers.
+// served returns the table of a request. Its errors are answers.
 func (s *Server) served(asked *call) (*table, error) {
 	of := s.table(asked.target.version, asked.Resource)
 
@@ -427,7 +417,8 @@ func (s *Server) served(asked *call) (*table, error) {
 			"the server does not allow this method on the requested resource", 0, true)
 	}
 
-	// Where nothing is in a namespace, no path leads there, and the other way round.
+	// A path with a namespace is only served for kinds in namespaces, and a path with a name but without a
+	// namespace only for the others.
 	if scoped := asked.Namespace != ""; of == nil || of.namespaced && !scoped && asked.Name != "" || !of.namespaced && scoped {
 		return nil, notServed()
 	}
@@ -435,8 +426,8 @@ func (s *Server) served(asked *call) (*table, error) {
 	return of, nil
 }
 
-// sawNodes tells the history that a client has looked at the nodes. Those who ask
-// for pages of them look for room for pods, and not how the nodes are.
+// sawNodes records that a client has read the nodes. Requests for pages of them look for room for pods, and not for
+// the state of the nodes.
 func (s *Server) sawNodes(asked *call, list runtime.Object, err error) error {
 	if err != nil || s.beside || asked.who.by != byClient || asked.Resource != resourceNodes || asked.query.Get("limit") != "" {
 		return err
@@ -444,8 +435,7 @@ func (s *Server) sawNodes(asked *call, list runtime.Object, err error) error {
 
 	detail := map[string]string{"what": "nodes", "client": asked.Client}
 
-	// Who is content with any state, or one that is not older than another, may get one
-	// out of a cache.
+	// A request that accepts any state, or any that is not older than a version, may be answered from a cache.
 	if nodes, ok := list.(*corev1.NodeList); ok && asked.query.Get("resourceVersion") != "" {
 		detail["via"], detail["version"] = "cache", nodes.ResourceVersion
 	}
@@ -455,12 +445,12 @@ func (s *Server) sawNodes(asked *call, list runtime.Object, err error) error {
 	return nil
 }
 
-// notServed is the answer where nothing is; the real one is a text as well.
+// notServed returns the answer for a path that is not served; the real one is a text as well.
 func notServed() error {
 	return apierrors.NewGenericServerResponse(http.StatusNotFound, "", schema.GroupResource{}, "", "404 page not found", 0, true)
 }
 
-// refusal is an error as an answer.
+// refusal returns an error as an answer.
 func refusal(err error) answer {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {
@@ -485,11 +475,11 @@ func (r reply) send(out http.ResponseWriter) {
 	out.Header().Set("Content-Length", strconv.Itoa(len(r.body)))
 	out.WriteHeader(r.code)
 
-	// A client that has gone does not read it.
+	// If the client has gone, it does not read the reply.
 	_, _ = out.Write(r.body)
 }
 
-// encode makes a reply of an answer; with the lock where that is a stored object.
+// encode makes a reply of an answer. The lock is held if that is a stored object.
 func (s *Server) encode(r *http.Request, of *table, given answer) reply {
 	media := accepted(r.Header)
 	if media == "" {
@@ -521,14 +511,14 @@ const (
 	verbDiscover = "discover"
 )
 
-// target is what the path of a request leads to.
+// target is what the path of a request names.
 type target struct {
 	version                   schema.GroupVersion
 	resource, namespace, name string
 	subresource               string
 }
 
-// targetOf takes a path apart; false where it leads nowhere.
+// targetOf parses a path; false if it is not one of an API group.
 func targetOf(path string) (target, bool) {
 	var found target
 
@@ -547,7 +537,7 @@ func targetOf(path string) (target, bool) {
 		return target{}, false
 	}
 
-	// A namespace itself is an object without one.
+	// A namespace itself is an object without a namespace.
 	if len(parts) > 2 && parts[0] == resourceNamespaces {
 		found.namespace, parts = parts[1], parts[2:]
 	}
@@ -561,8 +551,7 @@ func targetOf(path string) (target, bool) {
 	return found, len(parts) <= 3
 }
 
-// verb is what a request wants with its target; empty where there is no such
-// thing.
+// verb returns the verb of a request for its target; empty if there is none.
 func (t target) verb(method string) string {
 	switch {
 	case t.resource == "" && method == http.MethodGet:
@@ -591,15 +580,15 @@ func mutates(verb string) bool {
 	}
 }
 
-// codec speaks JSON and protobuf.
+// codec encodes and decodes JSON and protobuf.
 type codec struct {
 	scheme *runtime.Scheme
 	codecs serializer.CodecFactory
-	// strict finds fields that there are not.
+	// strict detects unknown fields.
 	strict serializer.CodecFactory
 }
 
-// newCodec is the same one for all: making it takes long.
+// newCodec returns the same codec for all, because it takes long to make.
 var newCodec = sync.OnceValues(func() (*codec, error) {
 	scheme := runtime.NewScheme()
 
@@ -613,9 +602,8 @@ var newCodec = sync.OnceValues(func() (*codec, error) {
 	}, err
 })
 
-// accepted is the first media type, of those that a client accepts, that there
-// is; empty where there is none. Views of objects are none, but for what [Server.viewed]
-// knows.
+// accepted returns the first media type that a client accepts and that is served; empty if there is none. Views of
+// objects are not served, except those of [Server.viewed].
 func accepted(header http.Header) string {
 	wanted := header.Get("Accept")
 	if wanted == "" {
@@ -637,7 +625,7 @@ func accepted(header http.Header) string {
 	return ""
 }
 
-// encode is an object in a media type; JSON for an object of no known kind.
+// encode returns an object in a media type; in JSON if it has no known kind.
 func (c *codec) encode(media string, version schema.GroupVersion, object runtime.Object) (body []byte, written string, err error) {
 	switch given := object.(type) {
 	case text:
@@ -662,12 +650,12 @@ func (c *codec) encode(media string, version schema.GroupVersion, object runtime
 	return body, media, err
 }
 
-// stream writes the events of a watch to a client, in a media type. Typed tells that the
-// objects have a Go type.
+// stream returns a function that writes the events of a watch to a client. typed is true if the objects have a Go
+// type.
 func (s *Server) stream(w http.ResponseWriter, r *http.Request, of *table, typed bool) (write func(watch.EventType, runtime.Object) error, err error) {
 	c, media := s.codec, accepted(r.Header)
 
-	// There is no protobuf of objects without a Go type.
+	// Objects without a Go type have no protobuf.
 	if !typed && media != "" {
 		media = runtime.ContentTypeJSON
 	}
@@ -708,8 +696,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, of *table, typed
 	}, nil
 }
 
-// given reads an object that a client wants, as strictly as the client wants that. Its
-// errors are answers.
+// given decodes the object that a client sent, as strictly as the client asked. Its errors are answers.
 func (s *Server) given(of *table, asked *call) (object, error) {
 	wanted, codecs := of.empty(), s.codec.codecs
 	if asked.query.Get("fieldValidation") == metav1.FieldValidationStrict {
@@ -727,7 +714,7 @@ func (s *Server) given(of *table, asked *call) (object, error) {
 	return wanted, nil
 }
 
-// decode reads what a client sent. Its errors are answers.
+// decode decodes what a client sent. Its errors are answers.
 func (c *codec) decode(header http.Header, body []byte, into runtime.Object) error {
 	return decode(c.codecs, header, body, into)
 }
@@ -753,7 +740,7 @@ func decode(codecs serializer.CodecFactory, header http.Header, body []byte, int
 	return nil
 }
 
-// mediaOf is a media type without its parameters; empty for none.
+// mediaOf returns a media type without its parameters; empty for none.
 func mediaOf(header string) string {
 	media, _, err := mime.ParseMediaType(header)
 	if err != nil {

@@ -24,15 +24,14 @@ const (
 	leaseName       = "talosupgrade"
 	journalName     = "talosupgrade-journal"
 	publishedName   = "talosupgrade"
-	// prefixPublished is that of the annotations that tell how an upgrade goes.
+	// prefixPublished is the prefix of the annotations that publish the progress of an upgrade.
 	prefixPublished = "upgrade.vitistack.io/"
-	// annotationSuspend suspends the upgrades of a cluster, on the lease.
+	// annotationSuspend on the lease suspends the upgrades of a cluster.
 	annotationSuspend = prefixPublished + "suspend"
 )
 
-// tell adds to the history what somebody has made of an object. Either of the two is
-// nil where there was, or is, none. It reports whether the history has a kind for that;
-// what the cluster does by itself is of no kind.
+// tell records a change of an object. before is nil if it was created, now if it was deleted. It reports whether
+// the history has a kind of event for that; it records nothing that the cluster does by itself.
 func (s *Server) tell(who actor, of *table, before, now object) (told bool) {
 	if who == itself() {
 		return true
@@ -65,7 +64,7 @@ func (s *Server) tell(who actor, of *table, before, now object) (told bool) {
 	return s.tellAnnotations(who, of, at, before, now) || told
 }
 
-// tellCordon tells of a cordon that came or went.
+// tellCordon records a cordon that was set or lifted.
 func (s *Server) tellCordon(who actor, name string, before, now object) bool {
 	had, has := cordonOf(before), cordonOf(now)
 	if had.Unschedulable == has.Unschedulable {
@@ -82,8 +81,7 @@ func (s *Server) tellCordon(who actor, name string, before, now object) bool {
 	return true
 }
 
-// tellLabels tells of the labels of a node, but for those of its kubelet, that are other
-// ones now.
+// tellLabels records the labels of a node, without those of its kubelet, if they changed.
 func (s *Server) tellLabels(name string, before, now object) bool {
 	had, has := givenLabels(name, before), givenLabels(name, now)
 	if now == nil || maps.Equal(had, has) {
@@ -108,7 +106,7 @@ func givenLabels(name string, node object) map[string]string {
 	return given
 }
 
-// pairs are labels with commas between them, by name.
+// pairs returns labels with commas between them, sorted by name.
 func pairs(labels map[string]string) string {
 	var list []string
 	for _, label := range slices.Sorted(maps.Keys(labels)) {
@@ -118,8 +116,7 @@ func pairs(labels map[string]string) string {
 	return strings.Join(list, ",")
 }
 
-// tellLease tells who holds the lease now. What changes neither holder nor time means
-// nothing.
+// tellLease records who holds the lease now. A change of neither holder nor time is not recorded.
 func (s *Server) tellLease(who actor, before, now object) bool {
 	had, renewedBefore := holding(before)
 	holder, renewed := holding(now)
@@ -139,7 +136,7 @@ func (s *Server) tellLease(who actor, before, now object) bool {
 	return true
 }
 
-// holding is who holds a lease, and the time of the last renewal.
+// holding returns who holds a lease, and the time of the last renewal.
 func holding(of object) (holder, renewed string) {
 	lease, ok := of.(*coordinationv1.Lease)
 	if !ok {
@@ -157,7 +154,7 @@ func holding(of object) (holder, renewed string) {
 	return holder, renewed
 }
 
-// tellJournal tells of each record of the journal that changed.
+// tellJournal records each record of the journal that changed.
 func (s *Server) tellJournal(who actor, before, now object) bool {
 	changed := changesBetween(dataOf(before), dataOf(now))
 
@@ -175,8 +172,8 @@ func (s *Server) tellJournal(who actor, before, now object) bool {
 	return len(changed) > 0
 }
 
-// phaseOf is how far the work is that a record of the journal is about; empty for a
-// record that is about none, and for one that is gone.
+// phaseOf returns the phase of the work in a record of the journal; empty for a record without work, and for one
+// that is gone.
 func phaseOf(key, value string) string {
 	switch {
 	case value == "", key == "format", key == "holder", key == "etcd-snapshot":
@@ -188,7 +185,7 @@ func phaseOf(key, value string) string {
 
 	_, phase, _ := journalFields(value)
 
-	// What nobody can read may be unfinished.
+	// Work that cannot be parsed may be unfinished.
 	return cmp.Or(phase, "unreadable")
 }
 
@@ -201,7 +198,7 @@ func dataOf(of object) map[string]string {
 	return held.Data
 }
 
-// journalFields are what a record of the journal says; empty for what it does not.
+// journalFields returns the fields of a record of the journal; empty for those that it does not have.
 func journalFields(value string) (node, phase, run string) {
 	var entry struct {
 		Node  string `json:"node"`
@@ -209,7 +206,7 @@ func journalFields(value string) (node, phase, run string) {
 		Run   string `json:"run"`
 	}
 
-	// What cannot be read has none of them; its value is in the history as it is.
+	// A record that cannot be parsed has none of them; the history has its value as it is.
 	if json.Unmarshal([]byte(value), &entry) != nil {
 		return "", "", ""
 	}
@@ -217,7 +214,7 @@ func journalFields(value string) (node, phase, run string) {
 	return entry.Node, entry.Phase, entry.Run
 }
 
-// tellAnnotations tells of each annotation of the protocol that changed.
+// tellAnnotations records each annotation of the protocol that changed.
 func (s *Server) tellAnnotations(who actor, of *table, at key, before, now object) bool {
 	changed := changesBetween(publishedOn(before), publishedOn(now))
 	node := ""
@@ -233,7 +230,7 @@ func (s *Server) tellAnnotations(who actor, of *table, at key, before, now objec
 	return len(changed) > 0
 }
 
-// publishedOn are the annotations of the protocol, by key without prefix.
+// publishedOn returns the annotations of the protocol, by key without prefix.
 func publishedOn(of object) map[string]string {
 	if of == nil {
 		return nil
@@ -250,7 +247,7 @@ func publishedOn(of object) map[string]string {
 	return published
 }
 
-// tellStatus tells of what changed in the status of a custom object.
+// tellStatus records what changed in the status of a custom object.
 func (s *Server) tellStatus(who actor, name string, before, now object) bool {
 	had, has := statusOf(before), statusOf(now)
 
@@ -268,8 +265,8 @@ func (s *Server) tellStatus(who actor, name string, before, now object) bool {
 	return len(fields)+len(conditions) > 0
 }
 
-// status is what the history tells of that of a custom object. The conditions are by
-// type, with status, reason and message on lines of their own.
+// status is what the history has of the status of a custom object. The conditions are by type, with status, reason
+// and message on lines of their own.
 type status struct{ fields, conditions map[string]string }
 
 func statusOf(of object) status {
@@ -303,11 +300,10 @@ func conditionFields(condition string) (status, reason, message string) {
 	return status, reason, message
 }
 
-// difference is a key of a map whose value is another one now; empty where there was,
-// or is, none.
+// difference is a key of a map whose value changed; before and now are empty if there was, or is, none.
 type difference struct{ key, before, now string }
 
-// changesBetween lists what differs, by key.
+// changesBetween lists the differences, by key.
 func changesBetween(before, now map[string]string) []difference {
 	keys := slices.AppendSeq(slices.Collect(maps.Keys(before)), maps.Keys(now))
 	slices.Sort(keys)

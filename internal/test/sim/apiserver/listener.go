@@ -24,7 +24,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/pipe"
 )
 
-// secured is an HTTP server that knows its clients by their certificates.
+// secured is an HTTP server that identifies its clients by their certificates.
 type secured struct {
 	way
 
@@ -61,14 +61,14 @@ func (l *secured) secure(handler http.Handler, addresses ...net.IP) error {
 		},
 		ReadHeaderTimeout: time.Minute,
 		ConnContext:       withConnection,
-		// What goes wrong with a connection is the affair of its client.
+		// Errors of a connection concern only its client.
 		ErrorLog: log.New(io.Discard, "", 0),
 	}
 
 	return nil
 }
 
-// accept serves the connections of a listener, until that is closed.
+// accept serves the connections of a listener until it is closed.
 func (l *secured) accept(listener net.Listener) {
 	l.serving.Go(func() { _ = l.http.ServeTLS(listener, "", "") })
 }
@@ -81,7 +81,7 @@ func (l *secured) end() {
 	l.work.Wait()
 }
 
-// refuse lets no request begin any more.
+// refuse makes later requests fail.
 func (l *secured) refuse() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -89,7 +89,7 @@ func (l *secured) refuse() {
 	l.stopped = true
 }
 
-// identify makes the certificate of an administrator.
+// identify issues the certificate of an administrator.
 func (l *secured) identify(name string) (certificate.Pair, error) {
 	return l.authority.Issue(x509.Certificate{
 		Subject:     pkix.Name{CommonName: name, Organization: []string{"system:masters"}},
@@ -97,7 +97,7 @@ func (l *secured) identify(name string) (certificate.Pair, error) {
 	})
 }
 
-// kubeconfig is that of an administrator for the server at an address, HOST:PORT.
+// kubeconfig returns that of an administrator for the server at an address, HOST:PORT.
 func (l *secured) kubeconfig(address, user, context string) ([]byte, error) {
 	identity, err := l.identify(user)
 	if err != nil {
@@ -122,7 +122,7 @@ func (l *secured) kubeconfig(address, user, context string) ([]byte, error) {
 
 type connectionKey struct{}
 
-// withConnection has the requests of a connection know it.
+// withConnection makes a connection known to its requests.
 func withConnection(ctx context.Context, conn net.Conn) context.Context {
 	if secured, ok := conn.(*tls.Conn); ok {
 		conn = secured.NetConn()
@@ -131,7 +131,7 @@ func withConnection(ctx context.Context, conn net.Conn) context.Context {
 	return context.WithValue(ctx, connectionKey{}, conn)
 }
 
-// connectionOf is the connection of a request, and the name in the certificate of its client.
+// connectionOf returns the connection of a request, and the name in the certificate of its client.
 func connectionOf(r *http.Request) (over net.Conn, client string) {
 	over, known := r.Context().Value(connectionKey{}).(net.Conn)
 	if !known || r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
@@ -149,7 +149,7 @@ type Listener struct {
 	unwatch func()
 }
 
-// Listen lets clients connect, until [Listener.Stop].
+// Listen lets clients connect until [Listener.Stop].
 func (s *Server) Listen(options Options) (*Listener, error) {
 	l := &Listener{secured: secured{way: way{server: s, options: options}}, network: newNetwork(s)}
 
@@ -182,15 +182,14 @@ func (l *Listener) Stop() {
 	l.end()
 }
 
-// DialContext connects to an API server in memory, for the options of clients:
-// to the address of the kubeconfig, behind which is whichever runs, or to that of
-// a control plane with the port 6443.
+// DialContext connects to an API server in memory, for the options of clients: at the address of the kubeconfig to
+// any that runs, at that of a control plane with the port 6443 to that one.
 func (l *Listener) DialContext(ctx context.Context, _, address string) (net.Conn, error) {
 	return l.network.dial(ctx, address)
 }
 
-// Kubeconfig is that of an administrator, whom the history shows under a name. It is
-// empty if no certificate can be made.
+// Kubeconfig returns that of an administrator with the given name in the history. It is empty if no certificate can
+// be issued.
 func (l *Listener) Kubeconfig(client string) []byte {
 	text, err := l.kubeconfig(net.JoinHostPort(anywhere, port), client, l.server.world.ClusterName())
 	if err != nil {
@@ -212,7 +211,7 @@ func (l *Listener) ServeHTTP(out http.ResponseWriter, r *http.Request) {
 	l.serve(out, r, &caller{who: clientNamed(client), machine: over.machine, cut: func() { _ = over.Close() }})
 }
 
-// Connections counts the connections of clients that are open.
+// Connections returns how many connections of clients are open.
 func (l *Listener) Connections() int {
 	l.network.mu.Lock()
 	defer l.network.mu.Unlock()
@@ -221,15 +220,15 @@ func (l *Listener) Connections() int {
 }
 
 const (
-	// anywhere is the address that leads to whichever API server runs, like a
-	// virtual IP. Clients never ask a proxy about it.
+	// anywhere is the address that leads to any API server that runs, like a virtual IP. Clients never use a proxy
+	// for it.
 	anywhere = "127.0.0.1"
 	port     = "6443"
 	pipeSize = 64 << 10
 )
 
-// network leads clients to the API servers of the control planes, and breaks
-// the connections to those that stop. It is the listener of the HTTP server.
+// network connects clients to the API servers of the control planes, and breaks the connections to those that stop.
+// It is the listener of the HTTP server.
 type network struct {
 	server   *Server
 	arriving chan net.Conn
@@ -257,8 +256,8 @@ func (n *network) Accept() (net.Conn, error) {
 // Addr implements net.Listener.
 func (n *network) Addr() net.Addr { return pipe.Addr(net.JoinHostPort(anywhere, port)) }
 
-// dial connects to a control plane by its address, or to whichever answers. It
-// fails as TCP does where no API server listens.
+// dial connects to a control plane by its address, or to any that answers. It fails as TCP does if no API server
+// listens.
 func (n *network) dial(ctx context.Context, address string) (net.Conn, error) {
 	host, at, err := net.SplitHostPort(address)
 	if err != nil {
@@ -286,7 +285,7 @@ func (n *network) dial(ctx context.Context, address string) (net.Conn, error) {
 
 	select {
 	case n.arriving <- made:
-		// It may have stopped before the connection was known.
+		// The API server may have stopped before the connection was added.
 		n.follow(machine)
 
 		return pipe.Patient(near), nil
@@ -297,7 +296,7 @@ func (n *network) dial(ctx context.Context, address string) (net.Conn, error) {
 	}
 }
 
-// pipes are the two ends of a connection.
+// pipes returns the two ends of a connection.
 func pipes() (near, far net.Conn, err error) {
 	listener := pipe.Listen(pipeSize)
 	accepted := make(chan net.Conn, 1)
@@ -319,7 +318,7 @@ func pipes() (near, far net.Conn, err error) {
 	return near, <-accepted, listener.Close()
 }
 
-// add keeps a connection in mind; nil when the network has ended.
+// add adds a connection to the open ones; nil if the network has ended.
 func (n *network) add(conn net.Conn, machine string) *link {
 	made := &link{Conn: conn, network: n, machine: machine}
 
@@ -335,8 +334,8 @@ func (n *network) add(conn net.Conn, machine string) *link {
 	return made
 }
 
-// follow breaks the connections to API servers that do not run any more, also
-// those whose machines have not changed themselves: etcd may have lost quorum.
+// follow breaks the connections to API servers that do not run any more, including those of machines that have not
+// changed themselves: etcd may have lost quorum.
 func (n *network) follow(string) {
 	n.sever(func(l *link) bool { return !n.server.beside && !n.server.world.APIServerUp(l.machine) })
 }

@@ -21,29 +21,29 @@ import (
 
 const (
 	labelControlPlane = "node-role.kubernetes.io/control-plane"
-	// annotationCordon marks a cordon of ours with the run that set it.
+	// annotationCordon marks a cordon of a run with the run that set it.
 	annotationCordon = "talosupgrade.vitistack.io/cordoned-by"
-	// annotationTalosCordon is where a machine writes that it cordoned its own
-	// node. It outlives the cordon when somebody else lifts that.
+	// annotationTalosCordon is set by a machine that cordoned its own node. It stays if somebody else lifts the
+	// cordon.
 	annotationTalosCordon = "talos.dev/cordoned"
-	// silence is how long Kubernetes goes on believing a kubelet that says nothing.
+	// silence is how long Kubernetes trusts a kubelet that does not report.
 	silence = 40 * time.Second
 )
 
-// kubelet is what is known of the kubelet of a node beside its Node object.
+// kubelet is what is known about the kubelet of a node besides its Node object.
 type kubelet struct {
-	// reported is what it said last.
+	// reported is what it reported last.
 	reported model.KubeState
-	// ready is the condition of the node, which is so since.
+	// ready is the condition of the node, since is when it last changed.
 	ready bool
 	since time.Time
 	// silentSince is zero while the kubelet runs.
 	silentSince time.Time
-	// shown is what the Node object says.
+	// shown is what the Node object shows.
 	shown shownNode
 }
 
-// shownNode is what a Node object says that its kubelet and the node controller write.
+// shownNode is the part of a Node object that its kubelet and the node controller write.
 type shownNode struct {
 	machineID, systemUUID, bootID, version, talos string
 
@@ -58,7 +58,7 @@ type shownNode struct {
 	addresses string
 }
 
-// register makes the Node object of a machine, as its kubelet does when it starts.
+// register creates the Node object of a machine, as its kubelet does when it starts.
 func (s *Server) register(state model.KubeState, now time.Time) {
 	made := &kubelet{ready: state.Kubelet.Ready, since: now}
 	made.report(state)
@@ -74,7 +74,7 @@ func (s *Server) register(state model.KubeState, now time.Time) {
 	s.showNode(made, state)
 }
 
-// kubeletLabels are those that a kubelet gives its node.
+// kubeletLabels returns the labels that a kubelet gives its node.
 func kubeletLabels(state model.KubeState) map[string]string {
 	labels := map[string]string{corev1.LabelHostname: state.Name, corev1.LabelOSStable: "linux", corev1.LabelArchStable: "amd64"}
 	if state.Role == model.ControlPlane {
@@ -84,10 +84,10 @@ func kubeletLabels(state model.KubeState) map[string]string {
 	return labels
 }
 
-// follow brings what is known of a kubelet up to date with its machine.
+// follow updates what is known about a kubelet after a change of its machine.
 func (s *Server) follow(changed turned) {
 	if changed.gone {
-		// Somebody else deletes the Node of a machine that was removed.
+		// Somebody else deletes the Node object of a machine that was removed.
 		return
 	}
 
@@ -104,7 +104,7 @@ func (s *Server) follow(changed turned) {
 	known.observe(state, changed.at)
 }
 
-// observe takes over what a kubelet says, or that it says nothing.
+// observe takes over what a kubelet reports, or that it does not report.
 func (k *kubelet) observe(state model.KubeState, at time.Time) {
 	k.fade(at)
 
@@ -118,8 +118,8 @@ func (k *kubelet) observe(state model.KubeState, at time.Time) {
 	}
 }
 
-// report has a kubelet tell what became of the static pods and of its node. Until it has
-// seen its static pods after a boot, it tells of them what it said before.
+// report takes over the report of a kubelet. Until the kubelet has seen its static pods after a boot, it reports
+// them as before.
 func (k *kubelet) report(state model.KubeState) {
 	if !state.PodsReported {
 		state.StaticPods = k.reported.StaticPods
@@ -135,19 +135,18 @@ func (k *kubelet) turn(ready bool, at time.Time) {
 	}
 }
 
-// fade makes a node not ready whose kubelet has been silent for long enough.
+// fade makes a node not ready if its kubelet has been silent for long enough.
 func (k *kubelet) fade(now time.Time) {
 	if !k.silentSince.IsZero() && now.Sub(k.silentSince) >= silence {
 		k.turn(false, k.silentSince.Add(silence))
 	}
 }
 
-// lost tells that Kubernetes has noticed that the kubelet says nothing: then no
-// pod of the node counts as ready.
+// lost reports whether Kubernetes has noticed that the kubelet is silent: then no pod of the node counts as ready.
 func (k *kubelet) lost() bool { return !k.ready && !k.silentSince.IsZero() }
 
-// unable tells since when, if at all, the kubelet does not look after its pods. A node
-// that was never registered has none.
+// unable reports whether the kubelet does not look after its pods, and since when. A node that was never registered
+// has no kubelet.
 func (k *kubelet) unable() (since time.Time, unable bool) {
 	switch {
 	case k == nil:
@@ -172,7 +171,7 @@ func (k *kubelet) reason() string {
 	}
 }
 
-// showNodes brings all Node objects up to date.
+// showNodes updates all Node objects.
 func (s *Server) showNodes(states []model.KubeState) {
 	for _, state := range states {
 		if known := s.kubelets[state.Name]; known != nil {
@@ -181,7 +180,7 @@ func (s *Server) showNodes(states []model.KubeState) {
 	}
 }
 
-// showNode brings a Node object up to date with its kubelet and with the time.
+// showNode updates a Node object to its kubelet and to the time.
 func (s *Server) showNode(known *kubelet, state model.KubeState) {
 	known.observe(state, s.now())
 
@@ -209,7 +208,7 @@ func (s *Server) showNode(known *kubelet, state model.KubeState) {
 	s.commit(itself(), s.core(resourceNodes), node)
 }
 
-// write has a Node object say it.
+// write writes it into a Node object.
 func (n shownNode) write(node *corev1.Node) {
 	node.Status.Allocatable = corev1.ResourceList{
 		corev1.ResourceCPU:    *apiresource.NewMilliQuantity(n.room.CPU, apiresource.DecimalSI),
@@ -237,7 +236,7 @@ func (n shownNode) write(node *corev1.Node) {
 	node.Spec.Taints = n.taints(node.Spec.Unschedulable)
 }
 
-// conditions are the pressures and Ready.
+// conditions returns the pressures and Ready.
 func (n shownNode) conditions() []corev1.NodeCondition {
 	var list []corev1.NodeCondition
 
@@ -265,7 +264,7 @@ func (n shownNode) conditions() []corev1.NodeCondition {
 	return append(list, ready)
 }
 
-// taints are those of control planes, and what the node controller derives.
+// taints returns those of control planes, and those that the node controller derives.
 func (n shownNode) taints(unschedulable bool) []corev1.Taint {
 	var list []corev1.Taint
 
@@ -293,8 +292,8 @@ func (n shownNode) taints(unschedulable bool) []corev1.Taint {
 	return list
 }
 
-// admitNode takes from a client what people and tools write into nodes: the cordon,
-// labels and annotations. A Node object that no kubelet has made is what they say.
+// admitNode accepts from a client what people and tools write into nodes: the cordon, labels and annotations. A
+// Node object without a kubelet may have any content.
 func (s *Server) admitNode(of *table, current object, wanted *corev1.Node, part string) error {
 	before, isNode := current.(*corev1.Node)
 	if !isNode {
@@ -308,7 +307,7 @@ func (s *Server) admitNode(of *table, current object, wanted *corev1.Node, part 
 	}
 
 	if s.kubelets[wanted.Name] == nil {
-		// A write of either leaves the other one as it stands.
+		// A write of the status or of the rest leaves the other one as it is.
 		status := wanted.Status
 		if part == "" {
 			wanted.Status = before.Status
@@ -332,8 +331,7 @@ func (s *Server) admitNode(of *table, current object, wanted *corev1.Node, part 
 	return nil
 }
 
-// commitNode stores a node that somebody has written, with the taint of its cordon, and
-// has the model know of that.
+// commitNode stores a node that somebody has written, with the taint of its cordon, and tells the model about that.
 func (s *Server) commitNode(who actor, node *corev1.Node) (told bool) {
 	if known := s.kubelets[node.Name]; known != nil {
 		node.Spec.Taints = known.shown.taints(node.Spec.Unschedulable)
@@ -345,8 +343,7 @@ func (s *Server) commitNode(who actor, node *corev1.Node) (told bool) {
 	return told
 }
 
-// editNode changes a Node object in somebody's name; with the lock. It reports whether
-// there is one.
+// editNode changes a Node object in somebody's name. The lock is held. It reports whether the object exists.
 func (s *Server) editNode(who actor, name string, change func(node *corev1.Node)) bool {
 	standing, _ := s.core(resourceNodes).objects[key{name: name}].(*corev1.Node)
 	if standing == nil {
@@ -363,11 +360,10 @@ func (s *Server) editNode(who actor, name string, change func(node *corev1.Node)
 	return true
 }
 
-// Cordon is what a Node object says about its cordon.
+// Cordon is what a Node object shows about its cordon.
 type Cordon struct {
 	Unschedulable bool
-	// Run is the run of ours that marked the node, empty for none. The mark of a
-	// cordon that a person lifted stays.
+	// Run is the run that marked the node; empty for none. The mark stays if a person lifts the cordon.
 	Run string
 }
 
@@ -380,7 +376,7 @@ func cordonOf(of object) Cordon {
 	return Cordon{Unschedulable: node.Spec.Unschedulable, Run: node.Annotations[annotationCordon]}
 }
 
-// Cordons are what the Node objects say about their cordons, by name.
+// Cordons returns what the Node objects show about their cordons, by name.
 func (s *Server) Cordons() map[string]Cordon {
 	s.lock()
 	defer s.mu.Unlock()
@@ -423,7 +419,7 @@ func (m machines) Cordon(_ context.Context, name string, on bool) error {
 	return nil
 }
 
-// drainPause is how often a machine looks whether its pods are gone.
+// drainPause is how often a machine checks whether its pods are gone.
 const drainPause = 1013 * time.Millisecond
 
 // Drain implements [model.Kubernetes].

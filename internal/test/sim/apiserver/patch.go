@@ -19,7 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 )
 
-// patched is what a patch makes of an object. Its errors are answers.
+// patched returns an object after a patch. Its errors are answers.
 func patched(header http.Header, of *table, current object, patch []byte) (object, error) {
 	media := types.PatchType(mediaOf(header.Get("Content-Type")))
 	after, _ := current.DeepCopyObject().(object)
@@ -51,8 +51,7 @@ func patched(header http.Header, of *table, current object, patch []byte) (objec
 	})
 }
 
-// changed changes an object, of which the change names the fields that it is about; all of
-// them where there is none.
+// changed changes an object. change names the fields concerned; nil means all of them.
 func changed(
 	of *table, subject object, change map[string]any, how func(content map[string]any) (map[string]any, error),
 ) (object, error) {
@@ -67,7 +66,7 @@ func changed(
 		return custom, nil
 	}
 
-	// To convert an object takes long, so this is done for what the change is about alone.
+	// It takes long to convert an object, so only the fields of the change are converted.
 	part := subject
 	if change != nil {
 		part = of.empty()
@@ -99,7 +98,7 @@ func changed(
 	return subject, nil
 }
 
-// unpatchable is the answer to a patch that cannot be applied.
+// unpatchable returns the answer to a patch that cannot be applied.
 func unpatchable(err error) error {
 	if errors.As(err, new(apierrors.APIStatus)) {
 		return err
@@ -108,7 +107,7 @@ func unpatchable(err error) error {
 	return apierrors.NewBadRequest(err.Error())
 }
 
-// assign copies the parts of an object that have the names of fields of the change.
+// assign copies the fields of an object that the change names.
 func assign(into, from object, change map[string]any) {
 	to, source := reflect.ValueOf(into).Elem(), reflect.ValueOf(from).Elem()
 

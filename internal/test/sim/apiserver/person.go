@@ -14,10 +14,10 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/history"
 )
 
-// What follows is what somebody else does to the objects that a run relies on: a
-// person with kubectl, an autoscaler, a GitOps tool. The history says so.
+// The methods below are what somebody else does to the objects that a run relies on: a person with kubectl, an
+// autoscaler, a GitOps tool. The history attributes them to others.
 
-// edit changes a node in somebody's name; ErrNotFound where there is none.
+// edit changes a node in somebody's name; the error is ErrNotFound if there is none.
 func (s *Server) edit(who actor, node string, change func(*corev1.Node)) error {
 	s.lock()
 	defer s.mu.Unlock()
@@ -29,14 +29,14 @@ func (s *Server) edit(who actor, node string, change func(*corev1.Node)) error {
 	return nil
 }
 
-// CordonAsPerson makes a node unschedulable, or schedulable, the way a person
-// with kubectl does: without any mark of ours.
+// CordonAsPerson makes a node unschedulable, or schedulable, as a person with kubectl does: without the mark of a
+// run.
 func (s *Server) CordonAsPerson(node string, on bool) error {
 	return s.edit(person(), node, func(node *corev1.Node) { node.Spec.Unschedulable = on })
 }
 
-// UncordonAnyway makes a node schedulable in the name of a client, whoever set
-// its cordon: what a careless client would do.
+// UncordonAnyway makes a node schedulable in the name of a client, whoever set its cordon, as a careless client
+// would.
 func (s *Server) UncordonAnyway(client, node string) {
 	// A node that is gone has no cordon.
 	_ = s.edit(clientNamed(client), node, func(node *corev1.Node) {
@@ -45,8 +45,8 @@ func (s *Server) UncordonAnyway(client, node string) {
 	})
 }
 
-// UnmarkAsPerson takes our mark off a node, and leaves its cordon. It tells whether
-// there is a cordon that is nobody's then.
+// UnmarkAsPerson removes the mark of a run from a node, and leaves its cordon. It reports whether that leaves a
+// cordon that belongs to nobody.
 func (s *Server) UnmarkAsPerson(node string) (nobodys bool) {
 	_ = s.edit(person(), node, func(node *corev1.Node) {
 		_, marked := node.Annotations[annotationCordon]
@@ -59,7 +59,7 @@ func (s *Server) UnmarkAsPerson(node string) (nobodys bool) {
 	return nobodys
 }
 
-// LabelAsPerson gives a node a label; an empty value takes it away.
+// LabelAsPerson sets a label of a node; an empty value removes it.
 func (s *Server) LabelAsPerson(node, label, value string) error {
 	return s.edit(person(), node, func(node *corev1.Node) {
 		node.Labels[label] = value
@@ -70,9 +70,8 @@ func (s *Server) LabelAsPerson(node, label, value string) error {
 	})
 }
 
-// DeleteNodeAsPerson deletes the Node object of a machine that goes on, and with
-// it its cordon and its pods. Its kubelet registers it anew with the next thing
-// that happens to it, or when [Server.RegisterNode] says so.
+// DeleteNodeAsPerson deletes the Node object of a machine that runs on, and with it its cordon and its pods. Its
+// kubelet registers it anew at the machine's next change, or on [Server.RegisterNode].
 func (s *Server) DeleteNodeAsPerson(node string) error {
 	s.lock()
 	defer s.mu.Unlock()
@@ -99,18 +98,16 @@ func (s *Server) deleteNode(who actor, node string) {
 	s.world.SetUnschedulable(node, false)
 }
 
-// RegisterNode has the kubelet of a machine register its Node object where there
-// is none.
+// RegisterNode makes the kubelet of a machine register its Node object if there is none.
 func (s *Server) RegisterNode(node string) {
 	s.notice(node)
 
-	// Whoever takes the lock has the objects follow what was noticed.
+	// Taking the lock updates the objects.
 	s.lock()
 	s.mu.Unlock()
 }
 
-// RemoveNode takes a machine out of the cluster for good, and has a person
-// delete its Node object.
+// RemoveNode takes a machine out of the cluster for good, and makes a person delete its Node object.
 func (s *Server) RemoveNode(name string) error {
 	if err := s.world.RemoveNode(name); err != nil {
 		return err
@@ -126,8 +123,7 @@ func (s *Server) RemoveNode(name string) error {
 	return nil
 }
 
-// LeaveNode is [Server.RemoveNode] with what becomes of the pods: others are
-// started elsewhere in their place.
+// LeaveNode is [Server.RemoveNode] with the consequence for the pods: others are started elsewhere in their place.
 func (s *Server) LeaveNode(name string) error {
 	if err := s.RemoveNode(name); err != nil {
 		return err
@@ -141,7 +137,7 @@ func (s *Server) LeaveNode(name string) error {
 	return nil
 }
 
-// DeleteLeaseAsPerson takes the lease away, whoever holds it.
+// DeleteLeaseAsPerson deletes the lease, whoever holds it.
 func (s *Server) DeleteLeaseAsPerson() {
 	s.lock()
 	defer s.mu.Unlock()
@@ -149,8 +145,8 @@ func (s *Server) DeleteLeaseAsPerson() {
 	s.drop(person(), s.leases(), key{namespaceSystem, leaseName})
 }
 
-// Suspend annotates the lease as a person does with kubectl; nil takes the annotation
-// away. There must be a lease.
+// Suspend annotates the lease as a person does with kubectl; nil removes the annotation. It does nothing without a
+// lease.
 func (s *Server) Suspend(suspension *cluster.Suspension) {
 	s.lock()
 	defer s.mu.Unlock()
@@ -171,7 +167,7 @@ func (s *Server) Suspend(suspension *cluster.Suspension) {
 	s.commit(person(), s.leases(), lease)
 }
 
-// DeleteJournalAsPerson takes the journal away with all that it holds.
+// DeleteJournalAsPerson deletes the journal.
 func (s *Server) DeleteJournalAsPerson() {
 	s.lock()
 	defer s.mu.Unlock()
@@ -179,7 +175,7 @@ func (s *Server) DeleteJournalAsPerson() {
 	s.drop(person(), s.core(resourceConfigMaps), key{namespaceSystem, journalName})
 }
 
-// Annotations are those of the published object, by key without prefix.
+// Annotations returns the annotations of the published object, by key without prefix.
 func (s *Server) Annotations() map[string]string {
 	s.lock()
 	defer s.mu.Unlock()
@@ -187,13 +183,13 @@ func (s *Server) Annotations() map[string]string {
 	return publishedOn(s.core(resourceConfigMaps).objects[key{namespaceSystem, publishedName}])
 }
 
-// Annotate sets annotations of the published object in the name of a client, by key
-// without prefix; an empty value takes the key away.
+// Annotate sets annotations of the published object in the name of a client, by key without prefix; an empty value
+// removes the key.
 func (s *Server) Annotate(client string, changes map[string]string) {
 	s.annotate(clientNamed(client), changes)
 }
 
-// AnnotateAsPerson does so in the name of somebody else.
+// AnnotateAsPerson sets them in the name of somebody else.
 func (s *Server) AnnotateAsPerson(changes map[string]string) { s.annotate(person(), changes) }
 
 func (s *Server) annotate(who actor, changes map[string]string) {
@@ -222,7 +218,7 @@ func (s *Server) annotate(who actor, changes map[string]string) {
 	s.commit(who, of, published)
 }
 
-// Delete deletes an object. With finalizers it stays, with the time of its deletion.
+// Delete deletes an object. With finalizers the object stays, with the time of its deletion.
 func (s *Server) Delete(of cluster.Reference, finalizers ...string) error {
 	s.lock()
 	defer s.mu.Unlock()

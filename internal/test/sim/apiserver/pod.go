@@ -32,48 +32,46 @@ const (
 	startTime = 5237 * time.Millisecond
 	// namespaceWorkload is where the workloads are.
 	namespaceWorkload = "workload"
-	// labelApp is what budgets select pods by.
+	// labelApp is the label by which budgets select pods.
 	labelApp = "app"
 )
 
 // PodSpec is a pod that a test wants.
 type PodSpec struct {
-	// App is what it belongs to. A budget covers all pods of an app.
+	// App is the app that the pod belongs to. A budget covers all pods of an app.
 	App string
-	// Node is where it starts; empty lets the cluster choose.
+	// Node is where the pod starts; if empty, the cluster chooses.
 	Node string
 	// Fits are the nodes that it can run on; nil means all that take workloads.
 	Fits []string
-	// Unmanaged pods are not brought back when they are taken away.
+	// Unmanaged pods are not replaced when they are removed.
 	Unmanaged bool
 	// LocalData names volumes whose content is lost with the pod.
 	LocalData []string
-	// CPU is what it requests in thousandths of a core, Memory in bytes.
+	// CPU is what the pod requests in thousandths of a core, Memory in bytes.
 	CPU, Memory int64
-	// NotReady pods run, and never serve.
+	// NotReady pods run, but never serve.
 	NotReady bool
-	// Volume is the volume that it has a claim to; empty for none.
+	// Volume is the volume to which it has a claim; empty for none.
 	Volume string
 }
 
-// workload is one pod of a workload. Its controller starts another one for each that is
-// taken away.
+// workload is one pod of a workload. Its controller starts another one for each that is removed.
 type workload struct {
 	PodSpec
 
 	name string
-	// node is empty while no node takes it.
+	// node is empty while no node takes the pod.
 	node string
-	// readyAt is when it is up on its node; goneAt, when not zero, when it has
-	// stopped.
+	// readyAt is when it is ready on its node; goneAt, if not zero, is when it has stopped.
 	readyAt, goneAt time.Time
-	// bound pods can run on this node only, and nothing takes their place.
+	// bound pods can run only on this node, and nothing replaces them.
 	bound bool
-	// shown is what the Pod object says.
+	// shown is what the Pod object shows.
 	shown shownPod
 }
 
-// shownPod is what changes of a pod.
+// shownPod is the part of a pod that changes.
 type shownPod struct {
 	made, ready bool
 	node        string
@@ -85,26 +83,26 @@ func uidOf(pod string) types.UID { return types.UID("uid-" + pod) }
 // Budget is a PodDisruptionBudget over the pods of one app.
 type Budget struct {
 	App string
-	// Name is that of the app when empty.
+	// Name is that of the app if empty.
 	Name string
 	// MinAvailable is how many of its pods must stay ready.
 	MinAvailable int
-	// Stale budgets have numbers that were never worked out. They give nothing.
+	// Stale budgets have numbers that were never computed. They allow no disruption.
 	Stale bool
-	// Unsynced is why the numbers cannot be worked out any more: the budget gives
-	// nothing, and the others are those of before. Empty where they can.
+	// Unsynced is why the numbers cannot be computed any more: the budget allows no disruption, and the other
+	// numbers are from before. It is empty if they can.
 	Unsynced string
-	// AlwaysAllow lets pods go that are not ready, whatever the numbers say.
+	// AlwaysAllow lets pods go that are not ready, whatever the numbers are.
 	AlwaysAllow bool
 }
 
-// String is the name that the history shows.
+// String returns the name in the history.
 func (b *Budget) String() string { return namespaceWorkload + "/" + b.name() }
 
 func (b *Budget) name() string { return cmp.Or(b.Name, b.App) }
 
-// AddApp starts pods of an app, ready at once and spread over the workers, or
-// over all nodes where there are none. A budget that is not nil covers them.
+// AddApp starts pods of an app, ready at once and spread over the workers, or over all nodes if there are none. If
+// budget is not nil, it covers them.
 func (s *Server) AddApp(app string, replicas int, budget *Budget) {
 	s.lock()
 	defer s.mu.Unlock()
@@ -116,7 +114,7 @@ func (s *Server) AddApp(app string, replicas int, budget *Budget) {
 	}
 }
 
-// AddPod starts one pod of an app on a certain node and no other.
+// AddPod starts one pod of an app on the given node and no other.
 func (s *Server) AddPod(app, node string, budget *Budget) {
 	s.lock()
 	defer s.mu.Unlock()
@@ -125,8 +123,8 @@ func (s *Server) AddPod(app, node string, budget *Budget) {
 	s.startPod(PodSpec{App: app, Fits: []string{node}}, node, s.now()).bound = true
 }
 
-// StartPod starts one pod, ready at once unless it never is, and returns its
-// name. It waits where no node takes it.
+// StartPod starts one pod, ready at once unless it never is, and returns its name. The pod waits if no node takes
+// it.
 func (s *Server) StartPod(spec PodSpec) string {
 	s.lock()
 	defer s.mu.Unlock()
@@ -141,7 +139,7 @@ func (s *Server) StartPod(spec PodSpec) string {
 	return s.startPod(spec, node, s.now()).name
 }
 
-// AddBudget puts one more budget over the pods of an app.
+// AddBudget adds a budget over the pods of an app.
 func (s *Server) AddBudget(budget Budget) {
 	s.lock()
 	defer s.mu.Unlock()
@@ -149,7 +147,7 @@ func (s *Server) AddBudget(budget Budget) {
 	s.cover(budget.App, &budget)
 }
 
-// RemoveBudget takes all budgets of an app away.
+// RemoveBudget removes all budgets of an app.
 func (s *Server) RemoveBudget(app string) {
 	s.lock()
 	defer s.mu.Unlock()
@@ -157,7 +155,7 @@ func (s *Server) RemoveBudget(app string) {
 	s.budgets = slices.DeleteFunc(s.budgets, func(b *Budget) bool { return b.App == app })
 }
 
-// cover puts a budget, if there is one, over the pods of an app.
+// cover adds a budget over the pods of an app, unless it is nil.
 func (s *Server) cover(app string, budget *Budget) {
 	if budget == nil {
 		return
@@ -175,8 +173,8 @@ const (
 	usualPods   = 110
 )
 
-// SetRoom says what a node has for pods, whatever runs there: CPU in thousandths
-// of a core and memory in bytes. Without it that is 4 cores, 8 GiB and 110 pods.
+// SetRoom sets what a node has for pods, whatever runs there: CPU in thousandths of a core and memory in bytes. By
+// default that is 4 cores, 8 GiB and 110 pods.
 func (s *Server) SetRoom(room cluster.Room) {
 	s.lock()
 	defer s.mu.Unlock()
@@ -200,8 +198,7 @@ func (s *Server) startPod(spec PodSpec, node string, ready time.Time) *workload 
 	return started
 }
 
-// place is the node with the fewest pods that takes one like that; empty when
-// none does.
+// place returns the node with the fewest pods that takes a pod like that; empty if none does.
 func (s *Server) place(spec PodSpec) string {
 	best, fewest := "", 0
 
@@ -232,8 +229,8 @@ func (s *Server) place(spec PodSpec) string {
 	return best
 }
 
-// fits lists the nodes that a pod like that can run on, cordons and room aside, in the
-// order of the machines.
+// fits lists the nodes on which a pod like that can run, regardless of cordons and room, in the order of the
+// machines.
 func (s *Server) fits(spec PodSpec) []string {
 	var fits []string
 
@@ -253,8 +250,7 @@ func (s *Server) fits(spec PodSpec) []string {
 	return fits
 }
 
-// showWorkloads brings the pods of workloads, their budgets and their controllers up to
-// date.
+// showWorkloads updates the pods of workloads, their budgets and their controllers.
 func (s *Server) showWorkloads() {
 	s.block()
 	s.settle()
@@ -268,7 +264,7 @@ func (s *Server) showWorkloads() {
 		case p.goneAt.IsZero():
 			replicas[p.App]++
 		default:
-			// Its controller is there as long as it is.
+			// The controller exists as long as the pod.
 			replicas[p.App] = max(0, replicas[p.App])
 		}
 
@@ -295,8 +291,7 @@ func (s *Server) settle() {
 	for _, p := range s.workloads {
 		since, unable := s.kubelets[p.node].unable()
 		if unable && !p.goneAt.IsZero() && p.goneAt.After(since) {
-			// Only a kubelet of a node that is ready confirms that a pod has
-			// stopped.
+			// Only a kubelet of a node that is ready confirms that a pod has stopped.
 			p.goneAt = now.Add(graceTime)
 		}
 	}
@@ -319,7 +314,7 @@ func (s *Server) settle() {
 	}
 }
 
-// release has pods wait for another node.
+// release makes pods wait for another node.
 func (s *Server) release(node string) {
 	for _, p := range s.workloads {
 		if p.node == node && !p.bound {
@@ -328,11 +323,11 @@ func (s *Server) release(node string) {
 	}
 }
 
-// blockerName is the app, and the pod, of the fault "a budget blocks the drain".
+// blockerName returns the name of the app, and of the pod, of the fault "a budget blocks the drain".
 func blockerName(node string) string { return "blocks-drain-of-" + node }
 
-// block keeps the pods, and the budgets, of that fault where it is in force: one on a
-// node until somebody deletes it all the same.
+// block keeps the pods and budgets of that fault while it is in force: one on each node, until somebody deletes it
+// all the same.
 func (s *Server) block() {
 	faults := s.world.FaultsFor(model.StepDrain)
 
@@ -364,7 +359,7 @@ func (s *Server) block() {
 	}
 }
 
-// names are those of the nodes that there are, and of those that the fault has struck.
+// names returns the names of the nodes that exist, and of those that the fault has struck.
 func (s *Server) names() []string {
 	names := slices.Collect(maps.Keys(s.kubelets))
 
@@ -379,14 +374,14 @@ func (s *Server) names() []string {
 	return slices.Compact(names)
 }
 
-// serves tells whether a pod is ready.
+// serves reports whether a pod is ready.
 func (s *Server) serves(p *workload) bool {
 	known := s.kubelets[p.node]
 
 	return p.goneAt.IsZero() && !p.NotReady && known != nil && known.ready && !s.now().Before(p.readyAt)
 }
 
-// healthy counts the pods of an app that serve.
+// healthy returns how many pods of an app are ready.
 func (s *Server) healthy(app string) int {
 	count := 0
 
@@ -399,7 +394,7 @@ func (s *Server) healthy(app string) int {
 	return count
 }
 
-// object is the pod as the API shows it.
+// object returns the pod as the API shows it.
 func (p *workload) object() *corev1.Pod {
 	container := corev1.Container{Name: "main", Image: "example.org/" + p.App + ":1"}
 
@@ -453,7 +448,7 @@ func (p *workload) object() *corev1.Pod {
 	return pod
 }
 
-// runs has the status of a pod say that it runs, and whether it is ready.
+// runs sets the status of a pod that runs, and whether it is ready.
 func runs(pod *corev1.Pod, ready bool) {
 	status := corev1.ConditionFalse
 	if ready {
@@ -474,11 +469,11 @@ func ownerUID(kind, name string) types.UID {
 	return types.UID("uid-" + strings.ToLower(kind) + "-" + name)
 }
 
-// restrict has a pod ask for certain nodes, control planes or not.
+// restrict makes a pod require certain nodes, control planes or not.
 func restrict(spec *corev1.PodSpec, names []string) {
 	wanted := corev1.NodeSelectorRequirement{Key: corev1.LabelHostname, Operator: corev1.NodeSelectorOpIn, Values: slices.Sorted(slices.Values(names))}
 	if len(names) == 0 {
-		// All nodes have the label, so none is wanted.
+		// All nodes have the label, so no node fits.
 		wanted.Operator = corev1.NodeSelectorOpDoesNotExist
 	}
 
@@ -490,7 +485,7 @@ func restrict(spec *corev1.PodSpec, names []string) {
 	}}
 }
 
-// showReplicaSets brings the controllers of the pods up to date, by app.
+// showReplicaSets updates the controllers of the pods, by app.
 func (s *Server) showReplicaSets(replicas map[string]int) {
 	of := s.table(appsv1.SchemeGroupVersion, resourceReplicaSets)
 
@@ -503,7 +498,7 @@ func (s *Server) showReplicaSets(replicas map[string]int) {
 	for app, count := range replicas {
 		wanted, selected := int32(count), map[string]string{labelApp: app} //nolint:gosec // a few pods
 
-		// Nothing but the number of what is stored ever changes.
+		// Only the number in the stored object ever changes.
 		if standing, is := of.objects[key{namespaceWorkload, app}].(*appsv1.ReplicaSet); is && *standing.Spec.Replicas == wanted {
 			continue
 		}
@@ -518,7 +513,7 @@ func (s *Server) showReplicaSets(replicas map[string]int) {
 	}
 }
 
-// showBudgets brings the budgets and their numbers up to date.
+// showBudgets updates the budgets and their numbers.
 func (s *Server) showBudgets() {
 	of := s.table(policyv1.SchemeGroupVersion, resourceBudgets)
 	present := map[key]bool{}
@@ -558,7 +553,7 @@ func (b *Budget) object() *policyv1.PodDisruptionBudget {
 	return made
 }
 
-// numbers is the status of a budget.
+// numbers returns the status of a budget.
 func (s *Server) numbers(budget *Budget) policyv1.PodDisruptionBudgetStatus {
 	healthy, expected, allowed := s.healthy(budget.App), 0, 0
 
@@ -590,11 +585,11 @@ func (s *Server) numbers(budget *Budget) policyv1.PodDisruptionBudgetStatus {
 // covered is what the budgets of a pod say.
 type covered struct {
 	by []*Budget
-	// exhausted is one that has nothing to give; nil where all have.
+	// exhausted is a budget that allows no disruption; nil if all allow one.
 	exhausted *Budget
 }
 
-// names are those of the budgets.
+// names returns the names of the budgets.
 func (c covered) names() string {
 	names := make([]string, 0, len(c.by))
 	for _, budget := range c.by {
@@ -604,8 +599,7 @@ func (c covered) names() string {
 	return strings.Join(names, ", ")
 }
 
-// covering is what the budgets say of a pod. None is asked about one that is on its way
-// already.
+// covering returns what the budgets say about a pod. For a pod that is being deleted already, none is asked.
 func (s *Server) covering(p *workload) (found covered) {
 	if !p.goneAt.IsZero() {
 		return covered{}
@@ -625,9 +619,8 @@ func (s *Server) covering(p *workload) (found covered) {
 	return found
 }
 
-// exhausted tells whether a budget has nothing to give for a pod. One that does
-// not serve costs nothing, and may go while the others are enough, be that an old
-// number.
+// exhausted reports whether a budget allows no disruption of a pod. The disruption of a pod that is not ready costs
+// nothing, so it is allowed while enough others are ready, even if the numbers are old.
 func (s *Server) exhausted(budget *Budget, asking *workload) bool {
 	serves := s.serves(asking)
 
@@ -643,7 +636,7 @@ func (s *Server) exhausted(budget *Budget, asking *workload) bool {
 	}
 }
 
-// workload is the pod of a workload by its name; nil where there is none.
+// workload returns the pod of a workload by its name; nil if there is none.
 func (s *Server) workload(at key) *workload {
 	index := slices.IndexFunc(s.workloads, func(p *workload) bool { return at == key{namespaceWorkload, p.name} })
 	if index < 0 {
@@ -653,7 +646,7 @@ func (s *Server) workload(at key) *workload {
 	return s.workloads[index]
 }
 
-// nodeOfPod is where the pod of a workload runs; empty for what is none.
+// nodeOfPod returns the node where the pod of a workload runs; empty for other pods.
 func (s *Server) nodeOfPod(at key) string {
 	s.lock()
 	defer s.mu.Unlock()
@@ -665,16 +658,15 @@ func (s *Server) nodeOfPod(at key) string {
 	return ""
 }
 
-// podDetail begins a record about a pod.
+// podDetail returns the first details of a record about a pod.
 func (a actor) podDetail(at key) map[string]string {
 	return a.detail("namespace", at.namespace, "pod", at.name)
 }
 
-// overlap is what the API server says of a pod that two budgets cover.
+// overlap is the API server's message about a pod that two budgets cover.
 const overlap = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
 
-// evict deletes a pod if its budget allows it. What becomes of the pod of a workload is
-// in the history in any case.
+// evict deletes a pod if its budget allows it. The outcome for the pod of a workload is in the history in any case.
 func (s *Server) evict(of *table, asked *call) (answer, error) {
 	var eviction policyv1.Eviction
 	if err := s.codec.decode(asked.header, asked.body, &eviction); err != nil {
@@ -714,7 +706,7 @@ func (s *Server) evict(of *table, asked *call) (answer, error) {
 	return s.evicted(asked.who, p, asked.dry)
 }
 
-// evicted is the answer to the eviction of a pod.
+// evicted returns the answer to the eviction of a pod.
 func (s *Server) evicted(who actor, p *workload, dry bool) (answer, error) {
 	found := s.covering(p)
 	detail := who.podDetail(key{namespaceWorkload, p.name})
@@ -754,8 +746,8 @@ func (s *Server) evicted(who actor, p *workload, dry bool) (answer, error) {
 	return answer{http.StatusCreated, corev1.SchemeGroupVersion, &metav1.Status{Status: metav1.StatusSuccess, Code: http.StatusCreated}}, nil
 }
 
-// evictAll evicts the pods of a node in the name of its machine, and counts those that
-// are left. A budget that says no is asked again.
+// evictAll evicts the pods of a node in the name of its machine, and returns how many are left. If a budget
+// refuses, the eviction is requested again.
 func (s *Server) evictAll(who actor, node string) (left int) {
 	s.lock()
 	defer s.mu.Unlock()
@@ -789,7 +781,7 @@ func (s *Server) tellBlocked(node string, budget *Budget) {
 	})
 }
 
-// refusedBy is the answer where a budget has nothing to give.
+// refusedBy returns the answer if a budget allows no disruption.
 func (s *Server) refusedBy(budget *Budget) error {
 	refused := apierrors.NewTooManyRequests("Cannot evict pod as it would violate the pod's disruption budget.", 0)
 	text := fmt.Sprintf("The disruption budget %s needs %d healthy pods and has %d currently", budget.name(), budget.MinAvailable, s.healthy(budget.App))
@@ -828,7 +820,7 @@ func (s *Server) deletePod(asked *call, current object) error {
 	return nil
 }
 
-// notTaken is the answer to taking a component of a node away.
+// notTaken returns the answer to a request that would remove a component of a node.
 func notTaken(asked *call) error {
 	return apierrors.NewForbidden(asked.group(), asked.Name, errors.New("the simulated cluster takes no component of a node away"))
 }

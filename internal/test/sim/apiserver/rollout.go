@@ -19,11 +19,10 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/model"
 )
 
-// Bootstrap has the control planes create their bootstrap manifests where they are missing:
-// now, and whenever one of them has booted or got another configuration. From then on
-// kube-proxy and CoreDNS are what the objects say that clients write, all objects remember
-// who wrote which of their fields, and [Server.ApplyManifests] is of no use any more. Of
-// CoreDNS there are no pods.
+// Bootstrap makes the control planes create their bootstrap manifests if they are missing: now, and whenever one of
+// them has booted or got another configuration. From then on kube-proxy and CoreDNS are what the objects say that
+// clients write, all objects remember who wrote which of their fields, and [Server.ApplyManifests] has no use any
+// more. CoreDNS has no pods.
 func (s *Server) Bootstrap() error {
 	objects, err := dynamic.NewForConfigAndClient(&rest.Config{Host: "http://" + anywhere, QPS: -1},
 		&http.Client{Transport: &Transport{way: way{server: s}, who: itself(), direct: true}})
@@ -46,11 +45,11 @@ func (s *Server) Bootstrap() error {
 	return nil
 }
 
-// creation is how the bootstrap manifests come into the cluster.
+// creation creates the bootstrap manifests in the cluster.
 type creation struct {
 	server  *Server
 	objects dynamic.Interface
-	// done is of which boot and configuration a control plane has created its manifests.
+	// done is the boot and configuration for which a control plane has created its manifests.
 	done map[string]string
 }
 
@@ -80,7 +79,7 @@ func (f *creation) goOn() {
 	}
 }
 
-// create has each control plane that has not done so yet create its manifests.
+// create makes each control plane that has not done so yet create its manifests.
 func (f *creation) create() error {
 	world := f.server.world
 
@@ -113,8 +112,7 @@ func (f *creation) create() error {
 	return nil
 }
 
-// admitRollout keeps the status of a workload, counts its generation, and holds on to what
-// tells its pods from others.
+// admitRollout keeps the status of a workload, counts its generation, and refuses another selector.
 func admitRollout(of *table, current, wanted object) error {
 	var before, after any
 
@@ -157,7 +155,7 @@ func admitRollout(of *table, current, wanted object) error {
 	return nil
 }
 
-// rollOut has the cluster follow what somebody has made of a workload.
+// rollOut makes the cluster follow a change of a workload.
 func (s *Server) rollOut(who actor, of *table, at key) {
 	if !s.bootstrapped || of.version != appsv1.SchemeGroupVersion {
 		return
@@ -188,7 +186,7 @@ func (s *Server) rollOut(who actor, of *table, at key) {
 
 	started.generation, started.ready = now.GetGeneration(), s.now()
 
-	// What the cluster begins with is there.
+	// The workloads with which the cluster begins are ready.
 	if who != itself() {
 		started.ready = s.now().Add(coreDNSTime)
 	}
@@ -196,14 +194,14 @@ func (s *Server) rollOut(who actor, of *table, at key) {
 	s.system.rollouts[now.GetUID()] = started
 }
 
-// rollout is how far the pods of a workload are.
+// rollout is the progress of the pods of a workload.
 type rollout struct {
 	generation int64
 	// ready is when all of them are of this generation, and run.
 	ready time.Time
 }
 
-// imageOf is what the first container of a DaemonSet runs; empty for none.
+// imageOf returns the image of the first container of a DaemonSet; empty for none.
 func imageOf(of object) string {
 	set, ok := of.(*appsv1.DaemonSet)
 	if !ok || len(set.Spec.Template.Spec.Containers) == 0 {
@@ -213,7 +211,7 @@ func imageOf(of object) string {
 	return set.Spec.Template.Spec.Containers[0].Image
 }
 
-// showRollouts brings the statuses of workloads up to date.
+// showRollouts updates the statuses of workloads.
 func (s *Server) showRollouts() {
 	if !s.bootstrapped {
 		return
@@ -239,8 +237,7 @@ func (s *Server) showRollouts() {
 	}
 }
 
-// deploymentStatus is that of a Deployment of which one pod is not up to date yet, unless it
-// is done.
+// deploymentStatus returns that of a Deployment in which one pod is not up to date yet, unless it is done.
 func deploymentStatus(of *appsv1.Deployment, done bool) appsv1.DeploymentStatus {
 	wanted := int32(1)
 	if of.Spec.Replicas != nil {
@@ -262,7 +259,7 @@ func deploymentStatus(of *appsv1.Deployment, done bool) appsv1.DeploymentStatus 
 	}
 }
 
-// daemonStatus is that of a DaemonSet with a pod on each node.
+// daemonStatus returns that of a DaemonSet with a pod on each node.
 func (s *Server) daemonStatus(of *appsv1.DaemonSet, done bool) appsv1.DaemonSetStatus {
 	wanted := int32(len(s.kubelets)) //nolint:gosec // a few nodes
 	made := appsv1.DaemonSetStatus{ObservedGeneration: of.Generation, DesiredNumberScheduled: wanted, CurrentNumberScheduled: wanted}
@@ -274,7 +271,7 @@ func (s *Server) daemonStatus(of *appsv1.DaemonSet, done bool) appsv1.DaemonSetS
 	return made
 }
 
-// proxyStatus is that of kube-proxy.
+// proxyStatus returns that of kube-proxy.
 func (s *Server) proxyStatus(of *appsv1.DaemonSet) appsv1.DaemonSetStatus {
 	made := appsv1.DaemonSetStatus{ObservedGeneration: of.Generation}
 
@@ -302,8 +299,7 @@ func (s *Server) proxyStatus(of *appsv1.DaemonSet) appsv1.DaemonSetStatus {
 	return made
 }
 
-// proxyOwner is what the pods of kube-proxy have of their DaemonSet: its UID and the labels
-// of its template.
+// proxyOwner returns what the pods of kube-proxy have from their DaemonSet: its UID and the labels of its template.
 func (s *Server) proxyOwner() (uid, labels string) {
 	set, _ := s.table(appsv1.SchemeGroupVersion, resourceDaemonSets).objects[key{namespaceSystem, model.ProxyName}].(*appsv1.DaemonSet)
 	if set == nil || !s.bootstrapped {

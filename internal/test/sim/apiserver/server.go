@@ -1,29 +1,25 @@
 // SPDX-License-Identifier: MPL-2.0
 
-// Package apiserver is the Kubernetes of a simulated cluster in memory: the objects
-// that its API server stores, what acts on them, and the API over HTTP, in JSON and
-// protobuf. The shipped adapter is a client of it: without a connection, which costs
-// the least, or over pipes with HTTP/2 and mutual TLS, where connections matter. Both
-// work inside a testing/synctest bubble. Clients of other processes come over TCP.
+// Package apiserver is the Kubernetes of a simulated cluster in memory: the objects that its API server stores,
+// what acts on them, and the API over HTTP, in JSON and protobuf. The shipped adapter is a client of it: without a
+// connection, which costs the least, or over pipes with HTTP/2 and mutual TLS, if connections matter. Both work
+// inside a testing/synctest bubble. Clients of other processes come over TCP.
 //
 //	kubernetes, err := apiserver.New(world)
 //	defer kubernetes.Stop()
 //	kubeapi.New(apiserver.Kubeconfig(), "", kubeapi.Options{Transport: kubernetes.Transport("run-1")})
 //
-// A request is read in handler.go, carried out in store.go, and told to the history in
-// ledger.go; watch.go follows the objects, patch.go and fields.go change them, discovery.go
-// and table.go are for kubectl. rollout.go brings the bootstrap manifests of Talos into the
-// cluster. node.go has the kubelets, pod.go the workloads
-// and their budgets, component.go the pods of the control plane and of kube-proxy.
-// person.go is what somebody else does to the objects. transport.go, listener.go and socket.go are
-// the three ways in.
+// A request is read in handler.go, carried out in store.go, and recorded in ledger.go; watch.go follows the
+// objects, patch.go and fields.go change them, discovery.go and table.go are for kubectl. rollout.go brings the
+// bootstrap manifests of Talos into the cluster. node.go has the kubelets, pod.go the workloads and their budgets,
+// component.go the pods of the control plane and of kube-proxy. person.go is what somebody else does to the
+// objects. transport.go, listener.go and socket.go are the three ways in.
 //
-// It is as strict as the real API server where a client depends on it: resource
-// versions, preconditions, selectors, pages that expire, dry runs, and evictions that
-// ask the budgets. It serves the requests that the shipped adapters and kubectl make, and
-// answers others with 404, 405 or 415. It knows no types of the fields of custom kinds, so an
-// apply replaces their lists as a whole; nothing has defaults, a namespace need not exist, and
-// finalizers hold nothing back that a client deletes.
+// It is as strict as the real API server if a client depends on it: resource versions, preconditions, selectors,
+// pages that expire, dry runs, and evictions that ask the budgets. It serves the requests that the shipped adapters
+// and kubectl make, and answers others with 404, 405 or 415. It does not know the types of the fields of custom
+// kinds, so an apply replaces their lists as a whole; nothing has defaults, a namespace need not exist, and
+// finalizers do not hold back an object that a client deletes.
 package apiserver
 
 import (
@@ -44,12 +40,12 @@ import (
 type Server struct {
 	world *model.World
 	codec *codec
-	// beside tells that it is not the Kubernetes of the machines, but that of another
-	// cluster: it always answers, and has no nodes.
+	// beside is true if it is not the Kubernetes of the machines, but that of another cluster: it always answers,
+	// and has no nodes.
 	beside  bool
 	unwatch func()
 
-	// life ends with the server, and with it what is rolled out in the background.
+	// life ends with the server, and with it the rollouts in the background.
 	life context.Context
 	end  context.CancelFunc
 	work sync.WaitGroup
@@ -62,31 +58,31 @@ type Server struct {
 
 	kubelets  map[string]*kubelet
 	workloads []*workload
-	// attached are the volumes on nodes, and detaches is how long one stays that no pod uses.
+	// attached are the volumes on nodes, and detaches is how long one stays attached that no pod uses.
 	attached []*attachment
 	detaches time.Duration
 	budgets  []*Budget
 	started  int
 	rooms    map[string]cluster.Room
-	// struck holds the nodes whose scripted budget has blocked a drain; true where its
-	// pod was deleted all the same.
+	// struck holds the nodes whose scripted budget has blocked a drain; the value is true if its pod was deleted
+	// all the same.
 	struck map[string]bool
 	system system
-	// bootstrapped tells that the workloads of the cluster itself are objects.
+	// bootstrapped is true if the workloads of the cluster itself are objects.
 	bootstrapped bool
 
-	// signal guards what follows, and is taken after mu where both are.
+	// signal guards the fields below. If both are taken, mu is taken first.
 	signal sync.Mutex
 	// turned are the machines that have changed since the last request.
 	turned []turned
-	// stalled: watches stand still. change is closed when a node may have changed,
-	// broken when the watches of now are to end.
+	// stalled is true while watches send nothing. change is closed when a node may have changed, broken when the
+	// current watches are to end.
 	stalled        bool
 	change, broken chan struct{}
 }
 
-// New makes the Kubernetes of the machines of a world, which must outlive it. Its API
-// answers while a kube-apiserver of theirs runs.
+// New returns the Kubernetes of the machines of a world, which must outlive it. Its API answers while a
+// kube-apiserver of the machines runs.
 func New(world *model.World) (*Server, error) {
 	s, err := newServer(world)
 	if err != nil {
@@ -106,8 +102,8 @@ func New(world *model.World) (*Server, error) {
 	return s, nil
 }
 
-// NewBeside makes the Kubernetes of another cluster, where operators of the machines
-// live: it answers whatever becomes of them, and has no nodes.
+// NewBeside returns the Kubernetes of another cluster, in which operators of the machines run: it answers whatever
+// happens to the machines, and has no nodes.
 func NewBeside(world *model.World) (*Server, error) {
 	s, err := newServer(world)
 	if err != nil {
@@ -140,7 +136,7 @@ func newServer(world *model.World) (*Server, error) {
 	return s, nil
 }
 
-// Stop ends what runs in it. Watches end as well.
+// Stop ends what runs in it, including watches.
 func (s *Server) Stop() {
 	s.end()
 	s.BreakWatches()
@@ -148,12 +144,12 @@ func (s *Server) Stop() {
 	s.unwatch()
 }
 
-// World is the model behind it.
+// World returns the model behind it.
 func (s *Server) World() *model.World { return s.world }
 
 func (s *Server) now() time.Time { return s.world.Clock().Now() }
 
-// real is how long a duration of the simulation takes, and not less than a moment.
+// real returns how long a duration of the simulation really takes; with a scaled clock at least 50 ms.
 func (s *Server) real(simulated time.Duration) time.Duration {
 	if scaled, is := s.world.Clock().(*model.ScaledClock); is {
 		return max(scaled.Real(simulated), 50*time.Millisecond)
@@ -162,8 +158,8 @@ func (s *Server) real(simulated time.Duration) time.Duration {
 	return simulated
 }
 
-// stamp is how objects tell an instant of the simulation. Clients compare it with their own
-// clocks, so it is the real one where the simulation runs faster than they do.
+// stamp returns an instant of the simulation for objects. Clients compare it with their own clocks, so it is the
+// real instant if the simulation runs faster than they do.
 func (s *Server) stamp(at time.Time) metav1.Time {
 	if scaled, is := s.world.Clock().(*model.ScaledClock); is {
 		at = scaled.Wall(at)
@@ -172,7 +168,7 @@ func (s *Server) stamp(at time.Time) metav1.Time {
 	return metav1.NewTime(at.Truncate(time.Second))
 }
 
-// next is a new resource version; with the lock held.
+// next returns a new resource version. The lock is held.
 func (s *Server) next() string {
 	s.version++
 
@@ -183,7 +179,7 @@ func (s *Server) record(node string, kind history.Kind, detail map[string]string
 	s.world.Record(node, kind, detail)
 }
 
-// turned is what a machine was when it changed.
+// turned is the state of a machine when it changed.
 type turned struct {
 	state model.KubeState
 	gone  bool
@@ -191,9 +187,8 @@ type turned struct {
 	at    time.Time
 }
 
-// notice remembers a machine that the model tells of, and wakes the watches. The model
-// may be in the middle of something that the API itself has asked for, so the objects
-// follow with the next request.
+// notice remembers a machine that the model says has changed, and wakes the watches. The model may be in the middle
+// of something that the API itself has asked for, so the objects follow with the next request.
 func (s *Server) notice(name string) {
 	s.signal.Lock()
 	defer s.signal.Unlock()
@@ -203,13 +198,13 @@ func (s *Server) notice(name string) {
 	s.wake()
 }
 
-// wake has the watches look; with the signal held.
+// wake makes the watches check for changes. signal is held.
 func (s *Server) wake() {
 	close(s.change)
 	s.change = make(chan struct{})
 }
 
-// lock takes the lock, with the nodes as their machines have left them.
+// lock takes the lock, and updates the nodes to their machines.
 func (s *Server) lock() {
 	s.mu.Lock()
 
@@ -225,8 +220,8 @@ func (s *Server) lock() {
 
 // actor is who changes something.
 type actor struct {
-	// by is "client", "other" or "machine", as the history says it; empty for the
-	// cluster itself, of which the history tells nothing.
+	// by is "client", "other" or "machine", as in the history; empty for the cluster itself, whose changes are not
+	// recorded.
 	by string
 	// client is the name of a client.
 	client string
@@ -234,7 +229,7 @@ type actor struct {
 
 func itself() actor { return actor{} }
 
-// byClient is who makes requests under test, as the history says it.
+// byClient is who makes the requests under test, as in the history.
 const byClient = "client"
 
 func person() actor { return actor{by: "other"} }

@@ -15,15 +15,15 @@ import (
 )
 
 const (
-	// agentOfProvider begins the user agent of the provider: its requests are in the history
-	// as those of the client under test, all others as somebody else's.
+	// agentOfProvider begins the user agent of the provider: the history attributes its requests to the client
+	// under test, all others to somebody else.
 	agentOfProvider = "terraform-provider-talosupgrade"
-	// administrator is who the kubeconfigs belong to.
+	// administrator is the user of the kubeconfigs.
 	administrator = "admin"
 )
 
-// Socket is the way to the API over TCP, with HTTP/2 and mutual TLS: a port of this machine
-// for each control plane, and one for whichever of them serves.
+// Socket is the way to the API over TCP, with HTTP/2 and mutual TLS: a port of this machine for each control plane,
+// and one for any of them that serves.
 type Socket struct {
 	secured
 
@@ -32,7 +32,7 @@ type Socket struct {
 	unwatch  func()
 }
 
-// ListenTCP lets clients of other processes connect, until [Socket.Stop].
+// ListenTCP lets clients of other processes connect until [Socket.Stop].
 func (s *Server) ListenTCP() (*Socket, error) {
 	l := &Socket{secured: secured{way: way{server: s}}}
 
@@ -51,7 +51,7 @@ func (s *Server) ListenTCP() (*Socket, error) {
 		return nil, fmt.Errorf("apiserver: %w", err)
 	}
 
-	// What fails is tried again by the front itself.
+	// The front itself tries again what fails.
 	l.unwatch = s.world.OnChange(func(string) { _ = l.front.Update() })
 
 	l.accept(l.listener)
@@ -59,7 +59,7 @@ func (s *Server) ListenTCP() (*Socket, error) {
 	return l, nil
 }
 
-// controlPlanes tells the front which of them serve.
+// controlPlanes returns the control planes, and whether they serve, for the front.
 func (l *Socket) controlPlanes() []front.Plane {
 	var planes []front.Plane
 
@@ -83,13 +83,13 @@ func (l *Socket) Stop() {
 	l.end()
 }
 
-// Kubeconfig is that of the administrator, with everything inline, for the port that leads to
-// whichever control plane serves.
+// Kubeconfig returns that of the administrator, with everything inline, for the port that leads to any control
+// plane that serves.
 func (l *Socket) Kubeconfig() ([]byte, error) {
 	return l.kubeconfig(front.HostPort(l.front.Shared()), administrator, administrator+"@"+l.server.world.ClusterName())
 }
 
-// Config reaches the API whatever state the control planes are in.
+// Config returns a configuration that reaches the API whatever the state of the control planes.
 func (l *Socket) Config() (*rest.Config, error) {
 	identity, err := l.identify(administrator)
 	if err != nil {
@@ -98,17 +98,16 @@ func (l *Socket) Config() (*rest.Config, error) {
 
 	return &rest.Config{
 		Host: "https://" + l.listener.Addr().String(), UserAgent: "talossim-direct",
-		// Negative means no limit; a limit would add delays that do not scale with the speed
-		// of the simulation.
+		// Negative means no limit: a limit would add delays that do not scale with the speed of the simulation.
 		QPS:             -1,
 		TLSClientConfig: rest.TLSClientConfig{CAData: l.authority.PEM, CertData: identity.Certificate, KeyData: identity.Key},
 	}, nil
 }
 
-// Answered is how many bytes clients were answered, encrypted as they are.
+// Answered returns how many bytes of answers clients were sent, encrypted.
 func (l *Socket) Answered() int64 { return l.front.Sent() }
 
-// ServeHTTP implements [http.Handler]. The front keeps those away that no control plane serves.
+// ServeHTTP implements [http.Handler]. The front keeps out clients whose control plane does not serve.
 func (l *Socket) ServeHTTP(out http.ResponseWriter, r *http.Request) {
 	over, _ := connectionOf(r)
 

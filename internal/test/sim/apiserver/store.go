@@ -35,8 +35,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// object is what is stored. One that is stored is never changed: another one takes its
-// place.
+// object is what is stored. A stored object is never changed, only replaced.
 type object interface {
 	runtime.Object
 	metav1.Object
@@ -52,20 +51,20 @@ type table struct {
 	version    schema.GroupVersion
 	name, kind string
 	namespaced bool
-	// list and empty make a list and an object of the kind, as Go knows it.
+	// list and empty make a list and an object of the kind, in its Go type.
 	list  func() runtime.Object
 	empty func() object
-	// verbs are those by which clients change objects.
+	// verbs are the verbs by which clients change objects.
 	verbs []string
-	// custom is how the objects of a kind without a Go type are checked.
+	// custom is how objects of a kind without a Go type are checked.
 	custom *Kind
-	// owned tells that the objects remember who wrote their annotations.
+	// owned is true if the objects remember who wrote their annotations.
 	owned bool
 
 	objects map[key]object
 	// log is for watches.
 	log changes
-	// fields are who has written what; nil until somebody asks.
+	// fields tracks who has written what; nil until it is needed.
 	fields *managedfields.FieldManager
 }
 
@@ -85,8 +84,7 @@ const (
 	resourceAttachments = "volumeattachments"
 )
 
-// newTables are those of the kinds that Kubernetes itself has, as far as they are
-// served.
+// newTables returns the tables of the kinds of Kubernetes itself that are served.
 func newTables() []*table {
 	core, apps, batch, rbac := corev1.SchemeGroupVersion, appsv1.SchemeGroupVersion, batchv1.SchemeGroupVersion, rbacv1.SchemeGroupVersion
 	written := []string{verbCreate, verbUpdate, verbPatch, verbDelete}
@@ -121,7 +119,7 @@ func newTables() []*table {
 	}
 }
 
-// typed is an empty table of a kind of which O is the Go type and L that of its lists.
+// typed returns an empty table of a kind with the Go type O, and L for its lists.
 func typed[
 	O, L any,
 	PO interface {
@@ -144,11 +142,11 @@ func typed[
 // Kind is a kind of custom objects.
 type Kind struct {
 	APIVersion, Kind string
-	// Status tells that the status is a part that is changed by itself.
+	// Status is true if the status is a part that is changed by itself.
 	Status bool
-	// Fields are the fields that a status may have; any where empty.
+	// Fields are the fields that a status may have; if empty, it may have any.
 	Fields []string
-	// Check looks at an object before it is stored; old is nil where there was none.
+	// Check checks an object before it is stored; old is nil if there was none.
 	Check func(old, wanted map[string]any) error
 }
 
@@ -158,7 +156,7 @@ func (t *table) group() schema.GroupResource {
 
 func (t *table) allows(verb string) bool { return slices.Contains(t.verbs, verb) }
 
-// table is that of a resource; nil where it is not served.
+// table returns the table of a resource; nil if it is not served.
 func (s *Server) table(version schema.GroupVersion, name string) *table {
 	index := slices.IndexFunc(s.tables, func(of *table) bool { return of.name == name && of.version == version })
 	if index < 0 {
@@ -168,7 +166,7 @@ func (s *Server) table(version schema.GroupVersion, name string) *table {
 	return s.tables[index]
 }
 
-// core is a table of the group that has no name.
+// core returns a table of the group without a name.
 func (s *Server) core(name string) *table { return s.table(corev1.SchemeGroupVersion, name) }
 
 func (s *Server) attachments() *table {
@@ -179,9 +177,8 @@ func (s *Server) leases() *table {
 	return s.table(coordinationv1.SchemeGroupVersion, resourceLeases)
 }
 
-// commit stores an object in the place of the one with its name, if there is one, and
-// tells the history of what somebody has made of it. It reports whether that has a kind
-// of its own there.
+// commit stores an object in place of the one with its name, if there is one, and records the change. It reports
+// whether the history has a kind of event for it.
 func (s *Server) commit(who actor, of *table, wanted object) (told bool) {
 	at := keyOf(wanted)
 	before := of.objects[at]
@@ -210,14 +207,14 @@ func (s *Server) commit(who actor, of *table, wanted object) (told bool) {
 	return s.tell(who, of, before, wanted)
 }
 
-// show stores what the cluster itself makes of an object, unless it is so already.
+// show stores an object as the cluster itself changes it, unless it is stored like that already.
 func (s *Server) show(of *table, wanted object) {
 	if standing := of.objects[keyOf(wanted)]; standing == nil || !of.unchanged(standing, wanted) {
 		s.commit(itself(), of, wanted)
 	}
 }
 
-// drop takes an object away, as commit stores one.
+// drop deletes an object, as commit stores one.
 func (s *Server) drop(who actor, of *table, at key) (told bool) {
 	before := of.objects[at]
 	if before == nil {
@@ -231,7 +228,7 @@ func (s *Server) drop(who actor, of *table, at key) (told bool) {
 	return s.tell(who, of, before, nil)
 }
 
-// one is an object by its name.
+// one returns an object by its name.
 func (s *Server) one(of *table, at key) (object, error) {
 	s.refresh(of)
 
@@ -242,8 +239,7 @@ func (s *Server) one(of *table, at key) (object, error) {
 	return nil, apierrors.NewNotFound(of.group(), at.name)
 }
 
-// refresh brings the objects of a resource up to date with what has become of the
-// machines and of the time.
+// refresh updates the objects of a resource to the state of the machines and to the time.
 func (s *Server) refresh(of *table) {
 	if s.beside {
 		return
@@ -272,7 +268,7 @@ func (s *Server) create(of *table, asked *call) (answer, error) {
 		return answer{}, err
 	}
 
-	// A name of its own, which nobody else has.
+	// The name is unique.
 	if prefix := wanted.GetGenerateName(); wanted.GetName() == "" && prefix != "" {
 		wanted.SetName(fmt.Sprintf("%s%05d", prefix, s.version))
 	}
@@ -286,7 +282,7 @@ func (s *Server) create(of *table, asked *call) (answer, error) {
 	return s.add(of, asked, wanted)
 }
 
-// add stores an object that there is not yet.
+// add stores an object that does not exist yet.
 func (s *Server) add(of *table, asked *call, wanted object) (answer, error) {
 	switch {
 	case wanted.GetNamespace() != asked.Namespace:
@@ -317,7 +313,7 @@ func (s *Server) add(of *table, asked *call, wanted object) (answer, error) {
 	return answer{http.StatusCreated, of.version, wanted}, nil
 }
 
-// nameFaults are why an object cannot have a name.
+// nameFaults returns why an object cannot have a name.
 func (t *table) nameFaults(name string) []string {
 	if t.version.Group == rbacv1.GroupName {
 		return content.IsPathSegmentName(name)
@@ -326,8 +322,7 @@ func (t *table) nameFaults(name string) []string {
 	return validation.IsDNS1123Subdomain(name)
 }
 
-// update is that of an object as a whole or, where the path leads there, of its status,
-// or of what a patch makes of them.
+// update updates an object as a whole or, if the path says so, its status, by a new object or by a patch.
 func (s *Server) update(of *table, asked *call) (answer, error) {
 	if asked.Verb == verbPatch && applies(asked.header) {
 		return s.apply(of, asked)
@@ -350,7 +345,7 @@ func (s *Server) update(of *table, asked *call) (answer, error) {
 	return s.replace(of, asked, current, wanted)
 }
 
-// replace stores an object in the place of the one that there is.
+// replace stores an object in place of the existing one.
 func (s *Server) replace(of *table, asked *call, current, wanted object) (answer, error) {
 	if given := wanted.GetResourceVersion(); given != "" && given != current.GetResourceVersion() {
 		return answer{}, stale(of, asked.Name)
@@ -371,7 +366,7 @@ func (s *Server) replace(of *table, asked *call, current, wanted object) (answer
 
 	switch {
 	case applies(asked.header):
-		// Who has written what is told already.
+		// The apply has recorded who has written what.
 	case !s.tracked(of, current):
 		wanted.SetManagedFields(current.GetManagedFields())
 	default:
@@ -381,7 +376,7 @@ func (s *Server) replace(of *table, asked *call, current, wanted object) (answer
 		}
 	}
 
-	// A write that changes nothing is none.
+	// A write that changes nothing does not count.
 	if asked.dry || of.unchanged(current, wanted) {
 		return answer{http.StatusOK, of.version, wanted}, nil
 	}
@@ -391,7 +386,7 @@ func (s *Server) replace(of *table, asked *call, current, wanted object) (answer
 	return answer{http.StatusOK, of.version, wanted}, nil
 }
 
-// store has an object take its place, with what follows from that.
+// store stores an object, with the consequences of that.
 func (s *Server) store(of *table, asked *call, current, wanted object) {
 	if node, is := wanted.(*corev1.Node); is {
 		asked.told = s.commitNode(asked.who, node)
@@ -408,8 +403,8 @@ func (s *Server) store(of *table, asked *call, current, wanted object) {
 	s.define(of, current, wanted)
 }
 
-// unchanged tells whether a write leaves an object as it is, and its fields with those who
-// have written them; what only the API server writes is as it was.
+// unchanged reports whether a write leaves an object, and who has written its fields, as they are. It sets what
+// only the API server writes to the values before.
 func (t *table) unchanged(current, wanted object) bool {
 	wanted.SetResourceVersion(current.GetResourceVersion())
 	wanted.SetUID(current.GetUID())
@@ -426,7 +421,7 @@ func (t *table) unchanged(current, wanted object) bool {
 	return equality.Semantic.DeepEqual(current, wanted)
 }
 
-// wanted is what an update makes of an object.
+// wanted returns an object after an update.
 func (s *Server) wanted(of *table, asked *call, current object) (object, error) {
 	if asked.Verb == verbPatch {
 		return patched(asked.header, of, current, asked.body)
@@ -435,8 +430,8 @@ func (s *Server) wanted(of *table, asked *call, current object) (object, error) 
 	return s.given(of, asked)
 }
 
-// admit is what the API server wants of an object before it stores it. It leaves out
-// what it does not take from a client.
+// admit checks an object as the API server does before it stores it. It drops what it does not accept from a
+// client.
 func (s *Server) admit(of *table, current, wanted object, part string) error {
 	switch one := wanted.(type) {
 	case *corev1.Node:
@@ -471,7 +466,7 @@ func (s *Server) admit(of *table, current, wanted object, part string) error {
 	return nil
 }
 
-// mostOfData bounds what a ConfigMap holds, in bytes.
+// mostOfData is how large the data of a ConfigMap may be, in bytes.
 const mostOfData = 1 << 20
 
 func admitConfigMap(of *table, wanted *corev1.ConfigMap) error {
@@ -492,8 +487,8 @@ func admitConfigMap(of *table, wanted *corev1.ConfigMap) error {
 	return nil
 }
 
-// admit keeps the status and the rest of an object apart, counts the generation, and
-// checks what the definition of the kind says.
+// admit keeps the status and the rest of an object apart, counts the generation, and checks the object by the
+// definition of its kind.
 func (k *Kind) admit(of *table, current object, wanted *unstructured.Unstructured, part string) error {
 	const status = "status"
 
@@ -504,7 +499,7 @@ func (k *Kind) admit(of *table, current object, wanted *unstructured.Unstructure
 	if before, is := current.(*unstructured.Unstructured); is {
 		old = before.Object
 
-		// A write of either leaves the other one as it stands.
+		// A write of the status or of the rest leaves the other one as it is.
 		if k.Status {
 			written, standing := wanted.Object, before.DeepCopy().Object
 			if part == status {
@@ -545,7 +540,7 @@ func (k *Kind) admit(of *table, current object, wanted *unstructured.Unstructure
 	return nil
 }
 
-// own remembers who wrote the annotations of an object that were written now.
+// own remembers who wrote the annotations that changed in this write.
 func (t *table) own(manager string, current, wanted object, now time.Time) {
 	if !t.owned {
 		return
@@ -579,7 +574,7 @@ func (t *table) own(manager string, current, wanted object, now time.Time) {
 		FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(string(text)),
 	}
 
-	// What somebody has written over belongs to them.
+	// A manager owns what it has overwritten.
 	others := slices.DeleteFunc(wanted.GetManagedFields(), func(other metav1.ManagedFieldsEntry) bool {
 		return other.Manager == manager || slices.ContainsFunc(fields, func(field string) bool {
 			return strings.Contains(string(other.FieldsV1.GetRawBytes()), field)
@@ -629,8 +624,7 @@ func (s *Server) remove(of *table, asked *call) (answer, error) {
 	return done, nil
 }
 
-// deleteOptions are those in the body of a deletion or an eviction; nothing in it is
-// the same as none.
+// deleteOptions returns those in the body of a deletion or an eviction; an empty body is the same as none.
 func (s *Server) deleteOptions(asked *call) (metav1.DeleteOptions, error) {
 	var options metav1.DeleteOptions
 
@@ -651,8 +645,8 @@ func (s *Server) deleteOptions(asked *call) (metav1.DeleteOptions, error) {
 	}
 }
 
-// precondition compares an object with the one that is meant. Where it is not that one,
-// the real API server names the kind, and not the resource.
+// precondition compares an object with the precondition. If it does not match, the error names the kind and not the
+// resource, as that of the real API server does.
 func precondition(of *table, current object, options metav1.DeleteOptions) error {
 	unmet := func(format, wanted, standing string) error {
 		return apierrors.NewConflict(schema.GroupResource{Group: of.version.Group, Resource: of.kind}, current.GetName(), fmt.Errorf(format, wanted, standing))
@@ -684,7 +678,7 @@ func stale(of *table, name string) error {
 		"the object has been modified; please apply your changes to the latest version and try again"))
 }
 
-// invalid is the answer to an object that cannot be.
+// invalid returns the answer to an object that is not valid.
 func invalid(of *table, name, why string) error {
 	status := apierrors.NewInvalid(schema.GroupKind{Group: of.version.Group, Kind: of.kind}, name, nil)
 	status.ErrStatus.Message += ": " + why
@@ -692,10 +686,10 @@ func invalid(of *table, name, why string) error {
 	return status
 }
 
-// pageLife is for how long a list can be continued: etcd forgets older states.
+// pageLife is how long a list can be continued: etcd forgets older states.
 const pageLife = 5 * time.Minute
 
-// page is what is left of a list.
+// page is the rest of a list.
 type page struct {
 	rest    []object
 	version string
@@ -705,9 +699,9 @@ type page struct {
 // pages are the lists that can be continued, by their tokens.
 type pages map[string]page
 
-// listed is the part of the objects that a client asks for, as a list.
+// listed returns the objects that a client asks for, as a list.
 func (s *Server) listed(of *table, namespace string, query url.Values) (runtime.Object, error) {
-	// It is the client that has to be fast enough, however fast the simulation is.
+	// The client has to be fast enough in real time, however fast the simulation is.
 	now := time.Now()
 
 	for token, one := range s.pages {
@@ -772,14 +766,14 @@ func (s *Server) listed(of *table, namespace string, query url.Values) (runtime.
 	return list, nil
 }
 
-// selection is which objects of a resource a client wants.
+// selection is which objects of a resource a client asks for.
 type selection struct {
 	namespace string
 	labels    labels.Selector
 	fields    fields.Selector
 }
 
-// selection is what a query wants. Its errors are answers.
+// selection returns what a query selects. Its errors are answers.
 func (t *table) selection(namespace string, query url.Values) (selection, error) {
 	byLabel, err := labels.Parse(query.Get("labelSelector"))
 	if err != nil {
@@ -805,7 +799,7 @@ func (s selection) matches(one object) bool {
 		(s.labels.Empty() || s.labels.Matches(labels.Set(one.GetLabels()))) && (s.fields.Empty() || s.fields.Matches(fieldsOf(one)))
 }
 
-// chosen are the objects that are wanted, in order.
+// chosen returns the selected objects, in order.
 func (s *Server) chosen(of *table, wanted selection) []object {
 	s.refresh(of)
 
@@ -831,7 +825,7 @@ const (
 	fieldPhase     = "status.phase"
 )
 
-// selectable tells whether a field selector may ask for a field.
+// selectable reports whether a field selector may use a field.
 func (t *table) selectable(field string) bool {
 	switch field {
 	case fieldName:
@@ -861,7 +855,7 @@ func fieldsOf(one object) fields.Set {
 	return set
 }
 
-// fieldsOfEvents are those by which Events are selected.
+// fieldsOfEvents returns the fields by which Events are selected.
 func fieldsOfEvents() []string {
 	return []string{"involvedObject.kind", "involvedObject.namespace", "involvedObject.name", "involvedObject.uid", "reason", "type"}
 }

@@ -21,15 +21,15 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 )
 
-// column is one of a table as kubectl prints it.
+// column is a column of a table as kubectl prints it.
 type column struct {
 	name string
-	// wide columns are shown only where somebody asks for more.
+	// wide columns are shown only if the user asks for more.
 	wide bool
 	of   func(one object, now time.Time) any
 }
 
-// columnOf is a column of the objects of one Go type.
+// columnOf returns a column of the objects of one Go type.
 func columnOf[T object](name string, wide bool, cell func(T) any) column {
 	return column{name, wide, func(one object, _ time.Time) any {
 		typed, ok := one.(T)
@@ -43,8 +43,7 @@ func columnOf[T object](name string, wide bool, cell func(T) any) column {
 
 const none = "<none>"
 
-// columns are those of a resource, in the words of the real API server for what people look
-// at.
+// columns returns those of a resource, with the names of the real API server for the resources that people look at.
 func columns(resource string) []column {
 	name := column{name: "Name", of: func(one object, _ time.Time) any { return one.GetName() }}
 	age := column{name: "Age", of: func(one object, now time.Time) any { return age(one.GetCreationTimestamp(), now) }}
@@ -102,10 +101,10 @@ func columns(resource string) []column {
 	}
 }
 
-// priority of a wide column.
+// wide is the priority of a wide column.
 const wide = 1
 
-// viewed is what a client gets of objects: a table of them where it prefers that.
+// viewed returns objects as a client wants them: as a table if it prefers that.
 func (s *Server) viewed(r *http.Request, of *table, given runtime.Object) runtime.Object {
 	preferred, _, _ := strings.Cut(r.Header.Get("Accept"), ",")
 	if of == nil || !strings.Contains(preferred, "Table") {
@@ -124,7 +123,7 @@ func (s *Server) viewed(r *http.Request, of *table, given runtime.Object) runtim
 	case isObject:
 		table.ResourceVersion = one.GetResourceVersion()
 
-		// Who wants nothing of one object but its version looks at no cells either.
+		// A client that wants only the version of one object does not look at cells either.
 		if include != metav1.IncludeNone {
 			s.fill(table, of, []runtime.Object{one}, include)
 		}
@@ -177,7 +176,7 @@ func (s *Server) fill(table *metav1.Table, of *table, items []runtime.Object, in
 	}
 }
 
-// age is how long ago something was.
+// age returns how long ago something was.
 func age(since metav1.Time, now time.Time) string {
 	if since.IsZero() {
 		return "<unknown>"
@@ -202,7 +201,7 @@ func holder(lease *coordinationv1.Lease) any {
 	return *lease.Spec.HolderIdentity
 }
 
-// included is what a row has of its object.
+// included returns what a row has of its object.
 func (c *codec) included(of *table, one object, include metav1.IncludeObjectPolicy) runtime.RawExtension {
 	switch include {
 	case metav1.IncludeNone:
@@ -266,8 +265,7 @@ func nodeAddress(kind corev1.NodeAddressType) func(*corev1.Node) any {
 	}
 }
 
-// containersReady counts the containers that are; without statuses of their own all are
-// as their pod is.
+// containersReady counts the ready containers. Without statuses of their own, all are as ready as their pod.
 func containersReady(pod *corev1.Pod) any {
 	ready := 0
 

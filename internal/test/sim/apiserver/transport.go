@@ -16,7 +16,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/pipe"
 )
 
-// Kubeconfig is for clients that reach the API by a [Transport].
+// Kubeconfig returns the kubeconfig of clients that reach the API by a [Transport].
 func Kubeconfig() []byte {
 	return []byte("{apiVersion: v1, kind: Config, current-context: memory," +
 		" clusters: [{name: memory, cluster: {server: 'http://" + anywhere + "'}}]," +
@@ -33,23 +33,22 @@ type Transport struct {
 
 var _ http.RoundTripper = (*Transport)(nil)
 
-// Transport is for a client that the history shows under a name.
+// Transport returns the transport of a client with the given name in the history.
 func (s *Server) Transport(client string) *Transport {
 	return &Transport{way: way{server: s}, who: clientNamed(client)}
 }
 
-// TransportOfPerson is for somebody else.
+// TransportOfPerson returns the transport of somebody else.
 func (s *Server) TransportOfPerson() *Transport {
 	return &Transport{way: way{server: s}, who: person()}
 }
 
-// Direct is for somebody else as well, and needs no API server that runs.
+// Direct returns a transport of somebody else that needs no running API server.
 func (s *Server) Direct() *Transport {
 	return &Transport{way: way{server: s}, who: person(), direct: true}
 }
 
-// RoundTrip implements [http.RoundTripper]. A watch goes on until its body is closed or
-// its context ends.
+// RoundTrip implements [http.RoundTripper]. A watch continues until its body is closed or its context ends.
 func (t *Transport) RoundTrip(request *http.Request) (*http.Response, error) {
 	ctx := request.Context()
 
@@ -70,7 +69,7 @@ func (t *Transport) RoundTrip(request *http.Request) (*http.Response, error) {
 		return nil, refused(request.URL.Host)
 	}
 
-	// Whoever wants to know whether the request was sent is told so by a connection.
+	// Callers learn from the connection whether the request was sent.
 	if trace := httptrace.ContextClientTrace(ctx); trace != nil && trace.GotConn != nil {
 		trace.GotConn(httptrace.GotConnInfo{})
 	}
@@ -90,7 +89,7 @@ func (t *Transport) RoundTrip(request *http.Request) (*http.Response, error) {
 	return response(request, written.code, written.header, io.NopCloser(&written.body)), nil
 }
 
-// guarded serves a request; a connection that breaks is an error.
+// guarded serves a request; if the connection breaks, it returns an error.
 func (t *Transport) guarded(out http.ResponseWriter, request *http.Request, by *caller) (err error) {
 	defer func() {
 		switch ended := recover(); ended {
@@ -118,7 +117,7 @@ func response(request *http.Request, code int, header http.Header, body io.ReadC
 	}
 }
 
-// buffer is a reply that is read once it is whole.
+// buffer is a reply that is read once it is complete.
 type buffer struct {
 	header http.Header
 	code   int
@@ -131,13 +130,13 @@ func (b *buffer) WriteHeader(code int) { b.code = code }
 
 func (b *buffer) Write(content []byte) (int, error) { return b.body.Write(content) }
 
-// stream serves a watch, of which the body is read while it is written.
+// stream serves a watch, whose body is read while it is written.
 func (t *Transport) stream(request *http.Request, by *caller) (*http.Response, error) {
 	ctx, cancel := context.WithCancel(request.Context())
 	reader, writer := io.Pipe()
 	out := &streamed{header: http.Header{}, body: writer, begun: make(chan struct{})}
 
-	// Nobody reads what is written for a client that has gone, or after the end.
+	// The body is not read after the client has gone, or after the end.
 	release, stop := context.AfterFunc(ctx, func() { _ = writer.CloseWithError(context.Cause(ctx)) }), context.AfterFunc(t.server.life, cancel)
 
 	go func() {
@@ -204,7 +203,7 @@ func (b *streamBody) Close() error {
 	return b.PipeReader.Close()
 }
 
-// refused is what TCP says where nobody listens.
+// refused returns the error of TCP if nothing listens.
 func refused(address string) error {
 	return &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED, Addr: pipe.Addr(address)}
 }

@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// volumeDriver is what attaches all volumes.
+	// volumeDriver is the driver that attaches all volumes.
 	volumeDriver = "csi.example.com"
 	// detachTime is how long a volume stays attached to a node after its last pod there.
 	detachTime = 14137 * time.Millisecond
@@ -23,13 +23,13 @@ const (
 // attachment is a volume that is attached to a node.
 type attachment struct {
 	volume, node string
-	// unused is since when no pod of the node uses it; zero where one does.
+	// unused is since when no pod of the node uses it; zero while one does.
 	unused time.Time
 }
 
 func (a attachment) name() string { return "csi-" + a.volume + "-" + a.node }
 
-// KeepAttached has volumes stay attached for that long after their last pods.
+// KeepAttached makes volumes stay attached for that long after their last pods.
 func (s *Server) KeepAttached(length time.Duration) {
 	s.lock()
 	defer s.mu.Unlock()
@@ -37,8 +37,8 @@ func (s *Server) KeepAttached(length time.Duration) {
 	s.detaches = length
 }
 
-// showVolumes attaches the volumes of pods to their nodes, and takes those away that no pod
-// of their node has used for long enough.
+// showVolumes attaches the volumes of pods to their nodes, and detaches those that no pod of their node has used
+// for long enough.
 func (s *Server) showVolumes() {
 	for _, p := range s.workloads {
 		if p.Volume == "" || p.node == "" {
@@ -73,7 +73,7 @@ func (s *Server) showVolumes() {
 	})
 }
 
-// attach attaches a volume, to which a claim of the same name is bound.
+// attach attaches a volume, to which a claim with the same name is bound.
 func (s *Server) attach(wanted attachment) {
 	s.attached = append(s.attached, &wanted)
 

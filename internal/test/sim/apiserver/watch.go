@@ -20,37 +20,35 @@ import (
 )
 
 const (
-	// mostRemembered is of how many changes of a resource watches can still be told.
+	// mostRemembered is how many changes of a resource are at least kept for watches.
 	mostRemembered = 2048
-	// glance is how long a change of a node may stay unnoticed that the model does not
-	// tell of, shortGlance that of a pod.
+	// glance is how long a change of a node that the model does not report may stay unnoticed, shortGlance that of
+	// a pod.
 	glance      = 5*time.Second + 3*time.Millisecond
 	shortGlance = 499 * time.Millisecond
 	// bookmarkEvery is how often a watch that wants bookmarks gets one.
 	bookmarkEvery = time.Minute + 7*time.Millisecond
-	// longestWatch is when a watch ends that does not say how long it is to last.
+	// longestWatch is how long a watch lasts that does not set a timeout.
 	longestWatch = 30 * time.Minute
 )
 
-// change is what became of an object: before is nil for one that was made, now for one
-// that is gone.
+// change is a change of an object: before is nil if it was created, now if it was deleted.
 type change struct {
 	before, now object
 	version     int64
 }
 
-// changes are those of the objects of a resource, in the order of their versions; with
-// the lock of the server.
+// changes are the changes of the objects of a resource, sorted by version. The lock of the server guards them.
 type changes struct {
 	list []change
-	// forgotten is the newest version of which watches are not told any more.
+	// forgotten is the newest version that watches cannot get any more.
 	forgotten int64
-	// more is closed as soon as there is another change; nil while nobody waits for one.
+	// more is closed as soon as there is another change; nil while nothing waits for one.
 	more chan struct{}
 }
 
 func (c *changes) add(one change) {
-	// They are forgotten many at a time, since the rest is copied.
+	// They are forgotten many at a time, because the rest is copied.
 	if c.list = append(c.list, one); len(c.list) >= 2*mostRemembered {
 		c.forgotten = c.list[mostRemembered-1].version
 		c.list = slices.Clone(c.list[mostRemembered:])
@@ -62,7 +60,7 @@ func (c *changes) add(one change) {
 	}
 }
 
-// since are the changes after a version, and a channel that is closed at the next one.
+// since returns the changes after a version, and a channel that is closed at the next one.
 func (c *changes) since(version int64) (list []change, more <-chan struct{}, err error) {
 	if version < c.forgotten {
 		return nil, nil, apierrors.NewResourceExpired(fmt.Sprintf("too old resource version: %d (%d)", version, c.forgotten+1))
@@ -77,8 +75,8 @@ func (c *changes) since(version int64) (list []change, more <-chan struct{}, err
 	return slices.Clone(c.list[at:]), c.more, nil
 }
 
-// event is what a watch is told that wants certain objects: an object that is not one of
-// them any more is gone. The kind is empty for what is none of its affairs.
+// event returns the event of a watch that selects certain objects: an object that is not selected any more is
+// deleted. The kind is empty if the change does not concern the watch.
 func (c change) event(wanted selection) event {
 	told := event{version: c.version}
 	was, is := c.before != nil && wanted.matches(c.before), c.now != nil && wanted.matches(c.now)
@@ -100,7 +98,7 @@ func (c change) event(wanted selection) event {
 	return told
 }
 
-// glance is how often a watch looks after what becomes of the objects with time alone.
+// glance returns how often a watch checks for changes of the objects by time alone.
 func (t *table) glance() time.Duration {
 	if t.name == resourceNodes {
 		return glance
@@ -115,18 +113,18 @@ func number(version string) int64 {
 	return parsed
 }
 
-// stream is a watch that is open.
+// stream is an open watch.
 type stream struct {
 	server *Server
 	of     *table
 	wanted selection
 	who    actor
 	write  func(kind watch.EventType, object runtime.Object) error
-	// sent is the newest version of which the client was told.
+	// sent is the newest version that the client was sent.
 	sent int64
 }
 
-// watch tells a client of the objects of a resource until either of them ends it.
+// watch sends a client the changes of the objects of a resource until either of them ends it.
 func (w *way) watch(out http.ResponseWriter, r *http.Request, asked *call, by *caller) {
 	s := w.server
 
@@ -177,7 +175,7 @@ func (w *way) open(out http.ResponseWriter, r *http.Request, asked *call) (*stre
 	return &stream{server: s, of: of, wanted: wanted, who: asked.who, write: write}, cmp.Or(time.Duration(seconds)*time.Second, longestWatch), err
 }
 
-// watched is what a watch is about, and whether that has a Go type.
+// watched returns what a watch is about, and whether that has a Go type.
 func (s *Server) watched(asked *call) (of *table, wanted selection, typed bool, err error) {
 	s.lock()
 	defer s.mu.Unlock()
@@ -191,7 +189,7 @@ func (s *Server) watched(asked *call) (of *table, wanted selection, typed bool, 
 	return of, wanted, of.custom == nil, err
 }
 
-// begin sends what there is, unless the client knows a version of that.
+// begin sends the existing objects, unless the client has a version of them.
 func (w *stream) begin(asked *call) error {
 	version := asked.query.Get("resourceVersion")
 	initial := asked.query.Get("sendInitialEvents") == "true"
@@ -220,7 +218,7 @@ func (w *stream) begin(asked *call) error {
 	return w.bookmark(map[string]string{metav1.InitialEventsAnnotationKey: "true"})
 }
 
-// standing are copies of the objects that there are, and the version of that.
+// standing returns copies of the existing objects, and their version.
 func (s *Server) standing(of *table, wanted selection) (standing []object, newest int64) {
 	s.lock()
 	defer s.mu.Unlock()
@@ -233,7 +231,7 @@ func (s *Server) standing(of *table, wanted selection) (standing []object, newes
 	return standing, int64(s.version)
 }
 
-// tell adds to the history that the client looks at the nodes.
+// tell records that the client reads the nodes.
 func (w *stream) tell(via string, version int64, more ...string) {
 	if w.of.name != resourceNodes || w.who.by != byClient || w.server.beside {
 		return
@@ -270,7 +268,7 @@ func (w *stream) follow(ctx context.Context, broken <-chan struct{}, by *caller,
 
 		var more <-chan struct{}
 
-		// Nothing is sent while the watches stand still.
+		// Nothing is sent while the watches are stalled.
 		if !still {
 			var err error
 			if more, err = w.send(); err != nil {
@@ -298,8 +296,7 @@ func (w *stream) follow(ctx context.Context, broken <-chan struct{}, by *caller,
 	}
 }
 
-// send tells the client of what has changed, and the history of what the client was
-// told.
+// send sends the client the changes, and records what it sent.
 func (w *stream) send() (<-chan struct{}, error) {
 	list, more, err := w.server.changed(w.of, w.wanted, w.sent)
 	if err != nil {
@@ -308,7 +305,7 @@ func (w *stream) send() (<-chan struct{}, error) {
 
 	for _, one := range list {
 		if one.kind != "" {
-			// It is what there was a moment ago, and the client may act on it at once.
+			// The state is a moment old, and the client may act on it at once.
 			w.tell("watch", one.version, "object", one.about.GetName())
 
 			if err := w.write(one.kind, one.about); err != nil {
@@ -322,16 +319,15 @@ func (w *stream) send() (<-chan struct{}, error) {
 	return more, nil
 }
 
-// event is what a watch is told; the kind is empty for nothing.
+// event is an event of a watch; the kind is empty for none.
 type event struct {
 	kind    watch.EventType
 	about   object
 	version int64
 }
 
-// changed is what a watch is told of the changes after a version, those among them that
-// nobody has noticed yet. The objects are copies: to encode one, as every request does with
-// the lock, writes into it.
+// changed returns the events of a watch after a version, including changes that were not noticed yet. The objects
+// are copies: encoding one, as every request does under the lock, writes into it.
 func (s *Server) changed(of *table, wanted selection, version int64) (events []event, more <-chan struct{}, err error) {
 	s.lock()
 	defer s.mu.Unlock()
@@ -350,8 +346,8 @@ func (s *Server) changed(of *table, wanted selection, version int64) (events []e
 	return events, more, nil
 }
 
-// noticed is closed when a node may have changed; still tells that the watches stand
-// still.
+// noticed returns a channel that is closed when a node may have changed; still is true while the watches are
+// stalled.
 func (s *Server) noticed() (change <-chan struct{}, still bool) {
 	s.signal.Lock()
 	defer s.signal.Unlock()
@@ -359,8 +355,7 @@ func (s *Server) noticed() (change <-chan struct{}, still bool) {
 	return s.change, s.stalled
 }
 
-// StallWatches has all watches stand still, or go on: nothing but bookmarks comes, and
-// nobody is told why.
+// StallWatches stalls all watches, or lets them go on: only bookmarks are sent, without an error.
 func (s *Server) StallWatches(on bool) {
 	s.signal.Lock()
 	defer s.signal.Unlock()
@@ -369,7 +364,7 @@ func (s *Server) StallWatches(on bool) {
 	s.wake()
 }
 
-// BreakWatches ends all watches, as an API server does that nobody should rely on.
+// BreakWatches ends all watches; clients must not rely on an API server that keeps them.
 func (s *Server) BreakWatches() {
 	s.signal.Lock()
 	defer s.signal.Unlock()
@@ -378,7 +373,7 @@ func (s *Server) BreakWatches() {
 	s.broken = make(chan struct{})
 }
 
-// ForgetVersions has all versions so far be too old to begin a watch with: 410 Gone.
+// ForgetVersions makes all versions so far too old to begin a watch with: 410 Gone.
 func (s *Server) ForgetVersions() {
 	s.lock()
 	defer s.mu.Unlock()

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
-// Package bootstrap renders the manifests that a control plane of the
-// simulated cluster offers: what Talos calls bootstrap manifests.
+// Package bootstrap renders the manifests that a control plane of the simulated cluster offers: what Talos calls
+// bootstrap manifests.
 package bootstrap
 
 import (
@@ -34,16 +34,15 @@ type Manifest struct {
 //go:embed manifests/*.yaml
 var files embed.FS
 
-// Render are the manifests of a control plane in a state, in the order of their
-// IDs; none of a worker. Each call makes objects of its own, whose numbers are
-// int64 or float64.
+// Render returns the manifests of a control plane in a state, sorted by ID; none for a worker. Each call makes its
+// own objects, whose numbers are int64 or float64.
 func Render(state model.NodeState) []Manifest {
 	if state.Role != model.ControlPlane {
 		return nil
 	}
 
-	// What is embedded can be read and rendered, whatever the images are: the
-	// tests of this package saw all of it.
+	// The embedded files can be read and rendered, whatever the images are: the tests of this package cover all of
+	// them.
 	names, _ := fs.Glob(files, "manifests/*.yaml")
 
 	var manifests []Manifest
@@ -60,7 +59,7 @@ func Render(state model.NodeState) []Manifest {
 	return manifests
 }
 
-// render are the objects of one file; none where the state has no use for it.
+// render returns the objects of one file; none if the state does not need it.
 func render(name string, state model.NodeState) ([]map[string]any, error) {
 	source, err := template.ParseFS(files, name)
 	if err != nil {

@@ -21,34 +21,33 @@ import (
 )
 
 const (
-	// managerTalos is who Talos says it is when it writes an object.
+	// managerTalos is the field manager of Talos.
 	managerTalos = "talos"
 
-	// Where Talos keeps its inventory. Its packages that say so, and how objects are named
-	// there, would bring half of kustomize into the tests of the engine.
+	// The inventory of Talos. The packages of Talos that define it, and the names of objects in it, would bring
+	// half of kustomize into the tests of the engine.
 	inventoryNamespace = "kube-system"
 	inventoryName      = "talos-bootstrap-manifests-inventory"
 
-	// AnnotationInventory names the inventory of an object that was created along with its
-	// entry there.
+	// AnnotationInventory names the inventory of an object that was created along with its entry there.
 	AnnotationInventory = "config.k8s.io/owning-inventory"
 )
 
-// Creator is a control plane that creates what it wants to exist and does not.
+// Creator creates the objects that a control plane wants to exist and that do not.
 type Creator struct {
 	objects dynamic.Interface
-	// listing tells that its Talos keeps an inventory.
+	// listing is true if its version of Talos keeps an inventory.
 	listing bool
 }
 
-// NewCreator is a control plane with a version of Talos.
+// NewCreator returns the creator of a control plane with a version of Talos.
 func NewCreator(objects dynamic.Interface, talos string) Creator {
 	return Creator{objects: objects, listing: model.AtLeast(talos, 1, 13)}
 }
 
-// Create creates the objects that do not exist, from Talos 1.13 on with the help of an
-// inventory, and returns those that exist then, as far as it has looked at them. What
-// exists stays as it is, as with Talos: only an upgrade of Kubernetes changes it.
+// Create creates the objects that do not exist, from Talos 1.13 on with an inventory, and returns those that exist
+// then, as far as it has checked them. What exists stays as it is, as with Talos: only an upgrade of Kubernetes
+// changes it.
 func (c Creator) Create(ctx context.Context, objects []*unstructured.Unstructured) (exist []*unstructured.Unstructured, err error) {
 	if c.listing {
 		return c.createUnlisted(ctx, objects)
@@ -65,8 +64,7 @@ func (c Creator) Create(ctx context.Context, objects []*unstructured.Unstructure
 	return exist, nil
 }
 
-// createMissing creates an object that does not exist, by server-side apply where its
-// Talos does.
+// createMissing creates an object that does not exist, by server-side apply if its version of Talos does so.
 func (c Creator) createMissing(ctx context.Context, next *unstructured.Unstructured) error {
 	resource, _ := meta.UnsafeGuessKindToResource(next.GroupVersionKind())
 	objects := c.objects.Resource(resource).Namespace(next.GetNamespace())
@@ -88,13 +86,13 @@ func (c Creator) createMissing(ctx context.Context, next *unstructured.Unstructu
 	return nil
 }
 
-// inventory is what machines, from Talos 1.13 on, and syncs have brought into the
-// cluster: a ConfigMap with a key for each object and no values.
+// inventory is what machines, from Talos 1.13 on, and syncs have brought into the cluster: a ConfigMap with a key
+// for each object and no values.
 type inventory map[string]string
 
-// createUnlisted creates the objects that neither exist nor are in the inventory
-// and lists all of them there. What is listed is left alone even where it is
-// gone; what exists and is not listed stays unmarked until a sync adopts it.
+// createUnlisted creates the objects that neither exist nor are in the inventory, and adds all of them to it. A
+// listed object is left alone even if it is gone; an object that exists and is not listed stays unmarked until a
+// sync adopts it.
 func (c Creator) createUnlisted(ctx context.Context, objects []*unstructured.Unstructured) (exist []*unstructured.Unstructured, err error) {
 	known, err := c.readInventory(ctx)
 	if err != nil {
@@ -121,19 +119,19 @@ func (c Creator) createUnlisted(ctx context.Context, objects []*unstructured.Uns
 		exist = append(exist, next)
 	}
 
-	// Also what was created before something failed.
+	// The entries include what was created before something failed.
 	return exist, errors.Join(failed, c.addToInventory(ctx, added))
 }
 
-// keyOf is how an inventory names an object.
+// keyOf returns the name of an object in an inventory.
 func keyOf(of *unstructured.Unstructured) string {
 	kind := of.GroupVersionKind()
 
-	// Only names of RBAC have colons, of which a key may have none.
+	// Only names of RBAC have colons, which a key must not have.
 	return strings.Join([]string{of.GetNamespace(), strings.ReplaceAll(of.GetName(), ":", "__"), kind.Group, kind.Kind}, "_")
 }
 
-// mark makes an object one of the inventory.
+// mark marks an object as part of the inventory.
 func mark(object *unstructured.Unstructured) {
 	annotations := object.GetAnnotations()
 	if annotations == nil {
@@ -148,7 +146,7 @@ func (c Creator) inventories() dynamic.ResourceInterface {
 	return c.objects.Resource(corev1.SchemeGroupVersion.WithResource("configmaps")).Namespace(inventoryNamespace)
 }
 
-// readInventory creates an empty one where there is none.
+// readInventory reads the inventory, and creates an empty one if there is none.
 func (c Creator) readInventory(ctx context.Context) (inventory, error) {
 	stored, err := c.inventories().Get(ctx, inventoryName, metav1.GetOptions{})
 	if err == nil {
@@ -176,8 +174,8 @@ func (c Creator) readInventory(ctx context.Context) (inventory, error) {
 	return nil, nil
 }
 
-// addToInventory writes nothing but the new keys: other machines and syncs may
-// have added theirs since it was read, and there is no lock between them.
+// addToInventory writes only the new keys: other machines and syncs may have added theirs since it was read, and
+// there is no lock between them.
 func (c Creator) addToInventory(ctx context.Context, added inventory) error {
 	if len(added) == 0 {
 		return nil

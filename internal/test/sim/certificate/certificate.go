@@ -18,10 +18,9 @@ import (
 )
 
 const (
-	// Life is how long certificates are valid that say nothing else: longer than any
-	// simulation.
+	// Life is the validity of certificates by default: longer than any simulation.
 	Life = 10 * 365 * 24 * time.Hour
-	// Backdate is how long they have been valid already.
+	// Backdate is for how long they have been valid already.
 	Backdate = time.Hour
 )
 
@@ -53,8 +52,7 @@ func NewAuthority(subject pkix.Name) (*Authority, error) {
 	return made, nil
 }
 
-// Issue signs a certificate. Where the template says nothing about them, the validity is
-// [Life], and the key signs.
+// Issue signs a certificate. By default the validity is [Life], and the key usage is signing.
 func (a *Authority) Issue(template x509.Certificate) (Pair, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -104,7 +102,7 @@ func (a *Authority) Issue(template x509.Certificate) (Pair, error) {
 	}, nil
 }
 
-// Pool trusts the authority and nobody else.
+// Pool returns a pool that trusts only the authority.
 func (a *Authority) Pool() *x509.CertPool {
 	pool := x509.NewCertPool()
 	pool.AddCert(a.certificate)
@@ -112,10 +110,10 @@ func (a *Authority) Pool() *x509.CertPool {
 	return pool
 }
 
-// TLS is the pair for a listener.
+// TLS returns the pair for a listener.
 func (p Pair) TLS() (tls.Certificate, error) { return tls.X509KeyPair(p.Certificate, p.Key) }
 
-// Write puts the pair beside each other as PATH.crt and PATH.key.
+// Write writes the pair to PATH.crt and PATH.key.
 func (p Pair) Write(path string) error {
 	if err := os.WriteFile(path+".crt", p.Certificate, 0o600); err != nil {
 		return fmt.Errorf("writing a certificate: %w", err)

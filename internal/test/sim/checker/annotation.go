@@ -10,9 +10,8 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
-// annotated asserts S8. It looks at the truth at the moment of the writing, and
-// when the target becomes known; nobody can take back in time what becomes
-// untrue later.
+// annotated asserts S8. It compares with the truth when the annotation is written and when the target becomes
+// known, because an annotation that becomes untrue later cannot be taken back in time.
 func (c *Checker) annotated(event history.Event) {
 	c.operatorTold(event)
 
@@ -47,8 +46,7 @@ func (c *Checker) annotated(event history.Event) {
 	}
 }
 
-// claimed judges what is said of both halves alike, and tells whether no more can
-// be judged about it.
+// claimed judges the claims that both halves have, and reports whether no more can be judged about the annotation.
 func (c *Checker) claimed(key, value string) bool {
 	half, rest, _ := strings.Cut(key, "-")
 	if half != "talos" && half != "kubernetes" {
@@ -84,8 +82,7 @@ func (c *Checker) checkWord(key, value string) {
 	}
 }
 
-// checkClaims looks again at what the run has claimed, now that its target is
-// known.
+// checkClaims judges the claims of the run again once its target is known.
 func (c *Checker) checkClaims() {
 	if progress := c.claims["talos-progress"]; progress != "" {
 		c.checkProgress(progress)
@@ -94,8 +91,7 @@ func (c *Checker) checkClaims() {
 	c.checkStatus("talos-status", c.claims["talos-status"])
 }
 
-// members are the machines that an annotation speaks of: those that are held are not
-// among them, unless they had moved before.
+// members returns the machines that annotations are about: not those that are held, unless they had moved before.
 func (c *Checker) members() []*node {
 	var members []*node
 
@@ -121,9 +117,9 @@ func (c *Checker) checkCurrent(label, value string) {
 	}
 }
 
-// atTargetMost is how many machines can be at the target: as many as run any
-// one version, and not an older one than the run installs now. It says so with
-// its first install only, and the way to the target may lead through others.
+// atTargetMost returns how many machines can be at the target: as many as run any one version that is not older
+// than the one that the run installs now. The run says that only with its first install, and the way to the target
+// may lead through other versions.
 func (c *Checker) atTargetMost() (most, total int) {
 	counts := map[string]int{}
 

@@ -12,12 +12,11 @@ import (
 
 const completed = "completed"
 
-// keyManifests is the entry of the journal that is about no node.
+// keyManifests is the entry of the journal that is not about a node.
 const keyManifests = "manifests"
 
-// counted are the versions of the components of a node that annotations speak
-// of. The pods of kube-proxy are among them once they are known to follow:
-// kube-proxy may be disabled, or the manifests nobody's affair.
+// counted returns the versions of the components of a node that annotations are about. The pods of kube-proxy are
+// among them once they are known to follow: kube-proxy may be disabled, or the run may not sync the manifests.
 func (c *Checker) counted(n *node) []version.Version {
 	var versions []version.Version
 
@@ -42,8 +41,8 @@ func (c *Checker) checkKubernetesCurrent(label, value string) {
 	}
 }
 
-// checkKubernetesProgress asserts that no more nodes are claimed than run any
-// one version with all their components.
+// checkKubernetesProgress asserts that no more nodes are claimed than run any one version with all their
+// components.
 func (c *Checker) checkKubernetesProgress(value string) {
 	var done, of int
 	if _, err := fmt.Sscanf(value, "%d/%d", &done, &of); err != nil {

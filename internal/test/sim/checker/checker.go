@@ -1,91 +1,85 @@
 // SPDX-License-Identifier: MPL-2.0
 
-// Package checker judges a history: it asserts, after every event, the safety
-// invariants that an upgrade must keep whatever happens to it. It is a pure
-// function of the events and shares no code with what it judges.
+// Package checker judges a history: it asserts, after every event, the safety invariants that an upgrade must keep
+// whatever happens to it. It depends only on the events and shares no code with what it judges.
 //
 // The invariants, as far as the history can show them:
 //
 //	S1   at most one control plane is down because of us, and none is taken
 //	     down while another one is; at most one has a component restarted at a
-//	     time, and an API server only while the others serve; no two API servers are
-//	     away because of what was configured, soon or later; none is disturbed
+//	     time, and an API server only while the others serve; no two API servers
+//	     are away because of what was configured, soon or later; none is disturbed
 //	     while another one is known not to be Ready, not to serve, or to be
 //	     upgraded or rebooted by somebody else
 //	S2   the quorum of etcd survives every disruptive step, and none is begun
 //	     while a member is known to have an alarm or an error, to lag, to be
 //	     silent or a learner, or to see no leader
 //	S3   no disruptive call without observations newer than the last step;
-//	     what happens to other workers while a worker is in its own turn is
-//	     no such step, since turns of workers may overlap; a node is looked at
-//	     before its configuration changes. A list of the Node objects counts as of
-//	     its own moment. A watch counts as of a claim, which is a write of the
-//	     client's own onto a Node: once the watch has delivered that version of the
-//	     Node, or a later one, everything older has arrived. Bookmarks and events of
-//	     other Nodes prove nothing
+//	     what happens to other workers during a worker's own turn is no such
+//	     step, because turns of workers may overlap; a node is observed before its
+//	     configuration changes. A list of the Node objects counts as of its own
+//	     time. A watch counts as of a claim, which is a write of the client's own
+//	     to a Node: once the watch has delivered that version of the Node, or a
+//	     later one, everything older has arrived. Bookmarks and events of other
+//	     Nodes prove nothing
 //	S4   between two installs on a node there is a new boot ID; a node that
 //	     runs the target, or is held, is neither installed nor rebooted, and
 //	     one that is held is neither cordoned nor drained; no configuration is
 //	     applied that changes nothing, and none to a node that is held; between two
 //	     rollbacks of a node there is a new boot ID, or the second undoes the first
-//	S5   no version goes down but by a node's own fallback or by a rollback that
-//	     the journal knows of, once for each install; no minor is skipped, no
+//	S5   no version goes down except by a node's own fallback or by a rollback
+//	     that is in the journal, once for each install; no minor is skipped, no
 //	     component is newer than an API server, no node boots for another
 //	     platform than its own because of us, and none that has lost an extension
 //	     because of us is put back into service, unless it shows a schematic or the
 //	     check of that is skipped
 //	S6   every pair of Talos and Kubernetes that comes about is supported
-//	S7   only the holder of the lease acts, and no operator beside it: none is asked
-//	     to, and one that could is held in the name of the run, until its object is
-//	     true again and before the lease is given back; where an operator is to act,
-//	     we only ask
+//	S7   only the holder of the lease acts, and no operator beside it: none is
+//	     asked to, and one that could is held in the name of the run until its
+//	     object is true again and before the lease is released; if an operator is
+//	     to act, we only ask it
 //	S8   annotations and conditions never claim more than the truth, nor say what
 //	     the protocol does not know
 //	S9   a cordon, a hold or a condition that we did not set survives
-//	S10  no worker is disrupted while as many others are unavailable as may
-//	     be so at a time, and no node but a canary before every canary runs
-//	     the version that the run installs and is back in service, nor while as many
-//	     of its pool are unavailable as may be so at a time, nor while one
-//	     is out of service or a node that was moved has not stayed healthy for as
-//	     long as it has to: neither cordoned nor, if that began to be so since,
-//	     installed; a worker that was deleted while it was on its way counts for the run
-//	     that sent it there, and for no other; none is cordoned that could not pull its installer image; no more kubelets restart at a time than may, and those of
-//	     canaries first
-//	S11  budgets hold, unless the policy says otherwise, and then only after
-//	     the drain timed out; no pod is removed that comes back because somebody
-//	     uncordoned its node, which is cordoned again once; no node reboots because of us
-//	     while a volume is attached that its last pod has left less than two minutes ago
+//	S10  no worker is disrupted while as many others are unavailable as may be at
+//	     a time, and no node but a canary before every canary runs the version
+//	     that the run installs and is back in service, nor while as many of its
+//	     pool are unavailable as may be at a time, nor while one is out of service
+//	     or a node that was moved has not stayed healthy for as long as it has to:
+//	     neither cordoned nor, if that began since, installed; a worker that was
+//	     deleted while it was away counts for the run that upgraded it, and for
+//	     no other; none is cordoned that could not pull its installer image; no
+//	     more kubelets restart at a time than may, and those of canaries first
+//	S11  budgets hold, unless the policy says otherwise, and then only after the
+//	     drain timed out; no pod is removed that comes back because somebody
+//	     uncordoned its node, which is cordoned again once; no node reboots because
+//	     of us while a volume is attached that its last pod has left less than two
+//	     minutes ago
 //	S12  nothing is written without a lease
 //	S13  nothing starts outside the maintenance window; a node whose turn began
 //	     inside is finished
 //	S14  no node is disturbed before a whole snapshot of etcd was read
-//	S15  what is known of a machine is of the boot that it is in: a look returns the
-//	     version, the schematic and the platform of the boot whose ID it returns, and
-//	     that boot had not ended when the look began
+//	S15  what is known about a machine is of the boot that it is in: an observation
+//	     returns the version, the schematic and the platform of the boot whose ID
+//	     it returns, and that boot had not ended when the observation began
 //
-// Which nodes are held, which are canaries, how many workers may be unavailable
-// and how many of their kubelets may restart is not in the history: [Held],
-// [Canary], [MaxUnavailable] and [MaxUnavailableKubelets] say so, and without them
-// none, none, one and one. Which labels do the same [HeldBy], [CanaryBy] and [Pool]
-// say. Nor is how long a node has to stay healthy ([Settle]: no
-// time). Nor is which checks a person skipped ([Skips]), when
-// the window is open ([Window]: always), whether a snapshot has to come first
-// ([SnapshotFirst]: no), which objects an operator acts on ([Operated]: none) and
-// whether that operator was to upgrade the cluster ([Delegated]: no). The version
-// that a run installs may change while it goes on, where it leads through several
-// minors.
+// The history does not contain the policy. [Held], [Canary], [MaxUnavailable] and [MaxUnavailableKubelets] say
+// which nodes are held, which are canaries, how many workers may be unavailable and how many of their kubelets may
+// restart; by default none, none, one and one. [HeldBy], [CanaryBy] and [Pool] say which labels do the same. Others
+// say how long a node has to stay healthy ([Settle]: no time), which checks a person skipped ([Skips]), when the
+// window is open ([Window]: always), whether a snapshot has to come first ([SnapshotFirst]: no), on which objects
+// an operator acts ([Operated]: none) and whether that operator was to upgrade the cluster ([Delegated]: no). The
+// version that a run installs may change during the run, if it leads through several minors.
 //
-// A history from a real API server tells neither of lists nor of what a watch
-// delivered, so looks at the Node objects are not judged there. Only histories of virtual
-// time tell what looks at machines came to.
+// A history from a real API server contains neither lists nor what a watch delivered, so observations of the Node
+// objects are not judged there. Only histories of virtual time contain the results of observations of machines.
 //
-// Each is asserted in the file of what it is about: disruption.go (S1, S2, S4 and S10 of
-// a step that takes a node away), look.go (S3, S15), version.go (S5, S6), hazard.go
-// (S13, S14, and what is wrong with other nodes when one is cordoned or taken away: S1, S2,
-// S10), configuration.go and component.go (the Kubernetes half), rollback.go, lease.go (S7,
-// S12), operator.go (S7 beside an operator), workload.go (S9, S11, and the cordons with the
-// checks that they call), label.go (S10 of labels), and annotation.go, annotation_kubernetes.go and status.go (S8). node.go is what
-// the checker knows of a node.
+// Each invariant is asserted in the file of its subject: disruption.go (S1, S2, S4 and S10 of a step that takes a
+// node away), look.go (S3, S15), version.go (S5, S6), hazard.go (S13, S14, and what is wrong with other nodes when
+// one is cordoned or taken away: S1, S2, S10), configuration.go and component.go (the Kubernetes half),
+// rollback.go, lease.go (S7, S12), operator.go (S7 beside an operator), workload.go (S9, S11, and the cordons with
+// the checks that they call), label.go (S10 of labels), and annotation.go, annotation_kubernetes.go and status.go
+// (S8). node.go is what the checker knows about a node.
 package checker
 
 import (
@@ -125,42 +119,41 @@ type Checker struct {
 	now int64
 	at  float64
 
-	// nodesTold: the history tells of looks at the Node objects. nodesRead is the place
-	// of the last one, or of what proves it, nodesReadAt its time.
+	// nodesTold is true once the history contains observations of the Node objects. nodesRead is the place of the
+	// last one, or of what proves it, nodesReadAt its time.
 	nodesTold   bool
 	nodesRead   int64
 	nodesReadAt float64
-	// nodeWrites are the writes of ours onto Node objects since then.
+	// nodeWrites are our writes to Node objects since then.
 	nodeWrites []nodeWrite
 
 	lease lease
-	// target is the version that the present holder of the lease installs now,
-	// empty until it has said so.
+	// target is the version that the present holder of the lease installs now; empty until it has said so.
 	target string
-	// configures tells that it has changed components of Kubernetes.
+	// configures is true once it has changed components of Kubernetes.
 	configures bool
 	// claims are the annotations that it has written.
 	claims map[string]string
 	phases map[string]string
-	// objects are those that somebody wrote annotations of the protocol to.
+	// objects are those to which somebody wrote annotations of the protocol.
 	objects map[string]*object
 	evicted map[string]float64
-	// rolledAt is when a node was last not being rolled back any more.
+	// rolledAt is when the last rollback of a node ended.
 	rolledAt moment
-	// proxyMoved: a pod of kube-proxy was replaced.
+	// proxyMoved is true once a pod of kube-proxy was replaced.
 	proxyMoved bool
-	// snapshotTaken: a whole snapshot of etcd was read.
+	// snapshotTaken is true once a whole snapshot of etcd was read.
 	snapshotTaken bool
 
-	// unheard are the times of calls whose answer got lost, by the machine that
-	// they were to take down and that has not done so.
+	// unheard are the times of calls whose answer was lost, by the machine that they were to take down and that has
+	// not gone down.
 	unheard map[string]float64
 
 	violations []Violation
 	told       map[Violation]bool
 }
 
-// New makes a checker that has seen nothing yet.
+// New returns a checker of an empty history.
 func New(given ...Option) *Checker {
 	made := &Checker{
 		nodes:   map[string]*node{},
@@ -231,12 +224,11 @@ func (c *Checker) Add(event history.Event) {
 	}
 }
 
-// unheardMost is how long, in seconds, a machine may take to do what a call asked
-// for whose answer got lost. A legacy upgrade may drain for minutes first.
+// unheardMost is how long, in seconds, a machine may take to do what a call whose answer was lost asked for. A
+// legacy upgrade may drain for minutes first.
 const unheardMost = 15 * 60
 
-// lapse forgets the calls without an answer of which nothing has come: they never
-// arrived.
+// lapse forgets the calls without an answer that had no effect: they never arrived.
 func (c *Checker) lapse() {
 	for name, at := range c.unheard {
 		if c.at-at <= unheardMost {
@@ -251,7 +243,7 @@ func (c *Checker) lapse() {
 	}
 }
 
-// changed follows what a machine does by itself or because it was told to.
+// changed follows what a machine does by itself or because of a call.
 func (c *Checker) changed(event history.Event) {
 	n := c.node(event.Node)
 

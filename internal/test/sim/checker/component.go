@@ -27,25 +27,23 @@ const (
 
 // component is a part of Kubernetes on one node.
 type component struct {
-	// version and image are of what runs; image is empty until it is told.
-	// guessed tells that the version was only concluded from that of the kubelet.
+	// version and image are those of what runs; image is empty until it is known. guessed is true if the version
+	// was only derived from that of the kubelet.
 	version, image string
 	guessed        bool
-	// by is who last changed the image in the machine configuration; empty when
-	// nobody did.
+	// by is who last changed the image in the machine configuration; empty if nobody did.
 	by string
-	// restarting: a configuration of ours restarts it, and it has not been ready
-	// since. was is the image that it had before.
+	// restarting is true while a configuration of ours restarts it: until it is ready. was is the image that it had
+	// before.
 	restarting bool
 	was        string
-	// away tells that it does not run, awaySince since when, and awayByUs that what we did
-	// has stopped it.
+	// away is true while it does not run, awaySince is since when, and awayByUs is true if what we did has stopped
+	// it.
 	away, awayByUs bool
 	awaySince      float64
 }
 
-// part finds a component of a machine; one that nobody has told of has no
-// version.
+// part returns a component of a machine; one without events has no version.
 func (n *node) part(name string) *component {
 	found, known := n.parts[name]
 	if !known {
@@ -61,7 +59,7 @@ func (n *node) part(name string) *component {
 	return found
 }
 
-// runs is the version of a component without v, empty where it is not known.
+// runs returns the version of a component without v; empty if it is not known.
 func (n *node) runs(name string) string {
 	if found, known := n.parts[name]; known {
 		return found.version
@@ -70,8 +68,8 @@ func (n *node) runs(name string) string {
 	return ""
 }
 
-// introduceParts notes what a machine runs that joins. The history tells its
-// lowest version, which all of its components have unless it says more.
+// introduceParts notes what a machine runs that joins. The history has its lowest version, which all of its
+// components have unless it says more.
 func (c *Checker) introduceParts(n *node, detail map[string]string) {
 	for _, name := range []string{kubelet, apiServer, controllerManager, scheduler, proxy} {
 		if n.role == controlPlane || name == kubelet || name == proxy {
@@ -80,9 +78,8 @@ func (c *Checker) introduceParts(n *node, detail map[string]string) {
 	}
 }
 
-// moveTogether notes that a machine has booted with another kubelet. The
-// components that no configuration pins move together; what the others run will
-// be told. kube-proxy does not change with a boot.
+// moveTogether notes that a machine has booted with another kubelet. The components that no configuration pins move
+// together; what the others run follows in the history. kube-proxy does not change with a boot.
 func (c *Checker) moveTogether(n *node, version string) {
 	n.part(kubelet).version = version
 
@@ -96,14 +93,14 @@ func (c *Checker) moveTogether(n *node, version string) {
 	}
 }
 
-// speaks tells whether what is known of a component may be relied on: the pods
-// of kube-proxy follow the manifests, if at all.
+// speaks reports whether what is known about a component may be relied on: the pods of kube-proxy follow the
+// manifests, if at all.
 func (c *Checker) speaks(name string) bool {
 	return name != proxy || c.proxyMoved || c.options.syncsManifests
 }
 
-// bootParts notes that a boot makes everything anew. The API server is away
-// until somebody tells that it is back or, where nobody tells, the node is ready.
+// bootParts notes that a boot makes everything anew. The API server is away until the history says that it is back
+// or, if it does not say so, the node is ready.
 func (c *Checker) bootParts(n *node) {
 	for _, part := range n.parts {
 		part.restarting = false
@@ -166,8 +163,8 @@ func (c *Checker) component(event history.Event) {
 	}
 }
 
-// stoppedByUs tells whether a component that stops while its machine runs does so because of
-// us: what we configured restarts it, or the kubelet does that we replaced.
+// stoppedByUs reports whether a component that stops while its machine runs does so because of us: our
+// configuration restarts it, or the kubelet that we replaced does.
 func (n *node) stoppedByUs(name string) bool {
 	if by := n.part(name).by; by != "" && by != byClient {
 		return false
@@ -185,8 +182,7 @@ func (c *Checker) checkServers(n *node) {
 	}
 }
 
-// moves judges another version of a component, unless somebody else asked for
-// it.
+// moves judges another version of a component, unless somebody else asked for it.
 func (c *Checker) moves(n *node, name, to string) {
 	part := n.part(name)
 	if to == "" || to == part.version {
@@ -212,8 +208,8 @@ func (c *Checker) moves(n *node, name, to string) {
 	}
 }
 
-// responsible tells whether what becomes of a component is our doing or nobody's:
-// kube-proxy is configured on the control planes.
+// responsible reports whether we, or nobody, caused a change of a component: kube-proxy is configured on the
+// control planes.
 func (c *Checker) responsible(n *node, name string) bool {
 	deciding := []*node{n}
 	if name == proxy {
@@ -227,8 +223,7 @@ func (c *Checker) responsible(n *node, name string) bool {
 	})
 }
 
-// checkComponentMove asserts that the version of a component neither goes down
-// nor skips a minor.
+// checkComponentMove asserts that the version of a component neither goes down nor skips a minor.
 func (c *Checker) checkComponentMove(n *node, name, from, to string) {
 	running, next := parse(from), parse(to)
 	if running.IsZero() || next.IsZero() {
@@ -243,7 +238,7 @@ func (c *Checker) checkComponentMove(n *node, name, from, to string) {
 	}
 }
 
-// checkSkew asserts that a component is of no newer minor than any API server.
+// checkSkew asserts that the minor of a component is not newer than that of any API server.
 func (c *Checker) checkSkew(n *node, name string) {
 	running := parse(n.runs(name))
 	if running.IsZero() || name == apiServer || !n.introduced {
@@ -265,7 +260,7 @@ func (c *Checker) checkKubeletCanaries(n *node) {
 	}
 
 	for _, canary := range c.all() {
-		// What is labelled while a kubelet restarts came too late.
+		// A label that is set while a kubelet restarts came too late.
 		led := c.isCanaryFor(canary, n) && (c.options.canary[canary.name] || c.at-canary.canaryBy.since.at > unnoticed)
 		if led && !c.gone(canary) && parse(canary.runs(kubelet)).Less(parse(n.runs(kubelet))) {
 			c.violate(S10, n.name, "its kubelet moved to %s before that of the canary %s", n.runs(kubelet), canary.name)
@@ -278,8 +273,7 @@ func named(list string) []string {
 	return slices.DeleteFunc(strings.Split(list, ","), func(name string) bool { return name == "" })
 }
 
-// underway lists the components of a machine that restart because of us, in
-// order of their names.
+// underway lists the components of a machine that restart because of us, sorted by name.
 func (n *node) underway() []string {
 	return slices.DeleteFunc(slices.Sorted(maps.Keys(n.parts)), func(name string) bool { return !n.parts[name].restarting })
 }

@@ -12,8 +12,8 @@ import (
 
 const methodApply = "/machine.MachineService/ApplyConfiguration"
 
-// configured judges a machine configuration that was applied. One that was
-// refused, or only tried, has changed nothing.
+// configured judges a machine configuration that was applied. One that was refused, or a dry run, has changed
+// nothing.
 func (c *Checker) configured(event history.Event) {
 	n := c.node(event.Node)
 	by := cmp.Or(event.Detail["by"], byClient)
@@ -41,7 +41,7 @@ func (c *Checker) configured(event history.Event) {
 		part := n.part(name)
 		part.by = by
 
-		// Whatever is put there now, it is not ours any more.
+		// Whatever is configured now, it is not ours any more.
 		part.restarting = by == byClient && restarts(name)
 		part.was = part.image
 
@@ -62,12 +62,11 @@ func (c *Checker) configured(event history.Event) {
 	}
 }
 
-// installer is what the history calls the image that a machine would be installed
-// from anew.
+// installer is the name in the history of the image from which a machine would be installed anew.
 const installer = "installer"
 
-// disturbs tells whether a configuration does more than name another image to
-// install from, which matters to nothing that runs.
+// disturbs reports whether a configuration does more than name another image to install from, which affects nothing
+// that runs.
 func disturbs(changed []string) bool {
 	return !slices.Equal(changed, []string{installer})
 }
@@ -110,8 +109,8 @@ func (c *Checker) checkConfiguration(n *node, event history.Event, changed []str
 	}
 }
 
-// restarts tells whether another image of the component in the configuration of
-// a node restarts something there: what is rendered there runs elsewhere.
+// restarts reports whether another image of the component in the configuration of a node restarts something there:
+// what is only rendered there runs elsewhere.
 func restarts(name string) bool {
 	return name == kubelet || name == apiServer || name == controllerManager || name == scheduler
 }
@@ -142,20 +141,18 @@ func (c *Checker) checkOthers(n *node, name string) {
 	}
 }
 
-// unseen is how long, in seconds, an API server may have been away by itself
-// without anybody being able to know.
+// unseen is how long, in seconds, an API server may have been away by itself before a run has to know.
 const unseen = 30
 
-// outOfService tells whether a control plane, or its API server, has been away
-// for so long that it must be known.
+// outOfService reports whether a control plane, or its API server, has been away for so long that a run has to
+// know.
 func (c *Checker) outOfService(n *node) bool {
 	part := n.part(apiServer)
 
 	return !n.up && c.at-n.lostAt > unseen && !c.gone(n) || part.away && c.at-part.awaySince > unseen
 }
 
-// checkKubelets asserts S10 for the kubelet of a worker that restarts because of
-// us.
+// checkKubelets asserts S10 for the kubelet of a worker that restarts because of us.
 func (c *Checker) checkKubelets(n *node) {
 	var (
 		busy []string
@@ -176,8 +173,8 @@ func (c *Checker) checkKubelets(n *node) {
 	c.checkPools(n, "its kubelet was configured", away)
 }
 
-// restarted notes a step on a node's components. Kubelets of workers may
-// restart beside one another, so what happens to one is no step for the others.
+// restarted notes a step on a node's components. Kubelets of workers may restart at the same time, so what happens
+// to one is no step for the others.
 func (c *Checker) restarted(n *node) {
 	for _, other := range c.nodes {
 		if other == n || n.role != worker || other.role != worker {
@@ -186,7 +183,7 @@ func (c *Checker) restarted(n *node) {
 	}
 }
 
-// triedOnly tells whether a call that ended was a dry run.
+// triedOnly reports whether a call that ended was a dry run.
 func (c *Checker) triedOnly(event history.Event) bool {
 	n := c.node(event.Node)
 	if event.Detail["method"] != methodApply || n.dryRuns == 0 {

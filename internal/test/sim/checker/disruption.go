@@ -18,7 +18,7 @@ const (
 	methodReset    = "/machine.MachineService/Reset"
 )
 
-// The calls that bring an image onto a machine. They take a minute and more.
+// The calls that bring an image to a machine. They take a minute and more.
 const (
 	methodPull       = "/machine.ImageService/Pull"
 	methodLegacyPull = "/machine.MachineService/ImagePull"
@@ -28,8 +28,7 @@ const (
 func (c *Checker) called(event history.Event) {
 	method, code := event.Detail["method"], event.Detail["code"]
 
-	// A pull disturbs nothing, and one that is under way when the lease is lost
-	// ends when it ends.
+	// A pull disturbs nothing, and one that is under way when the lease is lost continues to its end.
 	pulled := method == methodPull || method == methodLegacyPull
 
 	if c.triedOnly(event) {
@@ -43,7 +42,7 @@ func (c *Checker) called(event history.Event) {
 	}
 
 	if method == methodInstall && code == "Internal" {
-		// It failed on the node, which began no installer.
+		// The call failed on the node, which started no installer.
 		c.node(event.Node).unwritten = true
 	}
 
@@ -69,7 +68,7 @@ func (c *Checker) called(event history.Event) {
 
 		cure := c.cures(n, method)
 
-		// What came while it downloaded the image nobody could know when it was asked.
+		// A run could not know what came after its intent, while the machine downloaded the image.
 		if method == methodUpgrade && n.foreseen != nil {
 			c.observedBefore(n, shortMethod(method)+" of", n.intended)
 			c.checkIntended(n, "was rebooted")
@@ -82,7 +81,7 @@ func (c *Checker) called(event history.Event) {
 		c.checkHeld(n, "rebooted")
 		c.checkVolumes(n)
 
-		// What an earlier run has armed may have to boot before everything.
+		// A system that an earlier run has armed may have to boot before everything else.
 		if method == methodUpgrade || n.installers == 0 && !cure {
 			c.checkCanaries(n, "was rebooted")
 		}
@@ -99,9 +98,8 @@ func (c *Checker) called(event history.Event) {
 	c.stepped(n)
 }
 
-// meant tells whether a call is an install that its client has written an intent for:
-// who held the lease was judged with that. An install takes a while, and a machine
-// that upgrades itself downloads the image first.
+// meant reports whether a call is an install for which its client has written an intent: the holder of the lease
+// was judged with that. An install takes a while, and a machine that upgrades itself downloads the image first.
 func (c *Checker) meant(event history.Event) bool {
 	method, client := event.Detail["method"], event.Detail["client"]
 	meantBy := c.node(event.Node).meantBy
@@ -109,9 +107,9 @@ func (c *Checker) meant(event history.Event) bool {
 	return (method == methodUpgrade || method == methodInstall) && meantBy != "" && (client == "" || client == meantBy)
 }
 
-// stepped notes a disruptive step on a node: whoever is disturbed next has to
-// be looked at first. A worker in its own turn, which its cordon shows, was
-// counted when the turn began; other workers may move meanwhile.
+// stepped notes a disruptive step on a node: the next node that is disturbed has to be observed first. The step of
+// a worker in its own turn, which its cordon shows, was counted when the turn began; other workers may move
+// meanwhile.
 func (c *Checker) stepped(n *node) {
 	for _, other := range c.nodes {
 		if other == n || n.role != worker || other.role != worker || other.cordonedBy == "" {
@@ -122,8 +120,8 @@ func (c *Checker) stepped(n *node) {
 
 const codeOK = "OK"
 
-// tookEffect tells whether a call may have done something. The node answered,
-// or the connection broke after it had begun; every other code is a refusal.
+// tookEffect reports whether a call may have done something: the node answered, or the connection broke after the
+// call had begun. Every other code is a refusal.
 func tookEffect(code string) bool { return code == codeOK || code == "Unavailable" }
 
 func shortMethod(method string) string { return method[strings.LastIndex(method, "/")+1:] }
@@ -199,8 +197,7 @@ func (c *Checker) checkQuorum(n *node) {
 
 	needed := members/2 + 1
 	if members == 2 && c.options.skips[skipTwoMembers] {
-		// Neither can be missed, and somebody accepted that. The other one has to
-		// be there for nothing to be lost.
+		// Neither can be missed, and somebody accepted that. The other one has to be there so that nothing is lost.
 		needed = 1
 	}
 
@@ -209,12 +206,12 @@ func (c *Checker) checkQuorum(n *node) {
 	}
 }
 
-// unnoticed is how long, in seconds, a worker may have been away without
-// anybody being able to know: Kubernetes takes 40 to notice.
+// unnoticed is how long, in seconds, a worker may have been away before a run has to know: Kubernetes takes 40 to
+// notice.
 const unnoticed = 60
 
-// checkWorkers asserts S10 for a worker that becomes unavailable because of us.
-// One that is unavailable anyway costs nothing.
+// checkWorkers asserts S10 for a worker that becomes unavailable because of us. A worker that is unavailable anyway
+// costs nothing.
 func (c *Checker) checkWorkers(n *node, what string) {
 	if n.role != worker || !n.ready {
 		return
@@ -243,7 +240,7 @@ func (c *Checker) checkWorkers(n *node, what string) {
 	c.checkPools(n, what, away)
 }
 
-// unavailable says why a worker is out of service; empty when it is not.
+// unavailable returns why a worker is out of service; empty if it is not.
 func (c *Checker) unavailable(n *node) string {
 	switch {
 	case n.awaited:
@@ -257,9 +254,8 @@ func (c *Checker) unavailable(n *node) string {
 	}
 }
 
-// checkCanaries asserts S10 for a node that is disturbed although it is no
-// canary. What the run installs is known from its first install on: before
-// that nobody can tell that a canary is not done.
+// checkCanaries asserts S10 for a node that is disturbed although it is not a canary. What the run installs is
+// known from its first install on: before that, it is not known that a canary is not done.
 func (c *Checker) checkCanaries(n *node, what string) {
 	if c.isCanary(n) {
 		return

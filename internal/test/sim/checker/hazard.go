@@ -13,8 +13,8 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/history"
 )
 
-// The names of the checks that a person may skip, as far as the judgement depends
-// on them. They are written down here a second time on purpose.
+// The names of the checks that a person may skip and that the judgement depends on. They are written down here a
+// second time on purpose.
 const (
 	skipAlarms       = "etcd-alarms"
 	skipTwoMembers   = "two-members"
@@ -29,15 +29,14 @@ type moment struct {
 	at    float64
 }
 
-// hazard is a state of the cluster in which nobody may be disturbed.
+// hazard is a state of the cluster in which no node may be disturbed.
 type hazard struct {
 	invariant Invariant
-	// key tells it from the same one at another time.
+	// key distinguishes the hazard from the same one at another time.
 	key, what string
 }
 
-// unsafeEffects are the faults of etcd with which no node may be disturbed, and
-// what they make of the member.
+// unsafeEffects returns the faults of etcd during which no node may be disturbed, and what they do to the member.
 func unsafeEffects() map[string]string {
 	return map[string]string{
 		"alarm-nospace": "had raised the alarm NOSPACE",
@@ -72,24 +71,24 @@ func (c *Checker) faulted(event history.Event) {
 }
 
 const (
-	// prompt is how long, in seconds, something may have been wrong before the
-	// look at it can have come too late.
+	// prompt is for how many seconds something may have been wrong without being a violation, because the
+	// observation may have come just before.
 	prompt = 2
-	// blind is how long it may have been wrong without anybody having looked; it
-	// is asked of histories in virtual time only.
+	// blind is for how many seconds it may have been wrong without an observation; it is only judged in histories
+	// of virtual time.
 	blind = 30
 )
 
-// known tells whether whoever acts now has to know what began at a moment: it was
-// looked at since, or for so long not that it should have been.
+// known reports whether a run has to know now what began at a moment: there was an observation since, or there
+// should have been one.
 func (c *Checker) known(began moment, seen int64) bool {
 	lasted := c.at - began.at
 
 	return seen > began.place && lasted > prompt || c.options.leaseSeconds > 0 && lasted > blind
 }
 
-// hazards are the reasons why a node may not be disturbed now. What is wrong with
-// the node itself is none where disturbing it is the cure.
+// hazards returns the reasons why a node may not be disturbed now. If disturbing the node is the cure, what is
+// wrong with itself does not count.
 func (c *Checker) hazards(n *node, cure bool) []hazard {
 	var found []hazard
 
@@ -108,12 +107,12 @@ func (c *Checker) hazards(n *node, cure bool) []hazard {
 	return found
 }
 
-// policyHazards are what the policy wants of other nodes before one is disturbed,
-// and before anything is installed on it, which may be long after its cordon.
+// policyHazards returns what the policy requires of other nodes before one is disturbed, and before anything is
+// installed on it, which may be long after its cordon.
 func (c *Checker) policyHazards(n *node) []hazard {
 	var found []hazard
 
-	// What its cordon cost is judged with it; an install adds what came since.
+	// The cost of its cordon was judged then; an install adds what came since.
 	used := 1
 
 	for _, other := range c.all() {
@@ -149,8 +148,8 @@ func (c *Checker) policyHazards(n *node) []hazard {
 	return found
 }
 
-// out tells whether, and since when, whoever acts now has to know that a node is
-// out of service: it is cordoned, or Kubernetes does not call it Ready.
+// out reports whether, and since when, a run has to know now that a node is out of service: it is cordoned, or
+// Kubernetes does not show it as Ready.
 func (c *Checker) out(n *node) (out bool, since moment) {
 	lost := moment{n.lost, n.lostAt}
 
@@ -166,8 +165,8 @@ func (c *Checker) out(n *node) (out bool, since moment) {
 	}
 }
 
-// etcdHazards are those of a member of etcd. To boot what is installed on a node
-// already may be the cure of its own member.
+// etcdHazards returns those of a member of etcd. Booting what is installed on a node already may cure its own
+// member.
 func (c *Checker) etcdHazards(n, member *node) []hazard {
 	var found []hazard
 
@@ -192,12 +191,12 @@ func (c *Checker) etcdHazards(n, member *node) []hazard {
 	return found
 }
 
-// voters counts the members of etcd that have a vote.
+// voters returns how many members of etcd have a vote.
 func (c *Checker) voters() int {
 	return len(slices.DeleteFunc(c.controlPlanes(), func(n *node) bool { return !n.voter }))
 }
 
-// neighbourHazards are those of a control plane beside the one that is disturbed.
+// neighbourHazards returns those of a control plane other than the one that is disturbed.
 func (c *Checker) neighbourHazards(other *node) []hazard {
 	var found []hazard
 
@@ -221,7 +220,7 @@ func (c *Checker) neighbourHazards(other *node) []hazard {
 	return found
 }
 
-// looked is when somebody last looked at the cluster, as far as the history tells.
+// looked returns the time of the last observation of the cluster, as far as the history contains it.
 func (c *Checker) looked() float64 {
 	if !c.nodesTold {
 		return c.at
@@ -234,8 +233,8 @@ func key(node, what string, began moment) string {
 	return node + " " + what + " " + strconv.FormatFloat(began.at, 'f', 3, 64)
 }
 
-// checkHazards asserts S1, S2 and S10 for a node that is disturbed now. What is
-// installed already has to boot, whatever the policy wants of others.
+// checkHazards asserts S1, S2 and S10 for a node that is disturbed now. What is installed already has to boot,
+// whatever the policy requires of others.
 func (c *Checker) checkHazards(n *node, what string, cure bool) {
 	found := c.hazards(n, cure)
 	if !cure && n.installers == 0 {
@@ -245,22 +244,22 @@ func (c *Checker) checkHazards(n *node, what string, cure bool) {
 	c.violateFor(n, what, found)
 }
 
-// violateFor notes a violation for each hazard.
+// violateFor records a violation for each hazard.
 func (c *Checker) violateFor(n *node, what string, found []hazard) {
 	for _, h := range found {
 		c.violate(h.invariant, n.name, "%s although %s", what, h.what)
 	}
 }
 
-// keySnapshot is where the journal remembers the last snapshot of etcd.
+// keySnapshot is the entry of the journal with the last snapshot of etcd.
 const keySnapshot = "etcd-snapshot"
 
-// intends notes what whoever is about to start an installer has to know: it runs
-// for a while, and only its end is in the history.
+// intends notes what a run has to know when it is about to start an installer: that runs for a while, and only its
+// end is in the history.
 func (c *Checker) intends(name, run string) {
 	n := c.node(name)
 
-	// The next run cannot know whether an installer was called on another one's intent.
+	// Another run cannot know whether an installer was called for the intent of this one.
 	n.unwritten = n.unwritten && n.meantBy == run
 	n.meantBy = run
 
@@ -275,8 +274,7 @@ func (c *Checker) intends(name, run string) {
 	}
 }
 
-// checkIntended does so for an installer that ended: what was wrong before it
-// began, and still is.
+// checkIntended asserts the same for an installer that ended: what was wrong before it began, and still is.
 func (c *Checker) checkIntended(n *node, what string) {
 	for _, h := range append(c.hazards(n, false), c.policyHazards(n)...) {
 		if n.foreseen[h.key] {
@@ -297,7 +295,7 @@ func (c *Checker) staged(n *node, event history.Event) {
 	}
 }
 
-// begins asserts S13 and S14 for something of ours that begins to disturb a node.
+// begins asserts S13 and S14 for an action of ours that begins to disturb a node.
 func (c *Checker) begins(n *node, what string) {
 	if c.options.snapshotFirst && !c.snapshotTaken {
 		c.violate(S14, n.name, "%s before a snapshot of etcd was taken", what)
@@ -314,8 +312,8 @@ func (c *Checker) begins(n *node, what string) {
 	}
 }
 
-// begun tells whether the turn of a node is under way: it is cordoned by us, or
-// an earlier run left something unfinished there.
+// begun reports whether the turn of a node is under way: it is cordoned by us, or an earlier run left work
+// unfinished there.
 func (c *Checker) begun(n *node) bool {
 	return n.cordonedBy == byClient || open(c.phases[n.name])
 }

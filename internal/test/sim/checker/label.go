@@ -9,15 +9,14 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/history"
 )
 
-// chosen is what labels have made of a node: since when they do, zero where they never
-// did in the present run. What a run has seen them do lasts until it gives its lease
-// back.
+// chosen is the effect of labels on a node: since is when it began, zero if there was none in the present run. An
+// effect that a run has observed lasts until it releases its lease.
 type chosen struct {
 	since moment
 	now   bool
 }
 
-// pool is a part of the workers that labels choose.
+// pool is a part of the workers, chosen by labels.
 type pool struct {
 	name    string
 	matches func(labels map[string]string) bool
@@ -39,8 +38,7 @@ func (c *Checker) labelled(event history.Event) {
 	c.relabel(n)
 }
 
-// relabel sees what the labels of a node make of it now. Labels that nobody can read
-// may be those that hold it.
+// relabel updates the effects of the labels of a node. Labels that cannot be read may be those that hold it.
 func (c *Checker) relabel(n *node) {
 	holds := func(labels map[string]string) bool { return n.unread || c.options.holds(labels) }
 	if c.options.holds == nil {
@@ -54,8 +52,8 @@ func (c *Checker) relabel(n *node) {
 	}
 }
 
-// choose is what the labels make of a node now. What nobody has looked at meanwhile
-// nobody knows.
+// choose returns the effect of the labels of a node now. An effect that came and went without an observation is not
+// known.
 func (c *Checker) choose(before chosen, matches func(labels map[string]string) bool, n *node) chosen {
 	after := before
 	after.now = matches != nil && matches(n.labels)
@@ -70,33 +68,33 @@ func (c *Checker) choose(before chosen, matches func(labels map[string]string) b
 	return after
 }
 
-// forget ends what labels did in an earlier run.
+// forget ends the effect of labels in an earlier run.
 func (c *chosen) forget() {
 	if !c.now {
 		c.since = moment{}
 	}
 }
 
-// chosenFor tells whether whoever disturbs the node has to know what labels have made of
-// another one, or of itself: they did so before its turn began, and somebody looked.
+// chosenFor reports whether a run that disturbs the node has to know the effect of labels on another one, or on
+// itself: it began before the node's turn, and there was an observation.
 func (c *Checker) chosenFor(n *node, made chosen) bool {
 	before := n.cordonedBy == byClient && n.cordonedAt.place < made.since.place
 
 	return made.since != moment{} && !before && c.known(made.since, c.nodesRead)
 }
 
-// isCanary tells whether the node is a canary.
+// isCanary reports whether the node is a canary.
 func (c *Checker) isCanary(n *node) bool {
 	return c.options.canary[n.name] || n.canaryBy.since != moment{}
 }
 
-// isCanaryFor tells whether the node is a canary that the other one waits for.
+// isCanaryFor reports whether the node is a canary for which the other one waits.
 func (c *Checker) isCanaryFor(canary, n *node) bool {
 	return c.options.canary[canary.name] || c.chosenFor(n, canary.canaryBy)
 }
 
-// checkPools asserts S10 for a worker of which a run uses up the place in its pool.
-// Away are the workers that are unavailable beside it.
+// checkPools asserts S10 for a worker that becomes unavailable in its pool because of a run. away are the workers
+// that are unavailable besides it.
 func (c *Checker) checkPools(n *node, what string, away []*node) {
 	for _, pool := range c.options.pools {
 		if !pool.matches(n.labels) || !c.settledLabels(n) {
@@ -124,7 +122,7 @@ func (c *Checker) checkPools(n *node, what string, away []*node) {
 	}
 }
 
-// settledLabels tells whether the labels of the node are known to everybody.
+// settledLabels reports whether a run has to know the labels of the node.
 func (c *Checker) settledLabels(n *node) bool {
 	return n.labelledAt == moment{} || c.known(n.labelledAt, c.nodesRead)
 }

@@ -13,7 +13,7 @@ import (
 const (
 	byClient = "client"
 	byOther  = "other"
-	// keyHolder is where the journal names who took the lease last.
+	// keyHolder is the entry of the journal that names who acquired the lease last.
 	keyHolder = "holder"
 )
 
@@ -21,14 +21,13 @@ const (
 type lease struct {
 	holder, by string
 	renewed    float64
-	// held tells that somebody ever had it.
+	// held is true once somebody ever had it.
 	held bool
-	// noted is whom the journal names as the one who took it last.
+	// noted is who acquired it last according to the journal.
 	noted string
 }
 
-// leased follows the lease. A new holder has a target of its own, and has had no
-// cordon taken away yet.
+// leased follows the lease. A new holder has its own target, and none of its cordons has been lifted yet.
 func (c *Checker) leased(event history.Event) {
 	holder := event.Detail["holder"]
 	if holder != c.lease.holder && holder != "" {
@@ -51,8 +50,7 @@ func (c *Checker) leased(event history.Event) {
 	c.lease.held = c.lease.held || holder != ""
 }
 
-// acted asserts, for something that our client changed, that it held the lease, and
-// had renewed it not long ago.
+// acted asserts for a change by our client that it held the lease, and had renewed it recently.
 func (c *Checker) acted(event history.Event, what string) {
 	actor := event.Detail["client"]
 	if actor == "" && event.Kind == history.KindJournal && event.Detail["phase"] != "" {
@@ -69,16 +67,15 @@ func (c *Checker) acted(event history.Event, what string) {
 	}
 }
 
-// holds tells whether the holder is the run: it may add who owns the run.
+// holds reports whether the holder is the run. The holder may have the owner of the run appended.
 func holds(holder, run string) bool {
 	return holder == run || strings.HasPrefix(holder, run+" ")
 }
 
-// ours tells whether our client did it; a history that does not say has no
-// other writers.
+// ours reports whether our client did it; a history that does not say who did has no other writers.
 func ours(event history.Event) bool { return cmp.Or(event.Detail["by"], byClient) == byClient }
 
-// journalled judges a change of the journal and learns the run's target.
+// journalled judges a change of the journal, and learns the target of the run.
 func (c *Checker) journalled(event history.Event) {
 	phase := event.Detail["phase"]
 	name := cmp.Or(event.Node, event.Detail["key"])
@@ -98,7 +95,7 @@ func (c *Checker) journalled(event history.Event) {
 	}
 
 	if event.Detail["key"] == keySnapshot {
-		// What it remembers is no unfinished work, and anybody may forget it.
+		// The entry is not unfinished work, and anybody may remove it.
 		if ours(event) && event.Detail["value"] != "" {
 			c.acted(event, "wrote the journal")
 		}
@@ -133,7 +130,7 @@ func (c *Checker) journalled(event history.Event) {
 		Target string `json:"target"`
 	}
 
-	// What cannot be read says nothing about a target.
+	// A value that cannot be parsed has no target.
 	if json.Unmarshal([]byte(event.Detail["value"]), &entry) == nil && entry.Target != "" && phase == "intent" {
 		c.node(name).wanted = entry.Target
 
@@ -144,13 +141,12 @@ func (c *Checker) journalled(event history.Event) {
 	}
 }
 
-// open tells whether the entry is of unfinished work, which only a run may
-// take away.
+// open reports whether the entry is unfinished work, which only a run may remove.
 func open(phase string) bool { return phase != "" && phase != "fallback" && phase != phaseRolledBack }
 
-// wrote judges a write that has no kind of its own, and learns from one that a
-// node has left: its machine may be gone for long. What failed has changed
-// nothing; the objects of ours may be created for the lease and removed without.
+// wrote judges a write that has no kind of its own, and learns from it that a node has left: its machine may be
+// gone for long. A write that failed has changed nothing; our own objects may be created for the lease and removed
+// without it.
 func (c *Checker) wrote(event history.Event) {
 	detail := event.Detail
 

@@ -11,16 +11,14 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/history"
 )
 
-// nodeWrite is a write of a client of ours onto a Node object, with the version that
-// the object has since.
+// nodeWrite is a write of our client to a Node object, with the version of the object after it.
 type nodeWrite struct {
 	client, name string
 	version      int64
 	moment       moment
 }
 
-// wroteNode remembers a write onto a Node object: what a watch delivers may prove with it
-// how new it is.
+// wroteNode remembers a write to a Node object: it may prove how new the deliveries of a watch are.
 func (c *Checker) wroteNode(event history.Event) {
 	version, known := versionOf(event)
 	if known && ours(event) && event.Detail["resource"] == "nodes" && strings.HasPrefix(event.Detail["code"], "2") {
@@ -30,12 +28,11 @@ func (c *Checker) wroteNode(event history.Event) {
 	}
 }
 
-// lookedAtNodes notes a look at the Node objects. A list is one as of its own moment.
-// What a watch delivers is one as of the client's newest write that it contains, and
-// none without such a write: only that write shows that nothing older is still to come.
-// An event contains the writes onto its own object up to its version; a list that a
-// cache answered, and the end of the objects that a watch began with, contain those
-// onto any object. A bookmark contains nothing.
+// lookedAtNodes notes an observation of the Node objects. A list is one as of its own time. What a watch delivers
+// is one as of the client's newest write that it contains, and none without such a write: only that write shows
+// that nothing older is still to come. An event contains the writes to its own object up to its version; a list
+// that a cache answered, and the end of the objects with which a watch began, contain those to any object. A
+// bookmark contains nothing.
 func (c *Checker) lookedAtNodes(event history.Event) {
 	c.nodesTold = true
 
@@ -86,8 +83,7 @@ func (c *Checker) read(event history.Event) {
 
 	n := c.node(event.Node)
 
-	// Whoever reads a configuration to write it has not looked at the node, nor
-	// has who reads what it said some time ago.
+	// Reading a configuration in order to write it is no observation of the node, nor is reading a log of the past.
 	if event.Detail["what"] != "config" && event.Detail["what"] != "logs" {
 		n.seen = c.now
 	}
@@ -97,8 +93,7 @@ func (c *Checker) read(event history.Event) {
 	}
 }
 
-// boot is one boot of a machine: what it ran then, and when the next one began, zero while
-// there is none.
+// boot is one boot of a machine: what it ran, and when the next one began, zero if there is none.
 type boot struct {
 	talos, schematic, platform string
 	until                      float64
@@ -119,8 +114,7 @@ func (n *node) inBoot(id string, now boot, at float64) {
 	n.boots[id] = now
 }
 
-// toldOf asserts S15 for what a look at a machine came to. Who may not read boot IDs is
-// told of none.
+// toldOf asserts S15 for the result of an observation of a machine. A client that may not read boot IDs gets none.
 func (c *Checker) toldOf(event history.Event) {
 	n, told := c.node(event.Node), event.Detail
 
@@ -146,9 +140,8 @@ func (c *Checker) toldOf(event history.Event) {
 	}
 }
 
-// observedBefore asserts S3: since the last step the node itself, etcd on every
-// control plane that was up when that was asked for, and the Node objects have been
-// looked at.
+// observedBefore asserts S3: since the last step the node itself, etcd on every control plane that was up when the
+// action was asked for, and the Node objects were observed.
 func (c *Checker) observedBefore(n *node, what string, asked int64) {
 	var unseen []string
 

@@ -12,28 +12,26 @@ import (
 )
 
 const (
-	// keyHold keeps an operator from acting on its object, whatever its value.
+	// keyHold is the annotation that keeps an operator from acting on its object, whatever its value.
 	keyHold = "do-not-reconcile"
-	// suffixTarget ends the keys by which an operator is asked to act.
+	// suffixTarget ends the keys that ask an operator to act.
 	suffixTarget = "-target"
 
 	keyTalosCurrent = "talos-current"
 )
 
-// object is what others read on an object that an operator acts on.
+// object is what others read on an object on which an operator acts.
 type object struct {
 	name string
-	// hold keeps the operator from acting; empty where nothing does. heldBy is who
-	// wrote it.
+	// hold keeps the operator from acting; empty if nothing does. heldBy is who wrote it.
 	hold, heldBy string
-	// lifted tells that somebody else took our hold away, which is for nobody here to
-	// answer for.
+	// lifted is true if somebody else removed our hold, for which we do not answer.
 	lifted bool
 	// current is the Talos version that the object shows, whoever wrote it.
 	current string
 }
 
-// object finds an object by the name that the history gives it.
+// object returns an object by its name in the history.
 func (c *Checker) object(name string) *object {
 	found, known := c.objects[name]
 	if !known {
@@ -44,14 +42,12 @@ func (c *Checker) object(name string) *object {
 	return found
 }
 
-// ours tells whether the operator was kept from acting by the run that has the
-// lease.
+// ours reports whether the run that has the lease keeps the operator from acting.
 func (o *object) ours(holder string) bool {
 	return o.hold != "" && o.heldBy == byClient && holds(holder, o.hold)
 }
 
-// operatorTold follows what an operator reads on its object, and judges what our
-// client writes there for it.
+// operatorTold follows what an operator reads on its object, and judges what our client writes there.
 func (c *Checker) operatorTold(event history.Event) {
 	key, value := event.Detail["key"], event.Detail["value"]
 	o := c.object(event.Detail["object"])
@@ -70,7 +66,7 @@ func (c *Checker) operatorTold(event history.Event) {
 	}
 }
 
-// asks tells whether a key is for people to ask an operator for something.
+// asks reports whether a key is for people to ask an operator for something.
 func asks(key string) bool {
 	switch key {
 	case "resume", "skip-failed-nodes", "retry-failed-nodes", "talos-reset-upgrade-state":
@@ -80,7 +76,7 @@ func asks(key string) bool {
 	}
 }
 
-// asked asserts that only a run which delegates asks an operator to act.
+// asked asserts that only a run that delegates asks an operator to act.
 func (c *Checker) asked(event history.Event, what string) {
 	if !c.options.delegated {
 		c.violate(S7, "", "wrote %s, which is how another upgrader is started", what)
@@ -88,22 +84,21 @@ func (c *Checker) asked(event history.Event, what string) {
 		return
 	}
 
-	// What was asked for may be taken back when the lease is lost, too.
+	// A request may also be withdrawn after the lease is lost.
 	if event.Detail["value"] != "" || event.Kind == history.KindWrite {
 		c.acted(event, "wrote "+what)
 	}
 }
 
-// spokeFor asserts that a run which delegates leaves it to the operator to say how
-// it goes.
+// spokeFor asserts that a run that delegates leaves reporting the progress to the operator.
 func (c *Checker) spokeFor(event history.Event, what string) {
 	if c.options.delegated {
 		c.violate(S7, event.Node, "wrote %s, which is for the operator to say", what)
 	}
 }
 
-// holdChanged judges another hold. Who had none, or one of a run of ours, may get
-// that of the run that has the lease.
+// holdChanged judges a change of a hold. An object without a hold, or with one of our runs, may get the hold of the
+// run that has the lease.
 func (c *Checker) holdChanged(event history.Event, o *object) {
 	value, by := event.Detail["value"], cmp.Or(event.Detail["by"], byClient)
 	mine := by == byClient
@@ -124,8 +119,7 @@ func (c *Checker) holdChanged(event history.Event, o *object) {
 	o.hold, o.heldBy = value, by
 }
 
-// checkLetGo asserts that an operator may act again only once its object shows
-// what an upgrade has brought about.
+// checkLetGo asserts that an operator may act again only once its object shows the result of an upgrade.
 func (c *Checker) checkLetGo(o *object) {
 	if !c.options.operated[o.name] || c.target == "" || o.current == "" {
 		return
@@ -136,8 +130,8 @@ func (c *Checker) checkLetGo(o *object) {
 	}
 }
 
-// ownHands asserts, of something that our client did to a machine or to pods, that
-// nobody else was to do it, and that no operator could do so at the same time.
+// ownHands asserts for something that our client did to a machine or to pods that nobody else was to do it, and
+// that no operator could do so at the same time.
 func (c *Checker) ownHands(event history.Event, what string) {
 	if c.options.delegated {
 		c.violate(S7, event.Node, "%s although an operator was to upgrade the cluster", what)
@@ -152,8 +146,7 @@ func (c *Checker) ownHands(event history.Event, what string) {
 	}
 }
 
-// checkReleased asserts that a run which gives the lease back has let the operator
-// go before.
+// checkReleased asserts that a run that releases the lease has let the operator go before.
 func (c *Checker) checkReleased(by string) {
 	for _, name := range slices.Sorted(maps.Keys(c.options.operated)) {
 		if o := c.object(name); by == byClient && o.hold != "" && o.heldBy == byClient {
@@ -162,14 +155,14 @@ func (c *Checker) checkReleased(by string) {
 	}
 }
 
-// operatorWrote judges a write to a custom resource, or of an Event, that the
-// history knows no more about; false where it is about something else.
+// operatorWrote judges a write to a custom resource, or of an Event, about which the history contains nothing more;
+// false if it is about something else.
 func (c *Checker) operatorWrote(event history.Event) bool {
 	resource, part, _ := strings.Cut(event.Detail["resource"], "/")
 
 	switch resource {
 	case "taloscontrolplanes", "talosworkers", "talosmachines":
-		// What its objects are to run is how that operator is asked.
+		// This operator is asked by what its objects are to run.
 		if part == "" {
 			c.asked(event, event.Detail["resource"]+" "+event.Detail["name"])
 
@@ -187,8 +180,7 @@ func (c *Checker) operatorWrote(event history.Event) bool {
 	return true
 }
 
-// publishes asserts that nobody is told of an upgrade before there is one. What is
-// told may arrive late.
+// publishes asserts that nothing about an upgrade is published before there is a lease. It may be published late.
 func (c *Checker) publishes(event history.Event, what string) {
 	if !c.lease.held {
 		c.violate(S12, event.Node, "wrote %s before there was a lease", what)

@@ -21,8 +21,7 @@ const (
 	reasonCompleted  = "Completed"
 )
 
-// status asserts S8 for the status of a custom resource, and S9 for the conditions
-// of others in it.
+// status asserts S8 for the status of a custom resource, and S9 for the conditions of others in it.
 func (c *Checker) status(event history.Event) {
 	if !ours(event) {
 		return
@@ -72,8 +71,7 @@ func (c *Checker) notInProtocol(label, value string) {
 	c.violate(S8, "", "%s says %q, which the protocol does not know", label, value)
 }
 
-// unfinished says what of the present run is still to be done on a node; empty when
-// nothing is known to be.
+// unfinished returns what the present run still has to do on a node; empty if nothing is known.
 func (c *Checker) unfinished(n *node) string {
 	switch {
 	case c.lease.holder == "":
@@ -115,8 +113,8 @@ func (c *Checker) checkCondition(event history.Event, label string) {
 	c.checkMessage(prefix, label, event.Detail["message"])
 }
 
-// checkMessage asserts that what a message says in passing is true as well; prefix
-// is that of the half that it is about, empty where that is open.
+// checkMessage asserts that what a message says besides is true as well; prefix is that of its half, empty if that
+// is open.
 func (c *Checker) checkMessage(prefix, label, message string) {
 	if name := nodeIn(message); name != "" {
 		if n := c.nodes[name]; n == nil || !n.introduced {
@@ -138,8 +136,7 @@ func (c *Checker) checkMessage(prefix, label, message string) {
 	}
 }
 
-// nodeIn is the node that a message says something is done to; empty where it names
-// none.
+// nodeIn returns the node that a message says something is done to; empty if it names none.
 func nodeIn(message string) string {
 	words := strings.Fields(message)
 
@@ -157,7 +154,7 @@ func nodeIn(message string) string {
 	}
 }
 
-// checkVersion asserts how versions are spelled, and tells whether it is one.
+// checkVersion asserts the spelling of a version, and reports whether it is one.
 func (c *Checker) checkVersion(label, value string) bool {
 	if read := parse(value); read.IsZero() || read.String() != value {
 		c.violate(S8, "", "%s says %q, which is no version as the protocol spells them", label, value)
@@ -168,8 +165,8 @@ func (c *Checker) checkVersion(label, value string) bool {
 	return true
 }
 
-// checkAvailable asserts that a version which is offered is newer than what some
-// node runs and, of Kubernetes, that the Talos that runs there supports it.
+// checkAvailable asserts that an offered version is newer than what some node runs and, for Kubernetes, that the
+// Talos that runs there supports it.
 func (c *Checker) checkAvailable(prefix, label, value string) {
 	if !c.checkVersion(label, value) {
 		return
@@ -192,8 +189,8 @@ func (c *Checker) checkAvailable(prefix, label, value string) {
 	}
 }
 
-// highestKubernetes is the newest version of the components that annotations speak
-// of: what a run brings them all to.
+// highestKubernetes returns the newest version of the components that annotations are about: a run brings them all
+// to it.
 func (c *Checker) highestKubernetes() version.Version {
 	var running []version.Version
 
@@ -204,7 +201,7 @@ func (c *Checker) highestKubernetes() version.Version {
 	return version.Highest(running...)
 }
 
-// lowestTalos is zero where it is not known.
+// lowestTalos returns the lowest version of Talos; zero if it is not known.
 func (c *Checker) lowestTalos() version.Version {
 	var running []version.Version
 
@@ -217,8 +214,8 @@ func (c *Checker) lowestTalos() version.Version {
 	return version.Lowest(running...)
 }
 
-// lowestKubernetes is that of all components, also of kube-proxy, of which nobody
-// need know that it follows.
+// lowestKubernetes returns the lowest version of all components, including kube-proxy, which need not be known to
+// follow.
 func (c *Checker) lowestKubernetes() version.Version {
 	var running []version.Version
 
@@ -233,7 +230,7 @@ func (c *Checker) lowestKubernetes() version.Version {
 	return version.Lowest(running...)
 }
 
-// checkIdle asserts that nothing of a half goes on because of us.
+// checkIdle asserts that nothing of a half is under way because of us.
 func (c *Checker) checkIdle(label string, busy func(n *node) bool) {
 	for _, n := range c.members() {
 		if busy(n) {

@@ -11,18 +11,17 @@ import (
 // Violation is one broken invariant.
 type Violation struct {
 	Invariant Invariant `json:"invariant"`
-	// Node is empty for what concerns the whole cluster.
+	// Node is empty if the violation concerns the whole cluster.
 	Node string `json:"node"`
 	// Time is in simulated seconds since the simulation began.
 	Time float64 `json:"time"`
 	What string  `json:"what"`
 }
 
-// NodeVerdict is what became of a node.
+// NodeVerdict is the final state of a node.
 type NodeVerdict struct {
 	Role string `json:"role"`
-	// Talos and Kubelet are versions without v, those of the last boot while
-	// the node is down.
+	// Talos and Kubelet are versions without v, those of the last boot while the node is down.
 	Talos   string `json:"talos"`
 	Kubelet string `json:"kubelet"`
 	// Kubernetes is the lowest version of its components, Configs counts the
@@ -39,21 +38,20 @@ type NodeVerdict struct {
 	Cordoned bool   `json:"cordoned"`
 }
 
-// Verdict is what a history amounts to.
+// Verdict is the judgement of a history.
 type Verdict struct {
-	// Violations is empty, and not null in JSON, when all is well.
+	// Violations is empty, and not null in JSON, if there are none.
 	Violations []Violation `json:"violations"`
 	// Nodes are by name.
 	Nodes map[string]NodeVerdict `json:"nodes"`
 }
 
-// Violations are the broken invariants so far, in order; empty when all is
-// well.
+// Violations returns the broken invariants so far, in order; empty if there are none.
 func (c *Checker) Violations() []Violation {
 	return append([]Violation{}, c.violations...)
 }
 
-// Nodes are the nodes that the cluster has, by name.
+// Nodes returns the nodes of the cluster by name.
 func (c *Checker) Nodes() map[string]NodeVerdict {
 	nodes := make(map[string]NodeVerdict, len(c.nodes))
 
@@ -67,7 +65,7 @@ func (c *Checker) Nodes() map[string]NodeVerdict {
 	return nodes
 }
 
-// lowest is the lowest version of the components of a node that count.
+// lowest returns the lowest version of the components of a node that count.
 func (c *Checker) lowest(n *node) string {
 	lowest := version.Lowest(c.counted(n)...)
 	if lowest.IsZero() {
@@ -77,13 +75,12 @@ func (c *Checker) lowest(n *node) string {
 	return lowest.String()
 }
 
-// Verdict is the judgement so far.
+// Verdict returns the judgement so far.
 func (c *Checker) Verdict() Verdict {
 	return Verdict{Violations: c.Violations(), Nodes: c.Nodes()}
 }
 
-// Broken are the invariants that were violated, each once, in order of their
-// names.
+// Broken returns the invariants that were violated, each once, sorted by name.
 func (v Verdict) Broken() []Invariant {
 	var broken []Invariant
 

@@ -51,13 +51,13 @@ func (c *Checker) installed(event history.Event) {
 	c.checkMove(n, "installed", talos)
 }
 
-// wroteNothing tells an installer that ended before it changed anything: from
-// Talos 1.14 on these codes are for what it was given and for where it runs.
+// wroteNothing reports whether an installer ended before it changed anything: from Talos 1.14 on these codes are
+// for wrong input and for an unsuitable host.
 func wroteNothing(talos, exit string) bool {
 	return slices.Contains([]string{"2", "3", "4"}, exit) && parse(talos).AtLeast(1, 14)
 }
 
-// byHand notes an installer that somebody else ran, which is for nobody to judge.
+// byHand notes an installer that somebody else ran, which is not judged.
 func (n *node) byHand(event history.Event) {
 	if event.Detail["exit"] == "0" {
 		n.installs++
@@ -91,7 +91,7 @@ func (c *Checker) booted(n *node, event history.Event) {
 	}
 
 	if n.goingDown {
-		// What comes back because of us is a step of its own.
+		// A boot because of us is a step of its own.
 		c.stepped(n)
 	}
 
@@ -135,8 +135,8 @@ func (c *Checker) booted(n *node, event history.Event) {
 	}
 }
 
-// compareExtensions notes which extensions a boot has cost the node. It is asserted where
-// the node is put back into service.
+// compareExtensions notes which extensions the node lost with a boot. That is asserted when the node is put back
+// into service.
 func (c *Checker) compareExtensions(n *node, event history.Event, fallback bool) {
 	now, schematic := extensionsIn(event), event.Detail["schematic"]
 	chosen := schematic != "" || c.options.skips[skipSchematic]
@@ -149,7 +149,7 @@ func (c *Checker) compareExtensions(n *node, event history.Event, fallback bool)
 	n.extensions = now
 }
 
-// extensionsIn are those that a machine is said to run.
+// extensionsIn returns the extensions that a machine runs according to an event.
 func extensionsIn(event history.Event) []string {
 	return strings.FieldsFunc(event.Detail["extensions"], func(r rune) bool { return r == ',' })
 }
@@ -161,7 +161,7 @@ func (c *Checker) checkExtensions(n *node) {
 	}
 }
 
-// atTarget tells whether a node runs what the present run wants there now.
+// atTarget reports whether a node runs what the present run wants there now.
 func (c *Checker) atTarget(n *node) bool {
 	wanted := cmp.Or(n.wanted, c.target)
 
@@ -185,9 +185,8 @@ func (c *Checker) checkSupport(n *node, name string) {
 	}
 }
 
-// supported are the Kubernetes minors that a Talos minor runs. The table is
-// written down here a second time on purpose: a judge that shares it with the
-// accused would share its errors.
+// supported returns the Kubernetes minors that a Talos minor runs. The table is written down here a second time on
+// purpose: a checker that shares it with what it judges would share its errors.
 func supported(talos version.Minor) (oldest, newest version.Minor, known bool) {
 	ranges := map[uint64][2]uint64{
 		2: {23, 25}, 3: {24, 26}, 4: {25, 27}, 5: {26, 28}, 6: {24, 29}, 7: {25, 30}, 8: {26, 31},
@@ -202,7 +201,7 @@ func supported(talos version.Minor) (oldest, newest version.Minor, known bool) {
 	return version.Minor{Major: 1, Minor: minors[0]}, version.Minor{Major: 1, Minor: minors[1]}, true
 }
 
-// parse is zero for what is no version.
+// parse parses a version; zero if it is not valid.
 func parse(text string) version.Version {
 	parsed, err := version.Parse(text)
 	if err != nil {

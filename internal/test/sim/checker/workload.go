@@ -11,8 +11,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/history"
 )
 
-// cordoned judges a change of spec.unschedulable, and remembers whose cordon it
-// is.
+// cordoned judges a change of spec.unschedulable, and remembers whose cordon it is.
 func (c *Checker) cordoned(event history.Event) {
 	n := c.node(event.Node)
 	by := cmp.Or(event.Detail["by"], byClient)
@@ -42,7 +41,7 @@ func (c *Checker) cordoned(event history.Event) {
 			n.lifts++
 		}
 
-		// What a turn asked for has long been written down when it ends.
+		// When a turn ends, the calls of that turn have long been recorded.
 		n.cordonedBy, n.fell = "", 0
 		n.moved = by == byClient && c.atTarget(n)
 
@@ -68,8 +67,8 @@ func (c *Checker) cordoned(event history.Event) {
 	delete(c.evicted, n.name)
 }
 
-// pulled notes whether a node has its installer image. Those of components, which a
-// node may pull beside its upgrade, do not matter to a cordon.
+// pulled notes whether a node has its installer image. Images of components, which a node may pull besides its
+// upgrade, do not matter to a cordon.
 func (c *Checker) pulled(event history.Event) {
 	image := event.Detail["image"]
 	if !strings.Contains(image, installer) {
@@ -118,8 +117,8 @@ func (c *Checker) removed(event history.Event) {
 	c.checkLifted(event, "deleted", pod)
 }
 
-// checkLifted asserts S11 for a pod that comes back: somebody took the cordon of its
-// node away, or did so again after we had set it once more.
+// checkLifted asserts S11 for a pod that comes back: somebody lifted the cordon of its node, or did so again after
+// we had set it once more.
 func (c *Checker) checkLifted(event history.Event, what, pod string) {
 	n := c.node(event.Node)
 	if n.lifts == 0 || n.lifts == 1 && n.cordonedBy != "" || !c.known(n.lifted, c.nodesRead) {
@@ -143,7 +142,7 @@ func (c *Checker) volume(event history.Event) {
 	}
 }
 
-// awaited is how long, in seconds, volumes have to be waited for, less what is lost in looks.
+// awaited is how many seconds a run has to wait for volumes, less what observations take.
 const awaited = 110
 
 // checkVolumes asserts S11 for a node that reboots because of us.
@@ -155,11 +154,11 @@ func (c *Checker) checkVolumes(n *node) {
 	}
 }
 
-// punctual is the part of a timeout that must have passed: on a clock that runs
-// fast, events are written down seconds after they happened.
+// punctual is the part of a timeout that must have passed: on a clock that runs fast, events are recorded seconds
+// after they happened.
 const punctual = 0.9
 
-// checkBudget asserts S11 for a pod that is gone because of us.
+// checkBudget asserts S11 for a pod that was removed because of us.
 func (c *Checker) checkBudget(event history.Event, what, pod string, mayForce bool) {
 	budget := event.Detail["budget"]
 	if budget == "" {

@@ -18,7 +18,7 @@ import (
 	applycorev1 "k8s.io/client-go/applyconfigurations/core/v1"
 )
 
-// fieldsAreOwned has two managers apply what they want of a ConfigMap.
+// fieldsAreOwned makes two managers apply their fields of a ConfigMap.
 func fieldsAreOwned(t *testing.T, f WireFixture) {
 	objects := f.Wire().CoreV1().ConfigMaps(namespace)
 
@@ -62,7 +62,7 @@ func fieldsAreOwned(t *testing.T, f WireFixture) {
 	found, err = apply("one", false, nil)
 	holds("what was taken over stays", found, err, map[string]string{"a": "2"})
 
-	// Whoever writes over a field has it, whichever way.
+	// Whoever overwrites a field owns it, by any kind of write.
 	patched, err := objects.Patch(t.Context(), journalName, types.MergePatchType, []byte(`{"data":{"a":"3"}}`), metav1.PatchOptions{FieldManager: "three"})
 	holds("patched", patched, err, map[string]string{"a": "3"})
 
@@ -75,7 +75,7 @@ func fieldsAreOwned(t *testing.T, f WireFixture) {
 	refused(t, "an apply by nobody", err, http.StatusUnprocessableEntity, metav1.StatusReasonInvalid)
 }
 
-// createdIsApplied has two managers apply the same field of what was created without it.
+// createdIsApplied makes two managers apply the same field of an object that was created without it.
 func createdIsApplied(t *testing.T, f WireFixture) {
 	create(t, f)
 
@@ -95,7 +95,7 @@ func createdIsApplied(t *testing.T, f WireFixture) {
 	refused(t, "what was applied by somebody else", apply("two"), http.StatusConflict, metav1.StatusReasonConflict)
 }
 
-// listsAreMerged has two managers apply a port each of a Service.
+// listsAreMerged makes two managers apply a port each of a Service.
 func listsAreMerged(t *testing.T, f WireFixture) {
 	services := f.Wire().CoreV1().Services(namespace)
 
@@ -207,7 +207,7 @@ func tablesAreTold(t *testing.T, f WireFixture) {
 	}
 }
 
-// resourcesAreFound looks for what kubectl has to know before it asks.
+// resourcesAreFound reads what kubectl has to know before a request.
 func resourcesAreFound(t *testing.T, f WireFixture) {
 	groups, lists, err := f.Wire().Discovery().ServerGroupsAndResources()
 	if err != nil {

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MPL-2.0
 
-// Package contract says what the adapter has to find, be it over the API server in
-// memory or over a real kube-apiserver: what holds for one of them and not for the
-// other would make the tests of the engine worthless. The clauses about
-// [cluster.Talos] that only read are here as well, which the ports of the simulator
-// have to keep. All of them hold for a cluster of real machines, too.
+// Package contract specifies what the adapter has to find, over the API server in memory as well as over a real
+// kube-apiserver: what holds for only one of them would make the tests of the engine worthless. The clauses about
+// [cluster.Talos] that only read are here as well; the ports of the simulator have to keep them. All of them hold
+// for a cluster of real machines, too.
 package contract
 
 import (
@@ -26,29 +25,25 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 )
 
-// API is what is held to the contract.
+// API is the interface that has to keep the contract.
 type API interface {
 	cluster.Kubernetes
 	cluster.WorkloadReader
 }
 
-// Fixture is an implementation with a cluster behind it, of at least one control
-// plane and two workers, which a case arranges as other people and controllers
-// would. What a case adds is taken away when it ends.
+// Fixture is an implementation with a cluster behind it, of at least one control plane and two workers, which a
+// case arranges as other people and controllers would. What a case adds is removed when it ends.
 type Fixture interface {
 	API() API
-	// Machines are the machines behind the cluster, from another source than the
-	// API that is held to the contract.
+	// Machines returns the machines behind the cluster, from another source than the API under test.
 	Machines() []Machine
-	// ClusterID is which cluster the objects of an upgrade are about.
+	// ClusterID returns the ID of the cluster that the objects of an upgrade are about.
 	ClusterID() string
 	// CordonAsPerson cordons a node, or lifts its cordon, without any mark.
 	CordonAsPerson(t *testing.T, node string, on bool)
-	// Pod starts a pod of an app on a node, and returns when it is ready. Nobody
-	// brings it back.
+	// Pod starts a pod of an app on a node, and returns it once it is ready. Nothing replaces it.
 	Pod(t *testing.T, app, node string) cluster.Pod
-	// Budget puts a budget over the pods of an app, and returns when its numbers
-	// are worked out.
+	// Budget puts a budget over the pods of an app, and returns once its numbers are computed.
 	Budget(t *testing.T, app, name string, minAvailable int)
 	// DropLease and DropJournal delete these objects, if they exist.
 	DropLease(t *testing.T)
@@ -118,42 +113,39 @@ func Test(t *testing.T, open func(t *testing.T) Fixture) {
 const (
 	// workloads is where the pods of the clauses run.
 	workloads = "default"
-	// cordonMark is what a cordon of ours leaves on a node.
+	// cordonMark is the annotation that a cordon of a run leaves on a node.
 	cordonMark = "talosupgrade.vitistack.io/cordoned-by"
-	// livePoll is the time between two looks at what the cluster does by itself.
+	// livePoll is the time between two checks of what the cluster does by itself.
 	livePoll = 100 * time.Millisecond
 )
 
-// Live is a cluster with a real API server, which the clauses share with whatever
-// else runs there: each one leaves it as it was found, but for the records of an
-// upgrade, which are gone after the first.
+// Live is a cluster with a real API server, which the clauses share with everything else that runs there: each one
+// leaves it as it was, except for the records of an upgrade, which are gone after the first.
 type Live struct {
-	// Adapter is what is held to the contract.
+	// Adapter is the implementation under test.
 	Adapter API
-	// Other arranges and looks at things.
+	// Other arranges and reads things.
 	Other kubernetes.Interface
-	// ID is the cluster's, Known the machines behind it.
+	// ID is the cluster's ID, Known are the machines behind it.
 	ID    string
 	Known []Machine
-	// Image is what the pods of the clauses run: something that starts, stays and
-	// is small.
+	// Image is what the pods of the clauses run: something small that starts and stays.
 	Image string
 	// Patience bounds the wait for what the cluster does by itself.
 	Patience time.Duration
 }
 
-// Open is a fixture for one clause. What the clause leaves behind is taken away
-// when it ends.
+// Open returns a fixture for one clause. What the clause leaves behind is removed when it ends.
 func (l *Live) Open(t *testing.T) WireFixture {
 	t.Helper()
 
-	// The context of a test is over when it is cleaned up.
+	// The context of a test has ended when its cleanup runs.
 	t.Cleanup(func() { l.sweep(context.WithoutCancel(t.Context()), t) })
 
 	return &liveFixture{Live: l, covered: map[string]int{}}
 }
 
-// Sweep takes the records of an upgrade, and what is left of cordons, away.
+// Sweep removes the records of an upgrade, and what is left of cordons.
 func (l *Live) Sweep(t *testing.T) {
 	t.Helper()
 	l.sweep(t.Context(), t)

@@ -24,7 +24,7 @@ func onNode(t *testing.T, f Fixture, name string) []cluster.Pod {
 	return pods
 }
 
-// stands tells whether a pod is there and not on its way out.
+// stands reports whether a pod exists and is not being deleted.
 func stands(t *testing.T, f Fixture, name string, pod cluster.Pod) bool {
 	t.Helper()
 
@@ -42,7 +42,7 @@ func leaves(t *testing.T, f Fixture, name string, pod cluster.Pod) {
 	})
 }
 
-// imposter is another pod that had the name before.
+// imposter returns another pod that had the name before.
 func imposter(pod cluster.Pod) cluster.Pod {
 	pod.UID = "22222222-0000-0000-0000-000000000000"
 

@@ -13,7 +13,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
-// moment is an instant that survives being stored, in microseconds.
+// moment returns an instant that survives being stored, in microseconds.
 func moment(after time.Duration) time.Time {
 	return time.Date(2026, 3, 1, 12, 30, 15, 123456000, time.UTC).Add(after)
 }
@@ -24,7 +24,7 @@ func wholeLease() cluster.Lease {
 	}
 }
 
-// sameLease compares all of two leases but their resource versions.
+// sameLease reports whether two leases are equal except for their resource versions.
 func sameLease(a, b cluster.Lease) bool {
 	return a.Holder == b.Holder && a.Acquired.Equal(b.Acquired) && a.Renewed.Equal(b.Renewed) && a.Duration == b.Duration &&
 		a.Transitions == b.Transitions
@@ -57,7 +57,7 @@ func readLease(t *testing.T, f Fixture) cluster.Lease {
 	return lease
 }
 
-// refuseLease makes sure that a lease cannot be written.
+// refuseLease checks that a lease cannot be written.
 func refuseLease(t *testing.T, f Fixture, what string, lease cluster.Lease) {
 	t.Helper()
 
@@ -96,7 +96,7 @@ func leaseIsUpdatedAsRead(t *testing.T, f Fixture) {
 		t.Errorf("read %+v, want %+v", read, renewed)
 	}
 
-	// What is not said any more is gone.
+	// Fields that are not written any more are gone.
 	released := cluster.Lease{Transitions: 4, ResourceVersion: second.ResourceVersion}
 	writeLease(t, f, released)
 
@@ -105,7 +105,7 @@ func leaseIsUpdatedAsRead(t *testing.T, f Fixture) {
 	}
 }
 
-// suspend writes a suspension, or takes it away, which has to succeed.
+// suspend writes a suspension, or removes it, which has to succeed.
 func suspend(t *testing.T, f Fixture, lease cluster.Lease, reason *string) cluster.Lease {
 	t.Helper()
 
@@ -129,7 +129,7 @@ func suspend(t *testing.T, f Fixture, lease cluster.Lease, reason *string) clust
 func leaseIsSuspended(t *testing.T, f Fixture) {
 	reason := "ola: not before Monday"
 
-	// There is none yet.
+	// There is no lease yet.
 	made := suspend(t, f, cluster.Lease{}, &reason)
 	if !sameLease(made, cluster.Lease{}) {
 		t.Errorf("the lease that it made says %+v", made)
@@ -145,7 +145,7 @@ func leaseIsSuspended(t *testing.T, f Fixture) {
 		t.Errorf("with an old version: %v, want a conflict", err)
 	}
 
-	// Somebody holds it, and goes on to.
+	// A run holds the lease, and keeps it.
 	held := wholeLease()
 	held.ResourceVersion = readLease(t, f).ResourceVersion
 	held = writeLease(t, f, held)
@@ -191,7 +191,7 @@ func leaseThatWasDeleted(t *testing.T, f Fixture) {
 	writeLease(t, f, wholeLease())
 }
 
-// wholeEntry has every field of an entry.
+// wholeEntry returns an entry with every field.
 func wholeEntry(phase cluster.Phase) cluster.Entry {
 	return cluster.Entry{
 		Node: "worker-0", Phase: phase, Attempt: 2, BootID: "2b8f1a64-0000-4000-8000-000000000001",
@@ -212,7 +212,7 @@ func wholeSnapshot() *cluster.EtcdSnapshot {
 	}
 }
 
-// wholeJournal has every field and every phase.
+// wholeJournal returns a journal with every field and every phase.
 func wholeJournal() cluster.Journal {
 	journal := cluster.Journal{Holder: "run-1 (talosupgrade_cluster.test)"}.WithSnapshot(wholeSnapshot()).WithManifests(&cluster.ManifestsDue{Run: "run-1", Written: moment(time.Second)})
 
@@ -225,7 +225,7 @@ func wholeJournal() cluster.Journal {
 	return journal.WithConfirmed("uuid-confirmed", wholeEntry(""), nil)
 }
 
-// complete makes sure that an example leaves no field out.
+// complete checks that an example omits no field.
 func complete(t *testing.T, example any) {
 	t.Helper()
 

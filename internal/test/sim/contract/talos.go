@@ -21,12 +21,11 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
-// TalosFixture is an implementation of [cluster.Talos] with a cluster behind it,
-// all of whose machines are up and settled, and administrator's credentials.
+// TalosFixture is an implementation of [cluster.Talos] with a cluster behind it, all of whose machines are up and
+// settled, and with an administrator's credentials.
 type TalosFixture interface {
 	Talos() cluster.Talos
-	// Machines are the machines behind it, from another source than the API that
-	// is held to the contract.
+	// Machines returns the machines behind it, from another source than the API under test.
 	Machines() []Machine
 }
 
@@ -126,8 +125,8 @@ func machinesAreTold(t *testing.T, f TalosFixture) {
 	}
 }
 
-// knownMachinesAreTold asks machines again: in the boot in which they are known, in which
-// what does not change is not asked, and as if they had been known in another one.
+// knownMachinesAreTold reads machines again: in the boot in which they are known, in which what does not change is
+// not read, and as if they had been known in another one.
 func knownMachinesAreTold(t *testing.T, f TalosFixture) {
 	for _, machine := range f.Machines() {
 		known := observe(t, f, machine)
@@ -303,8 +302,8 @@ func logsAreShown(t *testing.T, f TalosFixture) {
 	}
 }
 
-// containersSpeak reads what the containers of static pods write, without what the container runtime writes in front of
-// each line.
+// containersSpeak reads what the containers of static pods write, without what the container runtime writes in
+// front of each line.
 func containersSpeak(t *testing.T, f TalosFixture, machine Machine) {
 	for _, component := range []cluster.Component{cluster.APIServer, cluster.ControllerManager, cluster.Scheduler} {
 		lines, err := f.Talos().Logs(t.Context(), machine.Addresses[0], cluster.ContainerLog(component, machine.Name), logLines)
@@ -365,29 +364,27 @@ func configurationIsCompared(t *testing.T, f TalosFixture) {
 	}
 }
 
-// Machine is the truth about a machine, as far as the contract asks for it.
+// Machine is the truth about a machine, as far as the contract needs it.
 type Machine struct {
 	// Name is that of its Kubernetes node.
 	Name         string
 	ControlPlane bool
-	// Addresses are all of its addresses; it answers under the first one.
+	// Addresses are all of its addresses; it answers at the first one.
 	Addresses []string
-	// MachineID is what both APIs tell of its /etc/machine-id, UUID what its firmware
-	// tells; empty where it tells nothing.
+	// MachineID is its /etc/machine-id in both APIs, UUID what its firmware reports; empty if it reports none.
 	MachineID, UUID, BootID string
 	// Kubelet is a version without v.
 	Kubelet string
 	// Images are what its static pods run; nil for a worker.
 	Images map[cluster.Component]string
-	// Proxyless tells that its cluster runs no kube-proxy.
+	// Proxyless is true if its cluster runs no kube-proxy.
 	Proxyless bool
 }
 
-// systemUUID is what its kubelet reports, which takes the machine ID for it where the
-// firmware tells none.
+// systemUUID returns what its kubelet reports, which uses the machine ID if the firmware reports no UUID.
 func (m Machine) systemUUID() string { return cmp.Or(m.UUID, m.MachineID) }
 
-// FromModel is the truth about the machines of a simulated cluster.
+// FromModel returns the truth about the machines of a simulated cluster.
 func FromModel(world *model.World) []Machine {
 	states := world.Nodes()
 	machines := make([]Machine, 0, len(states))
@@ -412,8 +409,8 @@ func FromModel(world *model.World) []Machine {
 	return machines
 }
 
-// FromTalos are real machines as they say themselves: the truth for what is asked of
-// Kubernetes. Each is named by all of its addresses.
+// FromTalos returns real machines as they report themselves: the truth for what is asked of Kubernetes. addresses
+// has all addresses of each machine.
 func FromTalos(ctx context.Context, talos cluster.Talos, addresses [][]string) ([]Machine, error) {
 	machines := make([]Machine, 0, len(addresses))
 	proxyless := true
@@ -429,7 +426,7 @@ func FromTalos(ctx context.Context, talos cluster.Talos, addresses [][]string) (
 			MachineID: said.MachineID, UUID: said.UUID, BootID: said.BootID, Images: map[cluster.Component]string{},
 		}
 
-		// Only control planes have a part in kube-proxy.
+		// Only control planes render kube-proxy.
 		if said.Config != nil && machine.ControlPlane && !said.Config.Disabled[cluster.Proxy] {
 			proxyless = false
 		}
@@ -461,15 +458,14 @@ func FromTalos(ctx context.Context, talos cluster.Talos, addresses [][]string) (
 	return machines, nil
 }
 
-// Tag is the version in a reference of an image, without v.
+// Tag returns the version in a reference of an image, without v.
 func Tag(image string) string {
 	name, _, _ := strings.Cut(image, "@")
 
 	return strings.TrimPrefix(name[strings.LastIndex(name, ":")+1:], "v")
 }
 
-// FromKubernetes are real machines as their kubelets say: the truth for what is asked
-// of Talos.
+// FromKubernetes returns real machines as their kubelets report them: the truth for what is asked of Talos.
 func FromKubernetes(ctx context.Context, client kubernetes.Interface) ([]Machine, error) {
 	nodes, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -525,8 +521,8 @@ type Machines struct {
 	Known   []Machine
 }
 
-// Talos is the implementation.
+// Talos returns the implementation.
 func (m Machines) Talos() cluster.Talos { return m.Adapter }
 
-// Machines is the truth.
+// Machines returns the truth.
 func (m Machines) Machines() []Machine { return m.Known }

@@ -63,8 +63,8 @@ func changesAreWatched(t *testing.T, f WireFixture) {
 	}
 }
 
-// selectedChangesAreWatched watches ConfigMaps, of which it wants some: one that comes
-// to be among them is added for it, and one that is not among them any more is gone.
+// selectedChangesAreWatched watches some ConfigMaps: one that becomes selected is added for the watch, and one that
+// is not selected any more is deleted.
 func selectedChangesAreWatched(t *testing.T, f WireFixture) {
 	maps := f.Wire().CoreV1().ConfigMaps(namespace)
 
@@ -121,8 +121,7 @@ func selectedChangesAreWatched(t *testing.T, f WireFixture) {
 	refused(t, "a watch by a field of another kind", err, http.StatusBadRequest, metav1.StatusReasonBadRequest)
 }
 
-// watched are the first events of a watch of ConfigMaps, each of a version after that of
-// the one before.
+// watched returns the first events of a watch of ConfigMaps, each with a later version than the one before.
 func watched(t *testing.T, f WireFixture, options metav1.ListOptions, count int) (told []string) {
 	t.Helper()
 
@@ -150,7 +149,7 @@ func watched(t *testing.T, f WireFixture, options metav1.ListOptions, count int)
 	return told
 }
 
-// watchesBeginWithWhatThereIs has a watch send the objects first.
+// watchesBeginWithWhatThereIs makes a watch send the existing objects first.
 func watchesBeginWithWhatThereIs(t *testing.T, f WireFixture) {
 	nodes := f.Wire().CoreV1().Nodes()
 	yes, seconds := true, int64(60)
@@ -209,7 +208,7 @@ func objectVersion(t *testing.T, text string) int64 {
 	return number
 }
 
-// followedNodesAreNew wants each look at followed nodes to say what was done before.
+// followedNodesAreNew checks that each observation of followed nodes contains what was done before.
 func followedNodesAreNew(t *testing.T, f Fixture) {
 	stop := f.API().FollowNodes(t.Context())
 	defer stop()
@@ -243,15 +242,15 @@ func followedNodesAreNew(t *testing.T, f Fixture) {
 	}
 }
 
-// What a look at followed nodes writes, and as whom. Both are written down here a second
-// time on purpose.
+// What an observation of followed nodes writes, and as which manager. Both are written down here a second time on
+// purpose.
 const (
 	claimAnnotation = "talosupgrade.vitistack.io/claim"
 	claimManager    = "talosupgrade-claim"
 )
 
-// claimsAreWritten wants a look at followed nodes to cost one write onto the node that
-// is named, which undoes nothing and nobody takes for a write of somebody else, and no list.
+// claimsAreWritten checks that an observation of followed nodes costs one write to the named node, which undoes
+// nothing and is not mistaken for a write of somebody else, and no list.
 func claimsAreWritten(t *testing.T, f WireFixture) {
 	nodes := f.Wire().CoreV1().Nodes()
 
@@ -307,8 +306,7 @@ func claimsAreWritten(t *testing.T, f WireFixture) {
 	}
 }
 
-// forget forgets a cluster and compares what is kept: one reason each, with these
-// words in it.
+// forget forgets a cluster and compares what is kept: one reason each, which contains these words.
 func forget(t *testing.T, f Fixture, id string, kept ...string) {
 	t.Helper()
 
@@ -324,7 +322,7 @@ func forget(t *testing.T, f Fixture, id string, kept ...string) {
 	}
 }
 
-// expectRecords looks whether there is a lease and a journal.
+// expectRecords checks whether there is a lease and a journal.
 func expectRecords(t *testing.T, f Fixture, lease, journal bool) {
 	t.Helper()
 

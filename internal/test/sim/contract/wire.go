@@ -29,10 +29,10 @@ const (
 	publishedName = "talosupgrade"
 )
 
-// WireFixture is one whose cluster can be spoken to in the protocol itself.
+// WireFixture is a fixture whose cluster can be accessed by the protocol itself.
 type WireFixture interface {
 	Fixture
-	// Wire is a client that does not correct what the API server answers.
+	// Wire returns a client that does not correct what the API server answers.
 	Wire() kubernetes.Interface
 }
 
@@ -72,9 +72,7 @@ func WireCases() []WireCase {
 	}
 }
 
-// refused makes sure that the API server answers with a code, and gives a
-
-// reason, where there is one.
+// refused checks that the API server answers with a code and, if there is one, a reason.
 func refused(t *testing.T, what string, err error, code int32, reason metav1.StatusReason) {
 	t.Helper()
 
@@ -94,7 +92,7 @@ func configMap(name string, data map[string]string) *corev1.ConfigMap {
 	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Data: data}
 }
 
-// create creates a journal that holds nothing that could be read.
+// create creates a journal that has nothing that can be parsed.
 func create(t *testing.T, f WireFixture) *corev1.ConfigMap {
 	t.Helper()
 
@@ -118,7 +116,7 @@ func read(t *testing.T, f WireFixture) *corev1.ConfigMap {
 	return found
 }
 
-// raw makes a request of its own, and returns what comes back.
+// raw makes a single request, and returns the answer.
 func raw(ctx context.Context, client rest.Interface, verb, path string, headers map[string]string, body string) (answer []byte, code int, err error) {
 	request := client.Verb(verb).AbsPath(path).MaxRetries(0)
 
@@ -135,7 +133,7 @@ func raw(ctx context.Context, client rest.Interface, verb, path string, headers 
 
 	answer, err = result.Raw()
 
-	// What is no answer of the API itself has its code in the error only.
+	// An answer that is not from the API itself has its code only in the error.
 	if status, ok := err.(apierrors.APIStatus); ok {
 		code = int(status.Status().Code)
 	}

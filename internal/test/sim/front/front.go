@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
 
-// Package front is how clients reach the API servers of a simulated cluster over TCP:
-// ports of this machine, one for each control plane and one for whichever of them is up, that
-// are open while the control plane serves. What listens behind them is one server for all.
+// Package front is how clients reach the API servers of a simulated cluster over TCP: ports of this machine, one
+// for each control plane and one for any of them that is up, that are open while the control plane serves. Behind
+// them listens one server for all.
 package front
 
 import (
@@ -19,19 +19,18 @@ import (
 	"time"
 )
 
-// reopenPause is how long the front waits before it tries again to take back a
-// port that somebody else holds.
+// reopenPause is how long the front waits before it tries again to take back a port that something else holds.
 const reopenPause = 100 * time.Millisecond
 
 // Plane is a control plane.
 type Plane struct {
 	Name string
-	// Serves tells that its API server answers.
+	// Serves is true if its API server answers.
 	Serves bool
 }
 
-// Front has one gate per control plane and one that belongs to whichever control plane is
-// up, as a virtual address does.
+// Front has one gate per control plane and one that belongs to any control plane that is up, like a virtual
+// address.
 type Front struct {
 	target string
 	lose   func(cut func()) bool
@@ -44,8 +43,8 @@ type Front struct {
 	stopped bool
 }
 
-// New makes the gates to a server at the target, HOST:PORT. List tells of all control
-// planes that there are at the moment. Lose is that of [NewGate].
+// New makes the gates to a server at the target, HOST:PORT. list returns all control planes that exist at the
+// moment. lose is that of [NewGate].
 func New(target string, list func() []Plane, lose func(cut func()) bool) (*Front, error) {
 	shared, err := NewGate(target, lose)
 	if err != nil {
@@ -54,13 +53,13 @@ func New(target string, list func() []Plane, lose func(cut func()) bool) (*Front
 
 	f := &Front{target: target, lose: lose, list: list, planes: map[string]*Gate{}, shared: shared}
 
-	// A port that somebody has taken for the moment is tried again.
+	// If something else holds a port for the moment, it is tried again.
 	_ = f.Update()
 
 	return f, nil
 }
 
-// Sent is how many bytes clients were answered through the gates that there are.
+// Sent returns how many bytes of answers clients were sent through the existing gates.
 func (f *Front) Sent() int64 {
 	f.mutex.Lock()
 	defer f.mutex.Unlock()
@@ -73,8 +72,8 @@ func (f *Front) Sent() int64 {
 	return sum
 }
 
-// Update opens and closes the gates to match the control planes. It does not block, so
-// that a machine which goes down takes its connections along at once.
+// Update opens and closes the gates to match the control planes. It does not block, so that the connections of a
+// machine that goes down end at once.
 func (f *Front) Update() error {
 	f.mutex.Lock()
 	defer f.mutex.Unlock()
@@ -155,22 +154,21 @@ func (g *Gate) ownedBy() string {
 	return g.owner
 }
 
-// later tries again soon; with the lock held.
+// later tries again soon. The lock is held.
 func (f *Front) later() {
 	if f.retry != nil {
 		f.retry.Stop()
 	}
 
-	// The next attempt reports a failure to nobody: the gate stays closed,
-	// which its users see, and the attempt after that follows.
+	// A failure of the next attempt is not reported: the gate stays closed, which its users see, and another
+	// attempt follows.
 	f.retry = time.AfterFunc(reopenPause, func() { _ = f.Update() })
 }
 
-// Shared is the port that leads to whichever control plane is up.
+// Shared returns the port that leads to any control plane that is up.
 func (f *Front) Shared() int { return f.shared.Port() }
 
-// Port is where the API server of the named control plane is reached; 0 when
-// there is none.
+// Port returns the port of the API server of the named control plane; 0 if there is none.
 func (f *Front) Port(name string) int {
 	f.mutex.Lock()
 	defer f.mutex.Unlock()
@@ -182,7 +180,7 @@ func (f *Front) Port(name string) int {
 	return 0
 }
 
-// Reachable tells whether any client could get through.
+// Reachable reports whether any client could get through.
 func (f *Front) Reachable() bool {
 	f.shared.mutex.Lock()
 	defer f.shared.mutex.Unlock()
@@ -212,9 +210,8 @@ func (f *Front) Stop() {
 	}
 }
 
-// Ports are chosen from below the ranges from which systems take the local
-// ports of outgoing connections, so that a port which is closed for a while,
-// because its machine is down, is still ours afterwards.
+// Ports are chosen from below the ranges from which systems take the local ports of outgoing connections, so that a
+// port that is closed for a while, because its machine is down, is still free afterwards.
 const (
 	lowestPort  = 20000
 	highestPort = 32000
@@ -243,8 +240,8 @@ func listenAnywhere() (net.Listener, error) {
 	return nil, fmt.Errorf("finding a free port between %d and %d on %s: %w", lowestPort, highestPort, Loopback, last)
 }
 
-// FreePorts chooses ports that are free now. Somebody may be faster, so who
-// uses them must be able to try again.
+// FreePorts returns ports that are free now. Something else may take them first, so the caller must be able to try
+// again.
 func FreePorts(count int) ([]int, error) {
 	var (
 		ports     []int
@@ -271,7 +268,7 @@ func FreePorts(count int) ([]int, error) {
 	return ports, failed
 }
 
-// portOf is the port of a TCP listener.
+// portOf returns the port of a TCP listener.
 func portOf(listener net.Listener) int {
 	address, ok := listener.Addr().(*net.TCPAddr)
 	if !ok {
@@ -281,24 +278,23 @@ func portOf(listener net.Listener) int {
 	return address.Port
 }
 
-// HostPort is a port with its host, as dialers and URLs have it.
+// HostPort returns a port with its host, as dialers and URLs have it.
 func HostPort(port int) string { return net.JoinHostPort(Loopback, strconv.Itoa(port)) }
 
 // dialTimeout bounds a connection to a process on the same machine.
 const dialTimeout = 5 * time.Second
 
-// Gate is a port on the loopback that leads to the API server while it is
-// open. While it is closed the port refuses connections, and closing it resets
-// those that exist, as a machine that goes down does.
+// Gate is a port on the loopback that leads to the API server while it is open. While it is closed the port refuses
+// connections. Closing it resets the existing ones, as a machine that goes down does.
 type Gate struct {
 	port   int
 	target string
 	lose   func(cut func()) bool
-	// sent are the bytes that clients were answered.
+	// sent is how many bytes of answers clients were sent.
 	sent atomic.Int64
 
 	mutex sync.Mutex
-	// owner is who new connections belong to.
+	// owner is the owner of new connections.
 	owner    string
 	listener net.Listener
 	// live holds both ends of each connection, with its owner.
@@ -309,9 +305,9 @@ type Gate struct {
 // link is one connection through a gate.
 type link struct{ client, server net.Conn }
 
-// NewGate reserves a port, which leads to the target, HOST:PORT, and leaves it open. Lose,
-// if it is not nil, is asked before each piece of an answer goes to its client whether it is
-// to be lost, and cuts the connections then.
+// NewGate reserves a port, which leads to the target, HOST:PORT, and leaves it open. If lose is not nil, it is
+// called before each piece of an answer goes to its client. It reports whether that is to be lost, and cuts the
+// connections then.
 func NewGate(target string, lose func(cut func()) bool) (*Gate, error) {
 	listener, err := listenAnywhere()
 	if err != nil {
@@ -329,11 +325,10 @@ func NewGate(target string, lose func(cut func()) bool) (*Gate, error) {
 	return g, nil
 }
 
-// Port is the number of its port, which it keeps while it is closed.
+// Port returns the number of its port, which it keeps while it is closed.
 func (g *Gate) Port() int { return g.port }
 
-// Open lets new connections in, on behalf of the owner; those of other owners
-// are reset.
+// Open lets new connections in for the owner; connections of other owners are reset.
 func (g *Gate) Open(owner string) error {
 	g.mutex.Lock()
 	defer g.mutex.Unlock()
@@ -375,7 +370,7 @@ func (g *Gate) Stop() {
 	g.wait.Wait()
 }
 
-// cut resets the connections of the owners in question; with the lock held.
+// cut resets the connections of the selected owners. The lock is held.
 func (g *Gate) cut(doomed func(owner string) bool) {
 	for connection, owner := range g.live {
 		if doomed(owner) {
@@ -385,8 +380,7 @@ func (g *Gate) cut(doomed func(owner string) bool) {
 	}
 }
 
-// serve accepts from the listener until it is closed; with the lock held, or
-// before anybody else knows the gate.
+// serve accepts from the listener until it is closed. The lock is held, or nothing else knows the gate yet.
 func (g *Gate) serve(listener net.Listener) {
 	g.listener = listener
 
@@ -448,8 +442,7 @@ func (g *Gate) admit(listener net.Listener, connection *link) bool {
 	return true
 }
 
-// forward copies until from ends, and then tells to. An error of either side is
-// the end of the connection and nothing else.
+// forward copies until from ends, and then closes to for writing. An error of either side only ends the connection.
 func forward(to, from net.Conn) {
 	_, _ = io.Copy(to, from)
 
@@ -458,7 +451,7 @@ func forward(to, from net.Conn) {
 	}
 }
 
-// answer is what a server sends, as far as it is to reach the client.
+// answer is what a server sends, unless it is to be lost.
 type answer struct {
 	net.Conn
 

@@ -12,8 +12,7 @@ import (
 	"text/tabwriter"
 )
 
-// Table is a table of events for people: the simulated time in seconds, the node, and
-// what happened.
+// Table returns a table of events for people: the simulated time in seconds, the node, and what happened.
 func Table(events []Event) string {
 	var text strings.Builder
 
@@ -30,21 +29,20 @@ func Table(events []Event) string {
 	return text.String()
 }
 
-// Idle tells whether an event shows only that somebody looked, or goes on to hold the
-// lease.
+// Idle reports whether an event is only an observation, or only renews the lease.
 func (e Event) Idle() bool {
 	return e.Kind == KindRead || e.Kind == KindTold || e.Detail["mutating"] == "false" || e.Detail["action"] == "renew"
 }
 
-// sentence says what an event of a kind is, with values of its detail; $who is who did
-// it. One with a condition, as "key=value", is for those events alone.
+// sentence describes an event of a kind, with values of its detail; $who is who did it. A sentence with a
+// condition, as "key=value", is only for those events.
 type sentence struct {
 	kind            Kind
 	condition, text string
 }
 
-// sentences are in the order in which they are tried. Identities, and the text of
-// journal entries, are left to the history.
+// sentences returns them in the order in which they are tried. They omit identities and the text of journal
+// entries.
 func sentences() []sentence {
 	return []sentence{
 		{KindNode, "joins=true", "joins as a $role with Talos $talos and kubelet $kubelet"},
@@ -87,10 +85,10 @@ func sentences() []sentence {
 	}
 }
 
-// placeholder is a value of the detail in a sentence.
+// placeholder matches a value of the detail in a sentence.
 var placeholder = regexp.MustCompile(`\$[a-z]+`)
 
-// String is what happened, on one line.
+// String returns what happened, on one line.
 func (e Event) String() string {
 	values := maps.Clone(e.Detail)
 	if who := cmp.Or(values["client"], values["by"]); who != "" {

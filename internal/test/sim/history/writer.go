@@ -12,9 +12,8 @@ import (
 	"time"
 )
 
-// Writer records events as lines of JSON, each complete before Record returns. Most
-// calls of an upgrade change nothing and are made again and again: what the lines so
-// far say already is left out.
+// Writer records events as lines of JSON, each complete before Record returns. Most calls of an upgrade change
+// nothing and are made again and again: what the lines so far say already is omitted.
 type Writer struct {
 	now func() time.Duration
 
@@ -22,7 +21,7 @@ type Writer struct {
 	out  io.Writer
 	err  error
 	each []func(Event)
-	// looks are those at nodes that were written since anything else was.
+	// looks are the observations of nodes that were written since any other event.
 	looks map[string]bool
 }
 
@@ -57,10 +56,10 @@ func (w *Writer) Record(node string, kind Kind, detail map[string]string) {
 	}
 }
 
-// repeats tells whether the lines so far say as much as the event: it is a call that
-// was answered and changes nothing, which the look that it takes has told of; or it is
-// a look at a node, or such a call that failed, as there was since anything else
-// happened. A look at the Node objects counts by its time too, so each is written.
+// repeats reports whether the lines so far say as much as the event: it is a call that was answered and changes
+// nothing, for which there is an event of the observation; or it is an observation of a node, or such a call that
+// failed, like one since any other event. An observation of the Node objects counts by its time too, so each is
+// written.
 func (w *Writer) repeats(event Event) bool {
 	reading := event.Kind == KindRPC && event.Detail["mutating"] == "false"
 
@@ -92,7 +91,7 @@ func (w *Writer) write(event Event) {
 	}
 }
 
-// Err is the first error of a write, nil when every event was recorded.
+// Err returns the first error of a write; nil if every event was recorded.
 func (w *Writer) Err() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -100,7 +99,7 @@ func (w *Writer) Err() error {
 	return w.err
 }
 
-// fixed is what every line has.
+// fixed has the fields that every line has.
 type fixed Event
 
 // MarshalJSON implements [json.Marshaler].
@@ -132,12 +131,10 @@ func (e *Event) UnmarshalJSON(line []byte) error {
 	return err
 }
 
-// lineMost bounds one event; a journal entry with an installer's output is the
-// longest there is.
+// lineMost bounds one event; a journal entry with an installer's output is the longest.
 const lineMost = 1 << 20
 
-// Read calls each with every event of a history, in order. A last line that is
-// still being written is left out.
+// Read calls each with every event of a history, in order. It omits a last line that is still being written.
 func Read(in io.Reader, each func(Event)) error {
 	reader := bufio.NewReaderSize(in, lineMost)
 

@@ -25,7 +25,7 @@ import (
 
 const stageReceived = "RequestReceived"
 
-// Who made a request, as the history names it.
+// The origin of a request, as the history names it.
 const (
 	byClient  = "client"
 	byMachine = "machine"
@@ -58,7 +58,7 @@ type auditEvent struct {
 	Received       time.Time       `json:"requestReceivedTimestamp"`
 }
 
-// mark is the number that Sync left, if this is one of its requests.
+// mark returns the number of a request of Sync; false if it is another request.
 func (e auditEvent) mark() (int64, bool) {
 	path, query, found := strings.Cut(e.RequestURI, "?")
 	if !found || path != markPath || e.User.Username != userSimulator {
@@ -75,7 +75,7 @@ func (e auditEvent) mark() (int64, bool) {
 	return mark, err == nil
 }
 
-// by tells who asked, by the certificate and else by the user agent.
+// by returns the origin of the request: by the certificate, and otherwise by the user agent.
 func (e auditEvent) by() string {
 	switch {
 	case e.User.Username == userMachine:
@@ -87,7 +87,7 @@ func (e auditEvent) by() string {
 	}
 }
 
-// resource is "pods" or, with a subresource, "pods/eviction".
+// resource returns "pods" or, with a subresource, "pods/eviction".
 func (e auditEvent) resource() string {
 	if e.ObjectRef.Subresource != "" {
 		return e.ObjectRef.Resource + "/" + e.ObjectRef.Subresource
@@ -100,8 +100,8 @@ func (e auditEvent) succeeded() bool {
 	return e.ResponseStatus.Code >= http.StatusOK && e.ResponseStatus.Code < http.StatusMultipleChoices
 }
 
-// dryRun tells that the request was to change nothing: by its query, or in the
-// body of a deletion or an eviction.
+// dryRun reports whether the request was to change nothing: by its query, or by the body of a deletion or an
+// eviction.
 func (e auditEvent) dryRun() bool {
 	if _, query, found := strings.Cut(e.RequestURI, "?"); found {
 		values, err := url.ParseQuery(query)
@@ -125,7 +125,7 @@ func (e auditEvent) dryRun() bool {
 		slices.Contains(append(body.DryRun, body.DeleteOptions.DryRun...), metav1.DryRunAll)
 }
 
-// name is the object's; a creation names it in the body only.
+// name returns the name of the object; a creation has it only in the body.
 func (e auditEvent) name() string {
 	if e.ObjectRef.Name != "" {
 		return e.ObjectRef.Name
@@ -134,7 +134,7 @@ func (e auditEvent) name() string {
 	return e.object().Metadata.Name
 }
 
-// objectPath is where the object of a write is read; empty where there is none.
+// objectPath returns the path at which the object of a write can be read; empty if there is none.
 func (e auditEvent) objectPath() string {
 	path, _, _ := strings.Cut(e.RequestURI, "?")
 
@@ -148,7 +148,7 @@ func (e auditEvent) objectPath() string {
 	}
 }
 
-// shownBy tells whether an object is as the request wanted it to be.
+// shownBy reports whether an object is as the request wanted it to be.
 func (e auditEvent) shownBy(object []byte, found bool) bool {
 	if e.Verb == "delete" || !found {
 		return e.Verb == "delete" && !found
@@ -177,7 +177,7 @@ func (e auditEvent) shownBy(object []byte, found bool) bool {
 		merged(wanted.Data, is.Data) && merged(wanted.Status, is.Status)
 }
 
-// merged tells whether a merge patch would change nothing.
+// merged reports whether a merge patch would change nothing.
 func merged(patch, is any) bool {
 	fields, ok := patch.(map[string]any)
 	if !ok {
@@ -196,8 +196,8 @@ func merged(patch, is any) bool {
 	return true
 }
 
-// dataOver is the data of a ConfigMap after a write that says all that it changed: a
-// merge patch of what stood, or else the whole object.
+// dataOver returns the data of a ConfigMap after a write: a merge patch of the data before, or else the whole
+// object.
 func (e auditEvent) dataOver(stood map[string]string) map[string]string {
 	var asked struct {
 		Data map[string]*string `json:"data"`
@@ -223,11 +223,11 @@ func (e auditEvent) dataOver(stood map[string]string) map[string]string {
 	return now
 }
 
-// object is the part of the resulting object that the history looks at.
+// object returns the part of the resulting object that the history uses.
 func (e auditEvent) object() resultObject {
 	var object resultObject
 
-	// A response that is no object of the kind has none of the fields.
+	// A response that is not an object of the kind has none of the fields.
 	if json.Unmarshal(e.ResponseObject, &object) != nil {
 		return resultObject{}
 	}
@@ -235,7 +235,7 @@ func (e auditEvent) object() resultObject {
 	return object
 }
 
-// version orders the writes of an object; 0 where the answer was no object.
+// version orders the writes of an object; 0 if the answer was not an object.
 func (o resultObject) version() uint64 {
 	version, err := strconv.ParseUint(o.Metadata.ResourceVersion, 10, 64)
 	if err != nil {
@@ -263,18 +263,18 @@ type resultObject struct {
 	Status resultStatus      `json:"status"`
 }
 
-// syncTimeout bounds a call of Sync whose context has no end.
+// syncTimeout bounds each call of Sync.
 const syncTimeout = 10 * time.Second
 
-// applyTimeout bounds how long etcd may still apply a write after the API server
-// has given it up; applyPoll is how often that is looked at.
+// applyTimeout bounds how long etcd may still apply a write after the API server has given it up; applyPoll is how
+// often that is checked.
 const applyTimeout, applyPoll = 250 * time.Millisecond, 5 * time.Millisecond
 
-// markPath is what Sync asks for, markQuery the number it gives.
+// markPath is the path that Sync requests, markQuery the parameter with its number.
 const markPath, markQuery = "/version", "mark"
 
-// auditor reads the audit log of the API server as it is written, keeps a copy
-// in a file, and turns it into history.
+// auditor reads the audit log of the API server as it is written, keeps a copy in a file, and turns it into
+// history.
 type auditor struct {
 	// pipe is what the API server's standard output is copied to.
 	pipe    *io.PipeWriter
@@ -284,25 +284,24 @@ type auditor struct {
 	reading sync.WaitGroup
 
 	mutex sync.Mutex
-	// client asks what became of a request whose answer does not tell; nil until
-	// the API server serves.
+	// client reads what a failed request has changed; nil until the API server serves.
 	client *client
 	marks  int64
 	// open are the requests that arrived and are not answered yet.
 	open map[string]bool
-	// waiting are calls of Sync whose mark has not been read yet, settling
-	// those that wait for requests which were open at their mark.
+	// waiting are calls of Sync whose mark has not been read yet, settling those that wait for requests that were
+	// open at their mark.
 	waiting  map[int64]chan struct{}
 	settling []*settling
 }
 
-// settling is closed when the last of its requests is done.
+// settling has a channel that is closed once the last of its requests is done.
 type settling struct {
 	open map[string]bool
 	done chan struct{}
 }
 
-// newAuditor writes what it reads to the path as well.
+// newAuditor returns an auditor that writes the copy to the path.
 func newAuditor(path string, ledger *ledger) (*auditor, error) {
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -339,7 +338,7 @@ func (a *auditor) close() error {
 	return nil
 }
 
-// read must never wait for a request that the API server logs: that waits for it.
+// read must never wait for a request that the API server logs, because that waits for read.
 func (a *auditor) read(pipe io.Reader) {
 	lines := bufio.NewReaderSize(pipe, 64<<10)
 
@@ -358,8 +357,7 @@ func (a *auditor) read(pipe io.Reader) {
 func (a *auditor) line(line []byte) {
 	var event auditEvent
 
-	// The API server's own messages go to the standard error; anything else
-	// that is no event is nothing we can use.
+	// The API server's own messages go to the standard error. Any other line that is not an event is ignored.
 	if json.Unmarshal(line, &event) != nil || event.AuditID == "" {
 		return
 	}
@@ -383,7 +381,7 @@ func (a *auditor) line(line []byte) {
 	a.completed(event.AuditID)
 }
 
-// asks has requests looked into whose answer does not tell what became of them.
+// asks sets the client that reads what failed requests have changed.
 func (a *auditor) asks(client *client) {
 	a.mutex.Lock()
 	defer a.mutex.Unlock()
@@ -391,10 +389,9 @@ func (a *auditor) asks(client *client) {
 	a.client = client
 }
 
-// became is a request that failed as it would be logged had its client waited for
-// the answer; ok is false where it did not take effect. The API server logs a write
-// whose client went away meanwhile as failed (504) even if it took effect, and only
-// the object tells that, before its next change.
+// became returns a failed request as it would be logged if its client had waited for the answer; ok is false if it
+// did not take effect. The API server logs a write whose client went away meanwhile as failed (504) even if it took
+// effect, and only the object shows that, before its next change.
 func (a *auditor) became(event auditEvent) (settled auditEvent, ok bool) {
 	a.mutex.Lock()
 	client := a.client
@@ -455,8 +452,7 @@ func (a *auditor) completed(id string) {
 	a.settling = kept
 }
 
-// marked lets a call of Sync go once everything that was open before its mark
-// is done.
+// marked ends a call of Sync once everything that was open before its mark is done.
 func (a *auditor) marked(mark int64) {
 	a.mutex.Lock()
 	defer a.mutex.Unlock()
@@ -477,8 +473,7 @@ func (a *auditor) marked(mark int64) {
 	a.settling = append(a.settling, &settling{open: maps.Clone(a.open), done: done})
 }
 
-// sync returns when every request that was answered before the call has become
-// history.
+// sync returns once every request that was answered before the call is in the history.
 func (a *auditor) sync(ctx context.Context, client *client) error {
 	ctx, cancel := context.WithTimeout(ctx, syncTimeout)
 	defer cancel()
@@ -507,7 +502,7 @@ func (a *auditor) sync(ctx context.Context, client *client) error {
 	}
 }
 
-// leaveMark makes a request that the audit log shows and nothing else does.
+// leaveMark makes a request that only the audit log shows.
 func leaveMark(ctx context.Context, client *client, mark int64) error {
 	query := url.Values{markQuery: {strconv.FormatInt(mark, 10)}}
 
@@ -526,8 +521,8 @@ func leaveMark(ctx context.Context, client *client, mark int64) error {
 	return errors.Join(err, response.Body.Close())
 }
 
-// Follow has the history tell of what was answered on another cluster before it tells
-// that the lease was taken or given back here; sync waits for that.
+// Follow makes the history wait for what was answered on another cluster before it records that the lease was
+// acquired or released here; sync waits for that.
 func (s *Server) Follow(sync func(context.Context) error) {
 	ledger := s.auditor.ledger
 
@@ -535,20 +530,19 @@ func (s *Server) Follow(sync func(context.Context) error) {
 	defer ledger.mutex.Unlock()
 
 	ledger.elsewhere = func() {
-		// One that has ended has nothing more to tell.
+		// If the other cluster has ended, it has nothing more to record.
 		_ = sync(context.Background())
 	}
 }
 
-// Sync returns when every Kubernetes request that was answered before the call
-// is in the history, so that what the caller records next comes after it.
+// Sync returns once every Kubernetes request that was answered before the call is in the history, so that what the
+// caller records next comes after it.
 func (s *Server) Sync(ctx context.Context) error {
 	return s.auditor.sync(ctx, s.simulator)
 }
 
-// auditPolicy keeps what clients wrote, with the resulting object where the
-// history needs it. A request is logged when it arrives as well, so that one
-// whose answer is out but whose line is not can be waited for.
+// auditPolicy keeps what clients wrote, with the resulting object if the history needs it. A request is also logged
+// when it arrives, so that Sync can wait for one whose answer is sent but whose line is not written.
 const auditPolicy = `apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [ResponseStarted]

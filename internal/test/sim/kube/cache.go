@@ -10,9 +10,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// watched holds all objects of a kind as the API server last told of them. The
-// factory of client-go would have informers and listers of every kind compiled
-// into the simulator.
+// watched holds all objects of a kind as the API server last reported them. With the factory of client-go, the
+// informers and listers of every kind would be compiled into the simulator.
 type watched[T runtime.Object] struct {
 	informer cache.SharedIndexInformer
 }
@@ -22,8 +21,8 @@ func watching[T runtime.Object](client cache.Getter, resource string, example T,
 		cache.NewListWatchFromClient(client, resource, "", fields.Everything()), example, 0, indexers)}
 }
 
-// get reads one object; the namespace of a node is empty. Neither it nor what
-// the others return may be written to.
+// get returns one object; the namespace of a node is empty. What it and the other methods return must not be
+// written to.
 func (w watched[T]) get(namespace, name string) (T, bool) {
 	object, _, err := w.informer.GetIndexer().GetByKey(cache.NewObjectName(namespace, name).String())
 	if err != nil {
@@ -37,7 +36,7 @@ func (w watched[T]) get(namespace, name string) (T, bool) {
 
 func (w watched[T]) all() []T { return typedOf[T](w.informer.GetIndexer().List()) }
 
-// by reads what an index has under a value.
+// by returns what an index has under a value.
 func (w watched[T]) by(index, value string) []T {
 	objects, err := w.informer.GetIndexer().ByIndex(index, value)
 	if err != nil {
@@ -48,7 +47,7 @@ func (w watched[T]) by(index, value string) []T {
 	return typedOf[T](objects)
 }
 
-// handle has one function called for each new state and one for each end.
+// handle makes the cache call one function for each new state and one for each deletion.
 func (w watched[T]) handle(seen, gone func(T)) error {
 	_, err := w.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc: func(object any) {

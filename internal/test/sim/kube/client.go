@@ -15,10 +15,10 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// client talks to the API server directly, over connections of its own.
+// client talks to the API server directly, over its own connections.
 type client struct {
 	kubernetes.Interface
-	// objects are those of any kind.
+	// objects is the client for objects of any kind.
 	objects dynamic.Interface
 
 	transport *http.Transport
@@ -41,7 +41,7 @@ func newClient(config *rest.Config) (*client, error) {
 
 	c := &client{transport: transport, http: &http.Client{Transport: wrapped}, host: config.Host}
 
-	// Half the work of the API server, and of this process, would be JSON.
+	// With JSON, encoding would be half the work of the API server and of this process.
 	typed := rest.CopyConfig(config)
 	typed.AcceptContentTypes, typed.ContentType = runtime.ContentTypeProtobuf+","+runtime.ContentTypeJSON, runtime.ContentTypeProtobuf
 
@@ -64,7 +64,7 @@ func (c *client) close() {
 	}
 }
 
-// raw reads what is at the path; found is false where there is nothing.
+// raw reads what is at the path; found is false if there is nothing.
 func (c *client) raw(ctx context.Context, path string) (object []byte, found bool, err error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, c.host+path, http.NoBody)
 	if err != nil {

@@ -19,21 +19,19 @@ import (
 )
 
 const (
-	// annotationCordoned is how a machine remembers that it cordoned its node. Its
-	// value says nothing, and it stays when somebody else lifts the cordon.
+	// annotationCordoned is how a machine remembers that it cordoned its node. Its value means nothing, and it
+	// stays if somebody else lifts the cordon.
 	annotationCordoned = "talos.dev/cordoned"
-	// drainPause is how long a machine waits, in simulated time, before it
-	// looks at its pods again.
+	// drainPause is how long a machine waits, in simulated time, before it checks its pods again.
 	drainPause = 5 * time.Second
 )
 
 // errUnreachable is what a machine sees while no control plane serves.
 var errUnreachable = errors.New("no kube-apiserver answers")
 
-// Cordon is what a machine does to its own node around a legacy upgrade: with
-// on it makes the node unschedulable, unless it is already, and leaves a mark;
-// without on it takes its own cordon back and no other. Whose a cordon is, the
-// annotation alone tells it (NodeApplyController.ApplyCordoned of Talos).
+// Cordon is what a machine does to its own node around a legacy upgrade. If on is true, it makes the node
+// unschedulable, unless it is already, and sets a mark; otherwise it lifts its own cordon and no other. Only the
+// annotation says whose a cordon is (NodeApplyController.ApplyCordoned of Talos).
 func (s *Server) Cordon(ctx context.Context, node string, on bool) error {
 	if err := s.cordon(ctx, node, on); err != nil {
 		return fmt.Errorf("changing the cordon of %s: %w", node, err)
@@ -75,9 +73,8 @@ func (s *Server) cordon(ctx context.Context, node string, on bool) error {
 	return err
 }
 
-// Drain is what a machine does before a legacy upgrade: it evicts its pods and
-// gives up after timeout, in simulated time, with an error that names what is
-// left.
+// Drain is what a machine does before a legacy upgrade: it evicts its pods and gives up after timeout, in simulated
+// time, with an error that names the pods that are left.
 func (s *Server) Drain(ctx context.Context, node string, timeout time.Duration) error {
 	deadline := s.options.Clock.Now().Add(timeout)
 
@@ -97,8 +94,7 @@ func (s *Server) Drain(ctx context.Context, node string, timeout time.Duration) 
 	}
 }
 
-// evictAll asks once for the eviction of each pod, and names those that are
-// still there.
+// evictAll requests the eviction of each pod once, and returns the names of those that are still there.
 func (s *Server) evictAll(ctx context.Context, node string) ([]string, error) {
 	if !s.front.Reachable() {
 		return []string{"unknown pods"}, errUnreachable
@@ -135,7 +131,7 @@ func (s *Server) evictAll(ctx context.Context, node string) ([]string, error) {
 	return left, failed
 }
 
-// evict takes a refusal by a budget for an answer, to be asked again.
+// evict ignores a refusal by a budget: the eviction is requested again.
 func (s *Server) evict(ctx context.Context, pod *corev1.Pod) error {
 	err := s.machine.PolicyV1().Evictions(pod.Namespace).Evict(ctx, &policyv1.Eviction{
 		ObjectMeta:    metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name},
@@ -148,8 +144,7 @@ func (s *Server) evict(ctx context.Context, pod *corev1.Pod) error {
 	return err
 }
 
-// evictable leaves out what a drain does not touch: static pods, pods of a
-// DaemonSet and what has ended.
+// evictable reports whether a drain evicts a pod: not static pods, pods of a DaemonSet and pods that have ended.
 func evictable(pod *corev1.Pod) bool {
 	if mirrors(pod) || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
 		return false

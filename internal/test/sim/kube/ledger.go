@@ -19,8 +19,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/history"
 )
 
-// The objects of the provider, by what the annotation protocol and the design
-// call them.
+// The names of the provider's objects, as in the annotation protocol and the design.
 const (
 	namespaceSystem  = "kube-system"
 	leaseName        = "talosupgrade"
@@ -28,16 +27,15 @@ const (
 	annotationPrefix = "upgrade.vitistack.io/"
 )
 
-// ledger keeps what clients left behind the last time, so that the history
-// tells of changes instead of requests. Only the reader of the audit log calls
-// take, one event after the other. It must not ask the model anything: the
-// model may be waiting for it.
+// ledger remembers the last state that clients wrote, so that the history contains changes instead of requests.
+// Only the reader of the audit log calls take, one event after the other. It must not ask the model anything,
+// because the model may be waiting for it.
 type ledger struct {
 	recorder history.Recorder
 	budgets  *budgets
-	// became looks into a request that failed: it may have taken effect.
+	// became checks a request that failed: it may have taken effect.
 	became func(auditEvent) (settled auditEvent, ok bool)
-	// management tells that it is not the upgraded cluster that is written.
+	// management is true if the cluster is not the upgraded one.
 	management bool
 
 	// cordoned holds the nodes that are unschedulable.
@@ -46,23 +44,21 @@ type ledger struct {
 	renewed  string
 	// journal holds the values by key.
 	journal map[string]string
-	// annotations holds the keys of the protocol by object, statuses the status of
-	// custom resources.
+	// annotations holds the keys of the protocol by object, statuses the status of custom resources.
 	annotations map[string]map[string]noted
 	statuses    map[string]status
-	// struck holds the faults that the history has told of.
+	// struck holds the faults that are already in the history.
 	struck map[*budget]bool
 
 	mutex sync.Mutex
-	// pods holds where each pod that was ever seen runs, machines the name of
-	// each node by what the journal may call it: its machine ID or the UUID of its
-	// hardware. It is empty for a UUID that several have.
+	// pods holds where each pod that was ever seen runs, machines the name of each node by the keys that the
+	// journal may have for it: its machine ID or the UUID of its hardware. The name is empty for a UUID that
+	// several nodes have.
 	pods     map[string]podPlace
 	machines map[string]string
-	// elsewhere waits until what was answered on another cluster is in the history;
-	// nil where there is none.
+	// elsewhere waits until what was answered on another cluster is in the history; nil if there is none.
 	elsewhere func()
-	// nodes are those that clients touched, while following.
+	// nodes are those that clients changed while following.
 	following bool
 	nodes     []string
 }
@@ -85,8 +81,8 @@ func newLedger(recorder history.Recorder) *ledger {
 	}
 }
 
-// newManagementLedger is for a cluster whose nodes, leases and journals, if it has
-// any, are none of the upgraded cluster's.
+// newManagementLedger returns the ledger of a cluster whose nodes, leases and journals, if it has any, do not
+// belong to the upgraded cluster.
 func newManagementLedger(recorder history.Recorder) *ledger {
 	made := newLedger(recorder)
 	made.management = true
@@ -94,7 +90,7 @@ func newManagementLedger(recorder history.Recorder) *ledger {
 	return made
 }
 
-// observePod remembers a pod, for when a client removes it.
+// observePod remembers a pod for the time when a client removes it.
 func (l *ledger) observePod(pod *corev1.Pod) {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
@@ -116,8 +112,7 @@ func (l *ledger) observeNode(node *corev1.Node) {
 	}
 }
 
-// machineName is the node that the journal knows under the key; empty where there
-// is none.
+// machineName returns the node that the journal has under the key; empty if there is none.
 func (l *ledger) machineName(key string) string {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
@@ -132,8 +127,7 @@ func (l *ledger) place(namespace, name string) podPlace {
 	return l.pods[namespace+"/"+name]
 }
 
-// take turns a completed request into history. What a client left behind counts,
-// whatever it was answered.
+// take turns a completed request into history. What a client changed counts, whatever the answer was.
 func (l *ledger) take(event auditEvent) {
 	eviction := !l.management && event.resource() == "pods/eviction" && event.Verb == "create"
 
@@ -152,8 +146,7 @@ func (l *ledger) take(event auditEvent) {
 	}
 }
 
-// told records what a successful request means; false when it means nothing
-// that has a kind of its own.
+// told records a successful request by its own kind of event. It returns false if it has none.
 func (l *ledger) told(event auditEvent) bool {
 	ref := event.ObjectRef
 	system := ref.Namespace == namespaceSystem
@@ -184,8 +177,8 @@ func (l *ledger) told(event auditEvent) bool {
 	}
 }
 
-// customWritten tells of what changed on a custom resource: its annotations or, by
-// way of the subresource alone, its status.
+// customWritten records what changed on a custom resource: its annotations or, only through the subresource, its
+// status.
 func (l *ledger) customWritten(event auditEvent) bool {
 	switch {
 	case event.ObjectRef.Subresource == "status":
@@ -199,7 +192,7 @@ func (l *ledger) customWritten(event auditEvent) bool {
 	return l.annotated(event)
 }
 
-// wrote is the record of a request that has no kind of its own, or failed.
+// wrote records a request that failed, or that has no kind of event of its own.
 func (l *ledger) wrote(event auditEvent) {
 	node := ""
 	detail := map[string]string{
@@ -220,7 +213,7 @@ func (l *ledger) wrote(event auditEvent) {
 	l.recorder.Record(node, history.KindWrite, detail)
 }
 
-// nodeWritten tells of a cordon that changed.
+// nodeWritten records a cordon that changed.
 func (l *ledger) nodeWritten(event auditEvent) bool {
 	name := event.name()
 
@@ -230,7 +223,7 @@ func (l *ledger) nodeWritten(event auditEvent) bool {
 		return false
 	}
 
-	// Who asked for the metadata alone, as for a claim, has written nothing else.
+	// A request for the metadata only, as for a claim, has written nothing else.
 	object := event.object()
 	if object.Kind == "PartialObjectMetadata" {
 		return false
@@ -249,18 +242,17 @@ func (l *ledger) nodeWritten(event auditEvent) bool {
 	return true
 }
 
-// What the record of the lease says was done with it.
+// The actions on the lease in the history.
 const (
 	leaseAcquired = "acquire"
 	leaseRenewed  = "renew"
 	leaseReleased = "release"
 )
 
-// change is a key of a map whose value is another one now; empty when the key
-// is gone.
+// change is a key of a map whose value has changed; the value is empty if the key is gone.
 type change struct{ key, value string }
 
-// changesBetween lists what differs, sorted by key.
+// changesBetween lists the differences, sorted by key.
 func changesBetween(before, now map[string]string) []change {
 	keys := map[string]bool{}
 	for key := range before {
@@ -285,8 +277,7 @@ func changesBetween(before, now map[string]string) []change {
 	return changes
 }
 
-// leaseWritten tells who holds the lease now. A request that changed neither
-// holder nor time means nothing.
+// leaseWritten records who holds the lease now. A request that changed neither holder nor time is not recorded.
 func (l *ledger) leaseWritten(event auditEvent) bool {
 	var holder, renewed string
 
@@ -297,8 +288,7 @@ func (l *ledger) leaseWritten(event auditEvent) bool {
 
 	action := leaseRenewed
 
-	// Each cluster has a log of its own, and a lease is given back after everything
-	// else.
+	// Each cluster has a log of its own, and the lease is released after everything else.
 	if holder != l.holder {
 		l.awaitElsewhere()
 	}
@@ -328,15 +318,15 @@ func (l *ledger) awaitElsewhere() {
 	}
 }
 
-// journalWritten tells of each entry that changed. It does not know the format
-// beyond the two fields that the history names.
+// journalWritten records each entry that changed. It knows only the two fields of the format that the history
+// names.
 func (l *ledger) journalWritten(event auditEvent) bool {
 	var now map[string]string
 
 	switch object := event.object(); {
 	case event.Verb == "delete":
 	case object.Kind == "Table":
-		// The client wanted no object in answer.
+		// The client did not ask for the object in the answer.
 		now = event.dataOver(l.journal)
 	default:
 		now = object.Data
@@ -379,7 +369,7 @@ func journalFields(value string) (phase, run string) {
 		Run   string `json:"run"`
 	}
 
-	// What cannot be read has neither; its value is in the history as it is.
+	// A value that cannot be parsed has neither; the history has it as it is.
 	if json.Unmarshal([]byte(value), &entry) != nil {
 		return "", ""
 	}
@@ -387,7 +377,7 @@ func journalFields(value string) (phase, run string) {
 	return entry.Phase, entry.Run
 }
 
-// deleted tells of a pod that a client removed without asking its budgets.
+// deleted records a pod that a client removed without asking its budgets.
 func (l *ledger) deleted(event auditEvent) {
 	namespace, name := event.ObjectRef.Namespace, event.name()
 	pod := l.place(namespace, name)
@@ -402,7 +392,7 @@ func (l *ledger) deleted(event auditEvent) {
 	l.recorder.Record(pod.node, history.KindDelete, detail)
 }
 
-// evicted tells how an eviction ended.
+// evicted records how an eviction ended.
 func (l *ledger) evicted(event auditEvent) {
 	namespace, name := event.ObjectRef.Namespace, event.name()
 	pod := l.place(namespace, name)
@@ -432,7 +422,7 @@ func (l *ledger) evicted(event auditEvent) {
 	l.recorder.Record(pod.node, history.KindEvict, detail)
 }
 
-// strike tells, once, of a fault that has blocked a drain.
+// strike records, once, a fault that has blocked a drain.
 func (l *ledger) strike(node string, exhausted []*budget) {
 	for _, budget := range exhausted {
 		if budget.fault == "" || l.struck[budget] {
@@ -446,8 +436,8 @@ func (l *ledger) strike(node string, exhausted []*budget) {
 	}
 }
 
-// How an eviction can end. The API server answers 500 for a pod with more than
-// one budget, which no retry cures.
+// The outcomes of an eviction. The API server answers 500 for a pod with more than one budget, which no retry
+// solves.
 const (
 	outcomeEvicted = "evicted"
 	outcomeBlocked = "blocked"
@@ -467,7 +457,7 @@ func evictionOutcome(event auditEvent) string {
 	case status.Code == http.StatusTooManyRequests && blockedByBudget(event) != nil:
 		return outcomeBlocked
 	case status.Code == http.StatusNotFound,
-		// Another pod with the same name: the one that was meant is gone.
+		// Another pod has the name: the one that was meant is gone.
 		status.Code == http.StatusConflict && strings.Contains(status.Message, "UID"):
 		return outcomeGone
 	default:
@@ -475,8 +465,8 @@ func evictionOutcome(event auditEvent) string {
 	}
 }
 
-// blockedByBudget is the cause that the API server gives when a budget, and
-// not the load, is why it answers 429.
+// blockedByBudget returns the cause that the API server gives if it answers 429 because of a budget and not because
+// of the load.
 func blockedByBudget(event auditEvent) *metav1.StatusCause {
 	if event.ResponseStatus.Details == nil {
 		return nil
@@ -491,8 +481,8 @@ func blockedByBudget(event auditEvent) *metav1.StatusCause {
 	return nil
 }
 
-// budgetNamed reads the name out of the API server's message: "The disruption
-// budget NAME needs 2 healthy pods and has 2 currently".
+// budgetNamed returns the name in the API server's message: "The disruption budget NAME needs 2 healthy pods and
+// has 2 currently".
 func budgetNamed(namespace string, event auditEvent) string {
 	cause := blockedByBudget(event)
 	if cause == nil {
@@ -512,10 +502,9 @@ type noted struct {
 	version uint64
 }
 
-// annotated tells of each key of the protocol that a request changed on an object.
-// Of a patch these are the keys that it is about, and no other ones: what else the
-// resulting object shows, somebody else has written, and that is told of when its
-// own line is read. Lines may be read in another order than the writes were done.
+// annotated records each key of the protocol that a request changed on an object. For a patch, it considers only
+// the keys in the patch: other differences in the resulting object were written by others, and are recorded when
+// their own line is read. Lines may be read in another order than the writes were done.
 func (l *ledger) annotated(event auditEvent) bool {
 	name, object := objectName(event), event.object()
 	known := l.annotations[name]
@@ -577,7 +566,7 @@ func (l *ledger) tellAnnotations(event auditEvent, name string, changes []change
 	return len(changes) > 0
 }
 
-// standing are the values that an object has.
+// standing returns the values that an object has.
 func standing(known map[string]noted) map[string]string {
 	values := map[string]string{}
 
@@ -590,7 +579,7 @@ func standing(known map[string]noted) map[string]string {
 	return values
 }
 
-// protocolKeys are the annotations of the protocol, without their prefix.
+// protocolKeys returns the annotations of the protocol, without their prefix.
 func protocolKeys(annotations map[string]string) map[string]string {
 	keys := map[string]string{}
 
@@ -603,8 +592,8 @@ func protocolKeys(annotations map[string]string) map[string]string {
 	return keys
 }
 
-// patchedKeys are the keys of the protocol that a patch is about; partial is false
-// where the request says how the whole object is to be, or where nobody can tell.
+// patchedKeys returns the keys of the protocol in a patch. partial is false if the request writes the whole object
+// or cannot be parsed.
 func patchedKeys(event auditEvent) (keys []string, partial bool) {
 	if event.Verb != "patch" {
 		return nil, false
@@ -629,7 +618,7 @@ func patchedKeys(event auditEvent) (keys []string, partial bool) {
 	return keys, true
 }
 
-// objectName is "KubernetesCluster/tenant-a/prod".
+// objectName returns a name such as "KubernetesCluster/tenant-a/prod".
 func objectName(event auditEvent) string {
 	kind := map[string]string{
 		"nodes": "Node", "configmaps": "ConfigMap", "kubernetesclusters": "KubernetesCluster",
@@ -639,8 +628,7 @@ func objectName(event auditEvent) string {
 	return strings.Join([]string{kind, event.ObjectRef.Namespace, event.name()}, "/")
 }
 
-// resultStatus is what the status of a custom resource has that the history
-// tells of.
+// resultStatus is the part of the status of a custom resource that the history records.
 type resultStatus struct {
 	Phase      string            `json:"phase"`
 	State      string            `json:"state"`
@@ -679,8 +667,8 @@ func newStatus(object resultObject) status {
 	return made
 }
 
-// statusWritten tells of what a request changed in a status. A line that is read
-// after that of a later write says nothing new.
+// statusWritten records what a request changed in a status. A line that is read after that of a later write is
+// ignored.
 func (l *ledger) statusWritten(event auditEvent) bool {
 	name := objectName(event)
 	before, now := l.statuses[name], newStatus(event.object())
@@ -734,7 +722,7 @@ func (l *ledger) conditionsChanged(event auditEvent, before, now status) bool {
 func (s *resultStatus) UnmarshalJSON(text []byte) error {
 	type plain resultStatus
 
-	// The status of a Node or of a failed request is another one.
+	// The status of a Node or of a failed request has another shape.
 	if json.Unmarshal(text, (*plain)(s)) != nil {
 		*s = resultStatus{}
 	}

@@ -17,8 +17,7 @@ const (
 	RoleWorker       = "worker"
 )
 
-// Machine is what this package needs to know about one machine of the
-// simulated cluster.
+// Machine is what this package needs to know about one machine of the simulated cluster.
 type Machine struct {
 	// Name is the name of its Kubernetes node.
 	Name string
@@ -31,23 +30,21 @@ type Machine struct {
 	UUID      string
 	MachineID string
 	Platform  string
-	// Talos is the running version, without v; Schematic the Image Factory
-	// schematic it was built with, if any.
+	// Talos is the running version, without v; Schematic is the Image Factory schematic that it was built with, if
+	// any.
 	Talos, Schematic string
 	// BootID changes with every kernel start.
 	BootID  string
 	Kubelet Kubelet
-	// ConfigVersion counts the versions of the machine configuration since the
-	// machine booted.
+	// ConfigVersion counts the versions of the machine configuration since the machine booted.
 	ConfigVersion int
 	// StaticPods are those of a control plane, by component.
 	StaticPods map[string]StaticPod
-	// PodsReported tells that the kubelet has said since the boot how they are.
+	// PodsReported is true once the kubelet has reported since the boot how they are.
 	PodsReported bool
-	// Proxy is the version of kube-proxy that runs there, without v, empty where
-	// none does.
+	// Proxy is the version of kube-proxy that runs there, without v; empty if none does.
 	Proxy string
-	// APIServerUp tells that the machine's kube-apiserver serves.
+	// APIServerUp is true while the machine's kube-apiserver serves.
 	APIServerUp bool
 }
 
@@ -55,70 +52,62 @@ type Machine struct {
 type Kubelet struct {
 	// Running is false while the machine is down or the service is stopped.
 	Running bool
-	// Ready is what it reports; without meaning while it does not run.
+	// Ready is what the kubelet reports; it means nothing while the kubelet does not run.
 	Ready bool
 	// Version is without v.
 	Version string
-	// DiskPressure tells that it complains about a full disk.
+	// DiskPressure is true while the kubelet reports a full disk.
 	DiskPressure bool
 }
 
-// StaticPod is one pod that the kubelet of a control plane runs without asking
-// the API server.
+// StaticPod is a pod that the kubelet of a control plane runs without asking the API server.
 type StaticPod struct {
-	// Image and ConfigVersion are what the pod was made from; without an image
-	// there is none.
+	// Image and ConfigVersion are what the pod was made from; if Image is empty, there is no pod.
 	Image         string
 	ConfigVersion int
-	// FilesVersion is the version of the files of an API server, 0 for all others.
+	// FilesVersion is the version of the files of an API server; 0 for all others.
 	FilesVersion int
-	// Ready tells that it serves.
+	// Ready is true while the pod serves.
 	Ready bool
 	// Started is when its container started; zero while it does not run.
 	Started time.Time
-	// Trouble is why the container does not run: "REASON: message", empty where
-	// nothing is wrong.
+	// Trouble is why the container does not run: "REASON: message"; empty if nothing is wrong.
 	Trouble string
 }
 
-// World is the simulated cluster, as far as Kubernetes depends on it.
-// Implementations are safe for concurrent use.
+// World is the simulated cluster, as far as Kubernetes depends on it. Implementations are safe for concurrent use.
 type World interface {
-	// Machines lists the machines that exist at this moment.
+	// Machines returns the machines that exist now.
 	Machines() []Machine
-	// Machine is one of them, by name.
+	// Machine returns one of them by its name.
 	Machine(name string) (Machine, bool)
-	// EtcdQuorum tells that etcd can accept writes.
+	// EtcdQuorum reports whether etcd can accept writes.
 	EtcdQuorum() bool
-	// OnChange has the function called, outside of any lock, after each change
-	// of a machine; node is empty where it is not about one machine. It
-	// returns how to stop that.
+	// OnChange makes the world call the function, outside of any lock, after each change of a machine; node is
+	// empty if the change is not about one machine. cancel ends that.
 	OnChange(changed func(node string)) (cancel func())
-	// Manifests are the objects that a control plane, by name, wants to exist:
-	// what Talos calls bootstrap manifests. The caller may change them.
+	// Manifests returns the objects that a control plane, by name, wants to exist: what Talos calls bootstrap
+	// manifests. The caller may change them.
 	Manifests(node string) []map[string]any
-	// SetProxy tells the world that the kube-proxy on a node runs in another
-	// version, without v.
+	// SetProxy sets the version, without v, of the kube-proxy that runs on a node.
 	SetProxy(node, version string)
-	// BlockedDrains names the nodes whose drain a PodDisruptionBudget has to
-	// block at this moment.
+	// BlockedDrains names the nodes whose drain a PodDisruptionBudget has to block now.
 	BlockedDrains() []string
-	// RepliesAtRisk tells that LoseReply may say yes for some node.
+	// RepliesAtRisk reports whether LoseReply may return true for some node.
 	RepliesAtRisk() bool
-	// LoseReply tells whether the answer to a request that just changed the
-	// node, its pods or its entry in the journal has to be lost, and counts
-	// that it was.
+	// LoseReply reports whether the answer to a request that just changed the node, its pods or its entry in the
+	// journal has to be lost, and counts that it was.
 	LoseReply(node string) bool
 }
 
 // Clock is the clock of the simulation; durations are simulated ones.
 type Clock interface {
 	Now() time.Time
-	// Sleep returns nil after d, or the context's error when that ends first.
+	// Sleep returns nil after d, or the context's error if that ends first.
 	Sleep(ctx context.Context, d time.Duration) error
 }
 
-// FromModel shows the model of a Talos cluster to this package.
+// FromModel returns the model of a Talos cluster as the world of this package.
 func FromModel(world *model.World) World { return modelWorld{world} }
 
 type modelWorld struct{ world *model.World }

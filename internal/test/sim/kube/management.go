@@ -30,8 +30,8 @@ import (
 type ManagementOptions struct {
 	Recorder history.Recorder
 	Binaries Binaries
-	// Dir receives the data, the certificates and, below logs, what the
-	// processes say. It must not be that of another server.
+	// Dir receives the data, the certificates and, below logs, the output of the processes. It must not be that of
+	// another server.
 	Dir string
 }
 
@@ -89,8 +89,8 @@ func NewManagement(options ManagementOptions) (*Management, error) {
 	}, nil
 }
 
-// Start brings everything up. When it returns the custom resources are served.
-// After an error everything is stopped again. It must be called once.
+// Start brings everything up. When it returns, the custom resources are served. After an error everything is
+// stopped again. It must be called once.
 func (m *Management) Start(ctx context.Context) error {
 	if err := m.start(ctx); err != nil {
 		return errors.Join(fmt.Errorf("starting the simulated management cluster: %w", err), m.Stop(context.WithoutCancel(ctx)))
@@ -143,7 +143,7 @@ func (m *Management) start(ctx context.Context) error {
 	return m.admit()
 }
 
-// admit opens the way for clients.
+// admit opens the API server for clients.
 func (m *Management) admit() error {
 	identity, err := identify(m.ca, userAdmin, groupAdmins)
 	if err != nil {
@@ -171,10 +171,10 @@ func (m *Management) admit() error {
 	return nil
 }
 
-// managementName is the cluster and the context in the kubeconfig.
+// managementName is the name of the cluster and the context in the kubeconfig.
 const managementName = "management"
 
-// Kubeconfig is the administrator's, with everything inline.
+// Kubeconfig returns the administrator's kubeconfig, with everything inline.
 func (m *Management) Kubeconfig() ([]byte, error) {
 	if m.admin == nil {
 		return nil, errors.New("the simulated management cluster has not been started")
@@ -183,12 +183,11 @@ func (m *Management) Kubeconfig() ([]byte, error) {
 	return m.admin, nil
 }
 
-// Config reaches the API server past what [Management.Down] cuts. What is
-// written with it is in the history as somebody else's.
+// Config returns a configuration that [Management.Down] does not affect. The history attributes its writes to
+// others.
 func (m *Management) Config() *rest.Config { return rest.CopyConfig(m.config) }
 
-// Down takes the API server away from the users of the kubeconfig, cutting their
-// connections, or gives it back.
+// Down takes the API server away from the users of the kubeconfig and cuts their connections, or gives it back.
 func (m *Management) Down(down bool) error {
 	if down {
 		m.gate.Close()
@@ -199,11 +198,10 @@ func (m *Management) Down(down bool) error {
 	return m.gate.Open("")
 }
 
-// Sync returns when every request that was answered before the call is in the
-// history.
+// Sync returns once every request that was answered before the call is in the history.
 func (m *Management) Sync(ctx context.Context) error { return m.auditor.sync(ctx, m.simulator) }
 
-// Wait returns when ctx ends or when one of the processes has died, with why.
+// Wait returns when ctx ends, the server is stopped or one of the processes has died, with why.
 func (m *Management) Wait(ctx context.Context) error {
 	select {
 	case <-m.broken:
@@ -300,10 +298,10 @@ var definitionFiles embed.FS
 // customGroups are the API groups of the definitions.
 func customGroups() []string { return []string{"vitistack.io", "talos.alperen.cloud"} }
 
-// servedPoll is how often a new kind is asked for.
+// servedPoll is how often it is checked whether a new kind is served.
 const servedPoll = 20 * time.Millisecond
 
-// yamlLookahead is how much of a manifest tells YAML from JSON.
+// yamlLookahead is how many bytes of a manifest decide whether it is YAML or JSON.
 const yamlLookahead = 1 << 12
 
 // definitions reads the embedded custom resource definitions.
@@ -374,7 +372,7 @@ func installDefinitions(ctx context.Context, client *client) error {
 	return nil
 }
 
-// awaitServed returns once objects of the kind can be listed.
+// awaitServed returns once objects of the kind can be listed, in all versions.
 func awaitServed(ctx context.Context, client *client, definition *unstructured.Unstructured) error {
 	group, _, groupErr := unstructured.NestedString(definition.Object, "spec", "group")
 	plural, _, pluralErr := unstructured.NestedString(definition.Object, "spec", "names", "plural")

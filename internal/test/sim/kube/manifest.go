@@ -16,8 +16,8 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/bootstrap"
 )
 
-// found lets the control planes create their manifests. Before all nodes are
-// there their pods would crowd on the first ones.
+// found lets the control planes create their manifests. Earlier, before all nodes exist, the pods would gather on
+// the first ones.
 func (p *play) found() {
 	p.mutex.Lock()
 	p.founded = true
@@ -26,8 +26,7 @@ func (p *play) found() {
 	p.changed("")
 }
 
-// manifestsDue tells whether a control plane has manifests that it did not look
-// after yet.
+// manifestsDue reports whether a control plane has manifests that it has not created yet.
 func (p *play) manifestsDue(machine Machine) bool {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
@@ -36,15 +35,14 @@ func (p *play) manifestsDue(machine Machine) bool {
 		p.rendered[machine.Name] != renderedFrom(machine)
 }
 
-// renderedFrom names what the manifests of a control plane follow from.
+// renderedFrom names what the manifests of a control plane depend on.
 func renderedFrom(machine Machine) string {
 	return machine.BootID + "/" + strconv.Itoa(machine.ConfigVersion)
 }
 
-// writeManifests creates what a control plane wants to exist and does not, once
-// per boot and configuration, from Talos 1.13 on with the help of an inventory.
-// What exists stays as it is, as with Talos: only an upgrade of Kubernetes
-// changes it.
+// writeManifests creates what a control plane wants to exist and does not, once per boot and configuration, from
+// Talos 1.13 on with an inventory. What exists stays as it is, as with Talos: only an upgrade of Kubernetes changes
+// it.
 func (p *play) writeManifests(ctx context.Context, machine Machine) error {
 	if !p.manifestsDue(machine) {
 		return nil
@@ -73,8 +71,7 @@ func (p *play) writeManifests(ctx context.Context, machine Machine) error {
 	return err
 }
 
-// unsettledManifests names something of the manifests that is not as it should
-// be when a cluster starts.
+// unsettledManifests names a part of the manifests that is not as it should be when a cluster starts.
 func (p *play) unsettledManifests() string {
 	for _, machine := range p.options.World.Machines() {
 		if machine.Kubelet.Running && p.manifestsDue(machine) {
@@ -94,8 +91,8 @@ func (p *play) unsettledManifests() string {
 	return ""
 }
 
-// rolledOut tells whether a workload of the manifests has its pods. Those of a
-// DaemonSet need not be ready: their nodes may not be.
+// rolledOut reports whether a workload of the manifests has its pods. Those of a DaemonSet need not be ready,
+// because their nodes may not be.
 func (p *play) rolledOut(k key) bool {
 	if k.kind == kindDaemonSet {
 		set, found := p.daemonSets.get(k.namespace, k.name)
@@ -133,7 +130,7 @@ func replicasOf(deployment *appsv1.Deployment) int32 {
 // nameProxy is the DaemonSet whose pods count as a component of Kubernetes.
 const nameProxy = "kube-proxy"
 
-// proxySeen has the world told which kube-proxy its node runs.
+// proxySeen queues a node of which a pod of kube-proxy was seen.
 func (p *play) proxySeen(pod *corev1.Pod) {
 	if isProxy(pod) && pod.Spec.NodeName != "" {
 		p.queue.Add(key{kind: kindProxy, name: pod.Spec.NodeName})
@@ -156,8 +153,8 @@ func isProxy(pod *corev1.Pod) bool {
 	return owner != nil && owner.Kind == "DaemonSet" && owner.Name == nameProxy && pod.Namespace == namespaceSystem
 }
 
-// reconcileProxy tells the world which kube-proxy runs on a node: the one that was
-// started last in the present boot; none once the DaemonSet and its pod are gone.
+// reconcileProxy sets in the world which kube-proxy runs on a node: the one that was started last in the present
+// boot; none once the DaemonSet and its pod are gone.
 func (p *play) reconcileProxy(k key) {
 	machine, found := p.options.World.Machine(k.name)
 	if !found {
@@ -186,8 +183,8 @@ func (p *play) reconcileProxy(k key) {
 	}
 }
 
-// tells notes the container by which the world is told of the kube-proxy of a node;
-// false where that is the one by which it knows already.
+// tells notes the container of the kube-proxy that the world knows on a node. It returns false if that is the known
+// one.
 func (p *play) tells(node, container string) bool {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
@@ -207,7 +204,7 @@ func proxyImage(pod *corev1.Pod) string {
 	return pod.Spec.Containers[index].Image
 }
 
-// imageVersion is the tag of an image without its v; empty where it has none.
+// imageVersion returns the tag of an image without its v; empty if it has none.
 func imageVersion(image string) string {
 	name, _, _ := strings.Cut(image, "@")
 

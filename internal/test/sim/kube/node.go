@@ -20,8 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// nodeGrace is how long the node controller waits, in simulated time, for a
-// kubelet that has fallen silent.
+// nodeGrace is how long the node controller waits, in simulated time, for a kubelet that has stopped reporting.
 const nodeGrace = 40 * time.Second
 
 const purposeGrace = "grace"
@@ -30,14 +29,13 @@ func (p *play) nodeSeen(node *corev1.Node) {
 	p.ledger.observeNode(node)
 	p.queue.Add(key{kind: kindNode, name: node.Name})
 
-	// Room may have come up, or gone, for pods that wait for a node.
+	// Pods that wait for a node may fit now, or not any more.
 	for _, pod := range p.podsOn("") {
 		p.queue.Add(podKey(pod))
 	}
 }
 
-// reconcileNode does what the kubelet of a node, or the node controller where
-// the kubelet is silent, would do now.
+// reconcileNode does what the kubelet of a node, or the node controller if the kubelet is silent, would do now.
 func (p *play) reconcileNode(ctx context.Context, k key) error {
 	machine, found := p.options.World.Machine(k.name)
 	if !found || !machine.Kubelet.Running {
@@ -68,12 +66,12 @@ func (p *play) reconcileNode(ctx context.Context, k key) error {
 	return nil
 }
 
-// registerNode is the Node object of a running kubelet, created once per boot;
-// nil when somebody has deleted it since.
+// registerNode returns the Node object of a running kubelet, created once per boot; nil if somebody has deleted it
+// since.
 func (p *play) registerNode(ctx context.Context, machine Machine) (*corev1.Node, error) {
 	nodes := p.client.CoreV1().Nodes()
 
-	// What is written for an object that has changed since is refused, and tried again.
+	// A write for an object that has changed since is refused, and tried again.
 	known, found := p.nodes.get("", machine.Name)
 	node := known.DeepCopy()
 
@@ -108,7 +106,7 @@ func (p *play) registration(node string) string {
 	return p.registered[node]
 }
 
-// schedulableControlPlanes is how Talos clusters without workers are set up.
+// schedulableControlPlanes reports whether control planes take pods, as Talos clusters without workers are set up.
 func (p *play) schedulableControlPlanes() bool {
 	for _, machine := range p.options.World.Machines() {
 		if machine.Role == RoleWorker {
@@ -147,8 +145,8 @@ func (p *play) loseNode(ctx context.Context, k key) error {
 	return nil
 }
 
-// writeNode brings the status and the taints of a node to what is wanted. The
-// rest of the object belongs to others.
+// writeNode sets the status and the taints of a node, and its annotation of the schematic. The rest of the object
+// belongs to others.
 func (p *play) writeNode(ctx context.Context, node, wanted *corev1.Node) (*corev1.Node, error) {
 	wanted.Spec.Taints = nodeTaints(wanted, p.now())
 	nodes := p.client.CoreV1().Nodes()
@@ -181,8 +179,8 @@ func (p *play) writeNode(ctx context.Context, node, wanted *corev1.Node) (*corev
 		annotations[annotationSchematic] = schematic
 	}
 
-	// With the resource version, so that a cordon that arrives meanwhile is
-	// seen before its taint is decided on.
+	// The patch has the resource version, so that a cordon that arrives meanwhile is seen before its taint is
+	// decided on.
 	patch, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{"resourceVersion": node.ResourceVersion, "annotations": annotations},
 		"spec":     map[string]any{"taints": wanted.Spec.Taints},
@@ -205,7 +203,7 @@ const (
 	annotationSchematic = "extensions.talos.dev/schematic"
 )
 
-// newNode is the object that a kubelet registers.
+// newNode returns the object that a kubelet registers.
 func newNode(machine Machine, schedulable bool) *corev1.Node {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{
 		Name: machine.Name,
@@ -227,7 +225,7 @@ func newNode(machine Machine, schedulable bool) *corev1.Node {
 	return node
 }
 
-// liveNode is the node as its running kubelet, and Talos beside it, report it.
+// liveNode returns the node as its running kubelet, and Talos beside it, report it.
 func (p *play) liveNode(node *corev1.Node, machine Machine) *corev1.Node {
 	wanted := node.DeepCopy()
 
@@ -249,7 +247,7 @@ func (p *play) liveNode(node *corev1.Node, machine Machine) *corev1.Node {
 	wanted.Status.Addresses = nodeAddresses(machine)
 	wanted.Status.NodeInfo = corev1.NodeSystemInfo{
 		MachineID: machine.MachineID,
-		// A kubelet takes the machine ID where the firmware tells no UUID.
+		// A kubelet uses the machine ID if the firmware reports no UUID.
 		SystemUUID:              cmp.Or(machine.UUID, machine.MachineID),
 		BootID:                  machine.BootID,
 		KernelVersion:           "6.18.0-talos",
@@ -272,7 +270,7 @@ func (p *play) liveNode(node *corev1.Node, machine Machine) *corev1.Node {
 	return wanted
 }
 
-// nodeAddresses are those of a machine, as a cloud orders them: the outer one first.
+// nodeAddresses returns the addresses of a machine in the order of clouds: the outer one first.
 func nodeAddresses(machine Machine) []corev1.NodeAddress {
 	return slices.DeleteFunc([]corev1.NodeAddress{
 		{Type: corev1.NodeExternalIP, Address: machine.Outer},
@@ -282,8 +280,7 @@ func nodeAddresses(machine Machine) []corev1.NodeAddress {
 	}, func(address corev1.NodeAddress) bool { return address.Address == "" })
 }
 
-// silentNode is the node as the node controller leaves it when its kubelet has
-// stopped reporting.
+// silentNode returns the node as the node controller leaves it after its kubelet has stopped reporting.
 func silentNode(node *corev1.Node, now metav1.Time) *corev1.Node {
 	wanted := node.DeepCopy()
 
@@ -295,8 +292,8 @@ func silentNode(node *corev1.Node, now metav1.Time) *corev1.Node {
 	return wanted
 }
 
-// setPressure sets the conditions by which a kubelet complains. Each of them is
-// set once: its times would change with every look at the node otherwise.
+// setPressure sets the conditions about pressure. It sets each of them once: otherwise its times would change with
+// every reconcile.
 func setPressure(node *corev1.Node, now metav1.Time, status corev1.ConditionStatus, message string, full bool) {
 	reasons := map[corev1.NodeConditionType]string{
 		corev1.NodeMemoryPressure: "KubeletHasSufficientMemory",
@@ -318,8 +315,7 @@ func setPressure(node *corev1.Node, now metav1.Time, status corev1.ConditionStat
 	}
 }
 
-// setCondition changes a condition, and its times only where it does change:
-// heartbeats would be writes that say nothing.
+// setCondition changes a condition, and its times only if it changes: heartbeats would be writes that say nothing.
 func setCondition(
 	node *corev1.Node, now metav1.Time,
 	kind corev1.NodeConditionType, status corev1.ConditionStatus, reason, message string,
@@ -348,8 +344,8 @@ func setCondition(
 	node.Status.Conditions[index] = next
 }
 
-// nodeTaints are the taints that the node controller derives from a node's
-// conditions and its cordon, after those of others.
+// nodeTaints returns the taints of others, and then those that the node controller derives from a node's conditions
+// and its cordon.
 func nodeTaints(node *corev1.Node, now metav1.Time) []corev1.Taint {
 	derived := map[string][]corev1.TaintEffect{
 		corev1.TaintNodeNotReady: nil, corev1.TaintNodeUnreachable: nil, corev1.TaintNodeUnschedulable: nil, corev1.TaintNodeDiskPressure: nil,
@@ -399,7 +395,7 @@ func readyStatus(node *corev1.Node) corev1.ConditionStatus {
 	return conditionStatus(node, corev1.NodeReady)
 }
 
-// conditionStatus is the status of a condition, False where there is none.
+// conditionStatus returns the status of a condition; False if there is none.
 func conditionStatus(node *corev1.Node, kind corev1.NodeConditionType) corev1.ConditionStatus {
 	for _, condition := range node.Status.Conditions {
 		if condition.Type == kind {
@@ -411,11 +407,9 @@ func conditionStatus(node *corev1.Node, kind corev1.NodeConditionType) corev1.Co
 }
 
 const (
-	// heartbeatEvery is real time: scaled, the leases of a large cluster would
-	// be most of what the API server does.
+	// heartbeatEvery is real time: scaled, the leases of a large cluster would be most of what the API server does.
 	heartbeatEvery = 10 * time.Second
-	// heartbeatShare bounds how much of the time goes into heartbeats: one of
-	// them in each such period.
+	// heartbeatShare limits the load of heartbeats: there is at most one in each such period.
 	heartbeatShare = 60 * time.Millisecond
 	// leasePeriods is how many heartbeats may fail before a lease expires.
 	leasePeriods = 4
@@ -433,7 +427,7 @@ func (p *play) heartbeat() {
 		period := heartbeatPeriod(len(machines))
 
 		for _, machine := range machines {
-			// A beat that fails is followed by another one.
+			// If a heartbeat fails, the next one follows.
 			if machine.Kubelet.Running && p.ctx.Err() == nil {
 				_ = p.beat(machine.Name, leasePeriods*period)
 			}

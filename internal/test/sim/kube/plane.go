@@ -33,12 +33,11 @@ const (
 	startTimeout = 90 * time.Second
 	// startPoll is how often a process is asked whether it serves.
 	startPoll = 20 * time.Millisecond
-	// startAttempts allows for a port that somebody took in the last moment.
+	// startAttempts allows for a port that something else took at the last moment.
 	startAttempts = 3
 )
 
-// plane is the real part of the cluster: etcd, kube-apiserver and, where there are
-// machines, kube-controller-manager.
+// plane is the real part of the cluster: etcd, kube-apiserver and, if there are machines, kube-controller-manager.
 type plane struct {
 	binaries Binaries
 	dir      string
@@ -95,7 +94,7 @@ func (p *plane) startEtcd(ctx context.Context, clientPort, peerPort int) error {
 		"--name=talossim", "--data-dir="+data,
 		"--listen-client-urls="+p.etcdURL, "--advertise-client-urls="+p.etcdURL,
 		"--listen-peer-urls="+peer, "--initial-advertise-peer-urls="+peer, "--initial-cluster=talossim="+peer,
-		// Nothing here outlives the process, so a power cut may take it.
+		// The data does not outlive the process, so it may be lost with the power.
 		"--unsafe-no-fsync", "--log-level=warn",
 	)
 	if err != nil {
@@ -107,7 +106,7 @@ func (p *plane) startEtcd(ctx context.Context, clientPort, peerPort int) error {
 	return child.serves(ctx, &http.Transport{DisableKeepAlives: true}, p.etcdURL+"/health")
 }
 
-// stop ends what was started, the last first.
+// stop ends the processes, the last one first.
 func (p *plane) stop() error {
 	var failed error
 
@@ -164,14 +163,13 @@ func probe(ctx context.Context, transport http.RoundTripper, url string) error {
 	return nil
 }
 
-// config is the configuration of a client that talks to the API server
-// directly, whatever the state of the simulated machines.
+// config returns the configuration of a client that talks to the API server directly, whatever the state of the
+// simulated machines.
 func (p *plane) config(identity certificate.Pair, agent string) *rest.Config {
 	return &rest.Config{
 		Host:      "https://" + p.address,
 		UserAgent: agent,
-		// Negative means no limit; a limit would add delays that do not scale
-		// with the speed of the simulation.
+		// Negative means no limit: a limit would add delays that do not scale with the speed of the simulation.
 		QPS: -1,
 		TLSClientConfig: rest.TLSClientConfig{
 			CAData:   p.ca.PEM,
@@ -182,18 +180,18 @@ func (p *plane) config(identity certificate.Pair, agent string) *rest.Config {
 }
 
 const (
-	// userSimulator is who writes for the kubelets, the scheduler and other
-	// parts that the simulator plays; the audit log leaves it out.
+	// userSimulator writes for the kubelets, the scheduler and other parts that the simulator plays; the audit log
+	// leaves it out.
 	userSimulator = "talossim"
-	// userMachine is who writes for a machine that upgrades itself.
+	// userMachine writes for a machine that upgrades itself.
 	userMachine = "talossim:machine"
-	// userAdmin is who the kubeconfig for clients belongs to.
+	// userAdmin is the user of the kubeconfig for clients.
 	userAdmin = "admin"
 
 	userControllers = "system:kube-controller-manager"
 	groupAdmins     = "system:masters"
 
-	// agentDirect begins the user agent of who is given a [rest.Config].
+	// agentDirect begins the user agent of a [rest.Config] that is given out.
 	agentDirect = "talossim-direct"
 	// simulatedName is the cluster in the kubeconfigs of the upgraded cluster.
 	simulatedName = "talossim"
@@ -250,12 +248,12 @@ func (p *plane) startAPIServer(ctx context.Context, port int) error {
 		"--service-account-signing-key-file="+p.file("service-accounts.key"),
 		"--service-cluster-ip-range=10.96.0.0/16",
 		"--authorization-mode=RBAC", "--allow-privileged=true",
-		// Nobody creates service accounts here.
+		// Service accounts do not exist here.
 		"--disable-admission-plugins=ServiceAccount",
 		"--enable-priority-and-fairness=false",
 		"--audit-policy-file="+p.file("audit.yaml"),
-		// Standard output is a pipe to the reader of the log: nothing rotates,
-		// and a line is there when it is written.
+		// Standard output is a pipe to the reader of the log: nothing rotates, and a line is there as soon as it is
+		// written.
 		"--audit-log-path=-", "--audit-log-mode=blocking", "--audit-log-format=json",
 	)
 	if err != nil {
@@ -278,9 +276,8 @@ func (p *plane) startAPIServer(ctx context.Context, port int) error {
 	return child.serves(ctx, prober.transport, "https://"+p.address+"/readyz")
 }
 
-// startControllers brings up kube-controller-manager with what workloads, their
-// budgets and the manifests of Talos need, and nothing that would take over a part
-// the simulator plays.
+// startControllers brings up kube-controller-manager with what workloads, their budgets and the manifests of Talos
+// need, and with nothing that would take over a part that the simulator plays.
 func (p *plane) startControllers() error {
 	identity, err := identify(p.ca, userControllers, groupAdmins)
 	if err != nil {
@@ -311,22 +308,22 @@ func (p *plane) startControllers() error {
 	return nil
 }
 
-// identify issues the certificate of a user, who belongs to the groups.
+// identify issues the certificate of a user who belongs to the groups.
 func identify(ca *certificate.Authority, user string, groups ...string) (certificate.Pair, error) {
 	return ca.Issue(x509.Certificate{
 		Subject: pkix.Name{CommonName: user, Organization: groups}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 	})
 }
 
-// kubeconfigNames are what the entries of a kubeconfig are called.
+// kubeconfigNames are the names of the entries of a kubeconfig.
 type kubeconfigNames struct{ cluster, user, context string }
 
-// simulated names a user of the upgraded cluster.
+// simulated returns the names for a user of the upgraded cluster.
 func simulated(user string) kubeconfigNames {
 	return kubeconfigNames{cluster: simulatedName, user: user, context: user + "@" + simulatedName}
 }
 
-// encodeKubeconfig is a kubeconfig with everything inline.
+// encodeKubeconfig returns a kubeconfig with everything inline.
 func encodeKubeconfig(server string, ca []byte, identity certificate.Pair, names kubeconfigNames) ([]byte, error) {
 	config := clientcmdapi.NewConfig()
 	config.Clusters[names.cluster] = &clientcmdapi.Cluster{Server: server, CertificateAuthorityData: ca}
@@ -345,13 +342,12 @@ func encodeKubeconfig(server string, ca []byte, identity certificate.Pair, names
 	return encoded, nil
 }
 
-// process is a child in a process group of its own that does not outlive this
-// one.
+// process is a child in its own process group that does not outlive this process.
 type process struct {
 	name    string
 	command *exec.Cmd
 	log     string
-	// done is closed when the child has ended; err says how, after that.
+	// done is closed once the child has ended; err says how, after that.
 	done chan struct{}
 	err  error
 }
@@ -369,7 +365,7 @@ func startProcess(dir, name, program string, stdout io.Writer, args ...string) (
 	command := exec.Command(program, args...)
 	command.Stderr = file
 	command.Stdout = stdout
-	// Nothing the person set for their own tools may reach these.
+	// Settings for the user's own tools must not reach these programs.
 	command.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "TMPDIR=" + os.TempDir()}
 	command.SysProcAttr = ownGroup()
 
@@ -403,8 +399,7 @@ func startProcess(dir, name, program string, stdout io.Writer, args ...string) (
 	return child, nil
 }
 
-// stop kills the child and everything in its process group: none of these
-// processes has anything to save.
+// stop kills the child and everything in its process group: none of these processes has anything to save.
 func (p *process) stop() error {
 	select {
 	case <-p.done:
@@ -435,7 +430,7 @@ func (p *process) exit() error {
 	return p.err
 }
 
-// tail is the last lines of a file, for an error message.
+// tail returns the last lines of a file, for an error message.
 func tail(path string) string {
 	const lines, window = 12, 8 << 10
 
@@ -461,8 +456,8 @@ func tail(path string) string {
 	return string(bytes.Join(all[max(0, len(all)-lines):], []byte("\n")))
 }
 
-// Kubeconfig is the administrator's, with everything inline. Its server is the
-// shared address, which leads to whichever control plane is up.
+// Kubeconfig returns the administrator's kubeconfig, with everything inline. Its server is the shared address,
+// which leads to any control plane that is up.
 func (s *Server) Kubeconfig() ([]byte, error) {
 	if s.admin == nil {
 		return nil, errors.New("the simulated Kubernetes has not been started")
@@ -471,8 +466,8 @@ func (s *Server) Kubeconfig() ([]byte, error) {
 	return s.admin, nil
 }
 
-// Config reaches the API server whatever state the simulated control planes are
-// in. What is written with it is in the history as somebody else's.
+// Config returns a configuration that reaches the API server whatever the state of the simulated control planes.
+// The history attributes its writes to others.
 func (s *Server) Config() (*rest.Config, error) {
 	if s.admin == nil {
 		return nil, errors.New("the simulated Kubernetes has not been started")
@@ -486,7 +481,7 @@ func (s *Server) Config() (*rest.Config, error) {
 	return s.plane.config(identity, agentDirect), nil
 }
 
-// KubeconfigFor is the administrator's by way of one control plane only.
+// KubeconfigFor returns the administrator's kubeconfig for one control plane only.
 func (s *Server) KubeconfigFor(node string) ([]byte, error) {
 	if s.admin == nil {
 		return nil, errors.New("the simulated Kubernetes has not been started")

@@ -23,14 +23,14 @@ import (
 const (
 	// requestTimeout bounds each request of this package.
 	requestTimeout = 15 * time.Second
-	// workers is how many objects are looked after at a time.
+	// workers is how many objects are reconciled at a time.
 	workers = 8
-	// retryLowest and retryHighest bound the pause before a failed reconcile
-	// is tried again; they are real time, the failures being real ones.
+	// retryLowest and retryHighest bound the pause before a failed reconcile is tried again. They are real time,
+	// because the failures are real ones.
 	retryLowest, retryHighest = 5 * time.Millisecond, time.Second
 )
 
-// kind is what a key names.
+// kind is the kind of a key.
 type kind string
 
 const (
@@ -38,23 +38,22 @@ const (
 	kindPod   kind = "pod"
 	kindProxy kind = "kube-proxy"
 	kindBlock kind = "block"
-	// Those that kube-controller-manager looks after.
+	// The kinds of kube-controller-manager.
 	kindDaemonSet  kind = "DaemonSet"
 	kindDeployment kind = "Deployment"
 
 	indexNodeName = "spec.nodeName"
 )
 
-// key is one thing that is looked after.
+// key is one thing that is reconciled.
 type key struct {
 	kind            kind
 	namespace, name string
 }
 
-// play is everything that the simulator does as a part of Kubernetes: the
-// kubelets, the scheduler, the node controller, and the Talos of a control plane.
-// Each of them looks at the present state of a thing and brings it forward, so
-// nothing depends on seeing each change.
+// play is everything that the simulator does as a part of Kubernetes: the kubelets, the scheduler, the node
+// controller, and the Talos of a control plane. Each of them acts on the present state of a thing, so nothing
+// depends on seeing each change.
 type play struct {
 	options Options
 	client  *client
@@ -74,27 +73,22 @@ type play struct {
 	wait   sync.WaitGroup
 
 	mutex sync.Mutex
-	// registered holds, by node, the boot in which its kubelet created or
-	// found the Node object.
+	// registered holds, by node, the boot in which its kubelet created or found the Node object.
 	registered map[string]string
-	// assumed holds, by UID, where pods were bound that the cache still shows
-	// unbound.
+	// assumed holds, by UID, the nodes of pods that were bound but that the cache still shows unbound.
 	assumed map[string]string
 	// proxies holds, by node, the container of kube-proxy that the world knows of.
 	proxies map[string]string
-	// founded tells that the machines may create their manifests; rendered
-	// holds, by control plane, from which configuration it did, and workloads
-	// what of them has pods.
+	// founded is true once the machines may create their manifests. rendered holds, by control plane, the
+	// configuration that it did so from, and workloads the workloads among the manifests.
 	founded   bool
 	rendered  map[string]string
 	workloads map[key]bool
 }
 
 func newPlay(options Options, client *client, ledger *ledger) *play {
-	// Simulated time passes between Start and Stop only, so the life of the
-	// loops is that of the server and not of a caller's context.
-	// Its requests must not log: those that end with it would, and nobody needs
-	// to know.
+	// Simulated time passes only between Start and Stop, so the life of the loops is that of the server and not of
+	// a caller's context. Its requests must not log: requests that end with it would, and nobody needs to know.
 	ctx, cancel := context.WithCancel(klog.NewContext(context.Background(), logr.Discard()))
 
 	queue := workqueue.NewTypedRateLimitingQueue(
@@ -120,7 +114,7 @@ func newPlay(options Options, client *client, ledger *ledger) *play {
 	}
 }
 
-// start returns when each node is registered and all workloads are ready.
+// start returns once each node is registered and all workloads are ready.
 func (p *play) start(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
@@ -143,7 +137,7 @@ func (p *play) start(ctx context.Context) error {
 
 	p.wait.Go(p.heartbeat)
 
-	// All nodes before the first workload, or it would crowd on a few.
+	// All nodes come before the first workload, which would otherwise gather on a few.
 	if err := settled(ctx, p.unsettledNodes); err != nil {
 		return err
 	}
@@ -157,8 +151,7 @@ func (p *play) start(ctx context.Context) error {
 	return settled(ctx, p.unsettled)
 }
 
-// now is the time for the stamps that kubelets and controllers set, which have
-// seconds only.
+// now returns the time of the stamps that kubelets and controllers set, which have only seconds.
 func (p *play) now() metav1.Time { return metav1.NewTime(p.options.Stamp().Truncate(time.Second)) }
 
 func (p *play) stop() {
@@ -168,7 +161,7 @@ func (p *play) stop() {
 	p.wait.Wait()
 }
 
-// listen fills the caches and has every later change looked at.
+// listen fills the caches and makes later changes be handled.
 func (p *play) listen(ctx context.Context) error {
 	if err := errors.Join(
 		p.daemonSets.handle(func(*appsv1.DaemonSet) {}, p.daemonsGone),
@@ -205,7 +198,7 @@ func nodeOf(object any) ([]string, error) {
 	return []string{pod.Spec.NodeName}, nil
 }
 
-// changed has everything looked at that depends on a machine.
+// changed queues everything that depends on a machine.
 func (p *play) changed(node string) {
 	if node == "" {
 		for _, machine := range p.options.World.Machines() {
@@ -227,7 +220,7 @@ func (p *play) budgetSeen(budget *policyv1.PodDisruptionBudget) {
 	}
 }
 
-// work looks after one thing after the other until the queue ends.
+// work reconciles one thing after the other until the queue ends.
 func (p *play) work() {
 	for {
 		next, ended := p.queue.Get()
@@ -265,7 +258,7 @@ func (p *play) reconcile(next key) error {
 	}
 }
 
-// timers are delays in simulated time after which a key is looked at again.
+// timers are delays in simulated time after which a key is reconciled again.
 type timers struct {
 	ctx   context.Context
 	clock Clock
@@ -286,8 +279,8 @@ func newTimers(ctx context.Context, clock Clock, queue workqueue.TypedRateLimiti
 	return &timers{ctx: ctx, clock: clock, queue: queue, set: map[key]map[string]*timer{}}
 }
 
-// due tells whether d has passed since it was first asked for this key and
-// purpose. Until then the key is looked at again when it has.
+// due reports whether d has passed since it was first called for this key and purpose. If not, the key is
+// reconciled again once it has.
 func (t *timers) due(k key, purpose string, d time.Duration) bool {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
@@ -325,7 +318,7 @@ func (t *timers) due(k key, purpose string, d time.Duration) bool {
 	return false
 }
 
-// forget drops the timers of a key: the one for the purpose, or all.
+// forget drops the timers of a key: those for the purposes, or all if none is given.
 func (t *timers) forget(k key, purposes ...string) {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
@@ -348,7 +341,7 @@ func (t *timers) forget(k key, purposes ...string) {
 	}
 }
 
-// stop returns when no timer runs any more; the context must have ended.
+// stop returns once no timer runs any more; the context must have ended.
 func (t *timers) stop() {
 	t.mutex.Lock()
 	t.ended = true
@@ -357,8 +350,7 @@ func (t *timers) stop() {
 	t.wait.Wait()
 }
 
-// spread is a duration between low and high that depends on the seed and on
-// what it is for, and on nothing else.
+// spread returns a duration between low and high that depends only on the seed and on its purpose.
 func spread(seed uint64, what string, low, high time.Duration) time.Duration {
 	hash := fnv.New64a()
 	// Writing to a hash does not fail.

@@ -18,8 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// How long a pod takes to become Ready on a node, and to end after it was told
-// to, in simulated time.
+// How long a pod takes to become Ready on a node, and to end after it was told to, in simulated time.
 const (
 	podStartLow, podStartHigh = 2 * time.Second, 6 * time.Second
 	podStopLow, podStopHigh   = 1 * time.Second, 4 * time.Second
@@ -52,7 +51,7 @@ func (p *play) podGone(pod *corev1.Pod) {
 	}
 }
 
-// podsOn lists the pods of a node, or with an empty name those without one.
+// podsOn lists the pods of a node; with an empty name, those without one.
 func (p *play) podsOn(node string) []*corev1.Pod {
 	return p.pods.by(indexNodeName, node)
 }
@@ -67,8 +66,8 @@ func (p *play) pod(k key) (*corev1.Pod, bool) {
 	return p.pods.get(k.namespace, k.name)
 }
 
-// reconcilePod does what the scheduler, the kubelet or, for a lost node, the
-// node controller would do with a pod now.
+// reconcilePod does what the scheduler, the kubelet or, for a lost node, the node controller would do with a pod
+// now.
 func (p *play) reconcilePod(ctx context.Context, k key) error {
 	pod, found := p.pod(k)
 
@@ -85,10 +84,10 @@ func (p *play) reconcilePod(ctx context.Context, k key) error {
 	case !exists || !machine.Kubelet.Running:
 		return p.losePod(ctx, pod)
 	case mirrors(pod) && pod.DeletionTimestamp == nil:
-		// It follows its component, with the node.
+		// It is reconciled as a part of its node.
 		return nil
 	case pod.DeletionTimestamp != nil && !machine.Kubelet.Ready && !mirrors(pod):
-		// Its kubelet does not get to it; it is looked at again with the node.
+		// Its kubelet does not delete it; the pod is reconciled again with the node.
 		return p.losePod(ctx, pod)
 	case pod.DeletionTimestamp != nil:
 		return p.finishPod(ctx, k, pod, machine)
@@ -101,7 +100,7 @@ func (p *play) reconcilePod(ctx context.Context, k key) error {
 	}
 }
 
-// runPod has a pod's container run in the present boot of its node.
+// runPod makes a pod's container run in the present boot of its node.
 func (p *play) runPod(ctx context.Context, k key, pod *corev1.Pod, machine Machine) error {
 	running := containerID(pod, machine.BootID)
 
@@ -109,7 +108,7 @@ func (p *play) runPod(ctx context.Context, k key, pod *corev1.Pod, machine Machi
 		return nil
 	}
 
-	// What an earlier boot left is not there any more.
+	// A container of an earlier boot is gone.
 	if startedAs(pod) != running && podReady(pod) {
 		return p.writePod(ctx, pod, unreadyStatus(pod, p.now(), "ContainersNotReady", "the node has restarted"))
 	}
@@ -122,7 +121,7 @@ func (p *play) runPod(ctx context.Context, k key, pod *corev1.Pod, machine Machi
 	return p.writePod(ctx, pod, runningStatus(pod, p.now(), machine, running))
 }
 
-// finishPod removes a pod that is on its way out when its processes have ended.
+// finishPod removes a pod that is being deleted once its processes have ended.
 func (p *play) finishPod(ctx context.Context, k key, pod *corev1.Pod, machine Machine) error {
 	delay := spread(p.options.Seed, "stop "+k.name, podStopLow, podStopHigh)
 	if grace := pod.DeletionGracePeriodSeconds; grace != nil {
@@ -151,8 +150,7 @@ func (p *play) removePod(ctx context.Context, pod *corev1.Pod) error {
 	return nil
 }
 
-// losePod marks a pod of a node that the node controller finds not ready, and
-// removes one whose node was deleted.
+// losePod marks a pod of a node that the node controller finds not ready, and removes one whose node was deleted.
 func (p *play) losePod(ctx context.Context, pod *corev1.Pod) error {
 	node, found := p.nodes.get("", pod.Spec.NodeName)
 
@@ -166,8 +164,7 @@ func (p *play) losePod(ctx context.Context, pod *corev1.Pod) error {
 	return p.writePod(ctx, pod, unreadyStatus(pod, p.now(), "NodeNotReady", "the node is not ready"))
 }
 
-// writePod replaces the status of a pod, unless the name belongs to another
-// pod by now.
+// writePod replaces the status of a pod, unless the name belongs to another pod by now.
 func (p *play) writePod(ctx context.Context, pod *corev1.Pod, status corev1.PodStatus) error {
 	patch, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{"uid": pod.UID},
@@ -190,14 +187,14 @@ func (p *play) writePod(ctx context.Context, pod *corev1.Pod, status corev1.PodS
 	}
 }
 
-// containerID names a container by its pod and the boot it runs in.
+// containerID returns the name of a container by its pod and the boot in which it runs.
 func containerID(pod *corev1.Pod, bootID string) string {
 	sum := sha256.Sum256([]byte(string(pod.UID) + bootID))
 
 	return "containerd://" + hex.EncodeToString(sum[:])
 }
 
-// startedAs is the container that the status of a pod tells of.
+// startedAs returns the container in the status of a pod.
 func startedAs(pod *corev1.Pod) string {
 	if len(pod.Status.ContainerStatuses) == 0 {
 		return ""
@@ -212,7 +209,7 @@ func podReady(pod *corev1.Pod) bool {
 	})
 }
 
-// runningStatus is that of a pod all of whose containers run.
+// runningStatus returns the status of a pod all of whose containers run.
 func runningStatus(pod *corev1.Pod, now metav1.Time, machine Machine, container string) corev1.PodStatus {
 	status := *pod.Status.DeepCopy()
 
@@ -255,7 +252,7 @@ func runningStatus(pod *corev1.Pod, now metav1.Time, machine Machine, container 
 	return status
 }
 
-// unreadyStatus is that of a pod whose containers do not answer.
+// unreadyStatus returns the status of a pod whose containers do not answer.
 func unreadyStatus(pod *corev1.Pod, now metav1.Time, reason, message string) corev1.PodStatus {
 	status := *pod.Status.DeepCopy()
 
@@ -288,8 +285,8 @@ func setPodCondition(
 	}
 }
 
-// podAddress is an address in the pod network that follows from the pod's
-// identity; pods of the host network have the host's.
+// podAddress returns an address in the pod network that depends on the pod's UID; pods of the host network have the
+// host's.
 func podAddress(pod *corev1.Pod, machine Machine) string {
 	if pod.Spec.HostNetwork {
 		return machine.Address

@@ -8,8 +8,8 @@ import (
 	"syscall"
 )
 
-// ownGroup keeps a Ctrl-C in the terminal away from the child, which is stopped
-// in order instead, and has the kernel kill it when this process dies.
+// ownGroup keeps a Ctrl-C in the terminal away from the child, which is stopped in order instead, and makes the
+// kernel kill it when this process dies.
 func ownGroup() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }

@@ -4,10 +4,10 @@ package kube
 
 import "context"
 
-// assess finds out whether answers have to be looked at before clients get
-// them, which costs a few milliseconds each.
+// assess determines whether answers have to be checked before clients get them, which costs a few milliseconds
+// each.
 func (s *Server) assess() {
-	// The world changes from several sides. Who asks it first must not have the last word.
+	// The world changes from several sides. A call that asked it earlier must not store its result later.
 	s.assessing.Lock()
 	defer s.assessing.Unlock()
 
@@ -17,10 +17,9 @@ func (s *Server) assess() {
 	s.atRisk.Store(atRisk)
 }
 
-// loseReply tells whether a request of a client has taken effect whose answer
-// has to be lost, and cuts the connections then, before any other answer may pass: it may
-// be another one than that in hand that tells so. The answer in hand may belong to the
-// request: its line in the audit log is waited for.
+// loseReply reports whether a client's request has taken effect whose answer has to be lost. If so, it cuts the
+// connections before any other answer passes: that answer may belong to another request than the one at hand. The
+// answer at hand may belong to the request, so loseReply waits for its line in the audit log.
 func (s *Server) loseReply(cut func()) bool {
 	if !s.atRisk.Load() {
 		return false
@@ -32,7 +31,7 @@ func (s *Server) loseReply(cut func()) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), requestTimeout)
 	defer cancel()
 
-	// Without the log nobody knows what the answer is about, so it passes.
+	// Without the log it is unknown what the answer is about, so it passes.
 	if s.Sync(ctx) != nil {
 		return false
 	}
@@ -49,7 +48,7 @@ func (s *Server) loseReply(cut func()) bool {
 	return false
 }
 
-// follow begins or ends to remember the nodes that clients touch.
+// follow starts or stops remembering the nodes that clients change.
 func (l *ledger) follow(on bool) {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()

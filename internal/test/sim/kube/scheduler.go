@@ -19,14 +19,13 @@ import (
 // candidate is a node that could take a pod.
 type candidate struct {
 	name string
-	// away is a worker, for a pod that belongs on a control plane.
+	// away is true for a worker if the pod belongs on a control plane.
 	away bool
-	// siblings are pods of the same controller, all is every pod.
+	// siblings is the number of pods of the same controller, all that of all pods.
 	siblings, all int
 }
 
-// schedule binds a pod to a node if one can take it. A pod that no node takes
-// waits until a node changes.
+// schedule binds a pod to a node if one can take it. Otherwise the pod waits until a node changes.
 func (p *play) schedule(ctx context.Context, pod *corev1.Pod) error {
 	if pod.DeletionTimestamp != nil {
 		return p.removePod(ctx, pod)
@@ -57,8 +56,8 @@ func (p *play) schedule(ctx context.Context, pod *corev1.Pod) error {
 	return nil
 }
 
-// choose takes the node with the fewest pods of the same controller, then the
-// fewest pods, and remembers the choice until the cache shows it.
+// choose returns the node with the fewest pods of the same controller, then the fewest pods, and remembers the
+// choice until the cache shows it. It returns an empty name if no node fits, or if the pod was bound already.
 func (p *play) choose(pod *corev1.Pod) string {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
@@ -83,7 +82,7 @@ func (p *play) choose(pod *corev1.Pod) string {
 
 	slices.SortFunc(candidates, func(a, b candidate) int { return cmp.Compare(a.name, b.name) })
 
-	// The first control plane stays free, for it is the one that people look at.
+	// The first control plane stays free, because it is the one that people look at.
 	if attached(pod) {
 		slices.Reverse(candidates)
 	}
@@ -97,8 +96,7 @@ func (p *play) choose(pod *corev1.Pod) string {
 	return best.name
 }
 
-// placements are the pods on each node, with the bindings that the cache does
-// not show yet; with the lock held.
+// placements returns the pods on each node, with the bindings that the cache does not show yet. The lock is held.
 func (p *play) placements() map[string][]*corev1.Pod {
 	placed := map[string][]*corev1.Pod{}
 
@@ -110,7 +108,7 @@ func (p *play) placements() map[string][]*corev1.Pod {
 			delete(p.assumed, string(pod.UID))
 		}
 
-		// What is on its way out makes room, as for the real scheduler.
+		// Pods that are being deleted make room, as for the real scheduler.
 		if node != "" && pod.DeletionTimestamp == nil {
 			placed[node] = append(placed[node], pod)
 		}
@@ -119,7 +117,7 @@ func (p *play) placements() map[string][]*corev1.Pod {
 	return placed
 }
 
-// compare puts what is not before what is.
+// compare orders false before true.
 func compare(a, b bool) int {
 	switch {
 	case a == b:
@@ -145,15 +143,14 @@ func weigh(node *corev1.Node, pod *corev1.Pod, others []*corev1.Pod) candidate {
 	return weighed
 }
 
-// attached tells whether a pod belongs on a control plane: it tolerates its
-// taint by name. The real scheduler does not care, but the workers of the
-// simulation are for what people run.
+// attached reports whether a pod belongs on a control plane: whether it tolerates its taint by name. The real
+// scheduler does not care, but the workers of the simulation are for the users' workloads.
 func attached(pod *corev1.Pod) bool {
 	return slices.ContainsFunc(pod.Spec.Tolerations, func(t corev1.Toleration) bool { return t.Key == labelControlPlane })
 }
 
-// fits tells whether a node may run a pod: it is wanted by the pod, and the pod
-// tolerates its taints, a cordon, and that it is not ready.
+// fits reports whether a node may run a pod: it matches the pod's affinity, and the pod tolerates its taints, a
+// cordon, and that it is not ready.
 func fits(pod *corev1.Pod, node *corev1.Node) bool {
 	if node.DeletionTimestamp != nil {
 		return false

@@ -1,19 +1,16 @@
 // SPDX-License-Identifier: MPL-2.0
 
-// Package kube is the Kubernetes side of the simulator: a real etcd, kube-apiserver
-// and kube-controller-manager, in which this package plays kubelets, static pods,
-// scheduler and node controller according to a model of the machines. Control planes
-// create their bootstrap manifests where they are missing, and from Talos 1.13 on keep
-// the inventory of them that syncs use.
+// Package kube is the Kubernetes side of the simulator: a real etcd, kube-apiserver and kube-controller-manager, in
+// which this package plays kubelets, static pods, scheduler and node controller according to a model of the
+// machines. Control planes create their bootstrap manifests if they are missing, and from Talos 1.13 on keep the
+// inventory of them that syncs use.
 //
-// Clients reach the API server through ports that come and go with the control
-// planes (package front). What clients write is read from the audit log (audit.go) and becomes
-// history (ledger.go).
+// Clients reach the API server through ports that come and go with the control planes (package front). What clients
+// write is read from the audit log (audit.go) and becomes history (ledger.go).
 //
-// Server starts the processes (plane.go) and the play: play.go says what is looked
-// after, node.go and pod.go play kubelets and the node controller, static_pod.go the
-// static pods, scheduler.go the scheduler, and manifest.go what Talos brings into the
-// cluster. workload.go is what people run there.
+// Server starts the processes (plane.go) and the play: play.go decides what is reconciled, node.go and pod.go play
+// kubelets and the node controller, static_pod.go the static pods, scheduler.go the scheduler, and manifest.go what
+// Talos brings into the cluster. workload.go has the workloads of users.
 package kube
 
 import (
@@ -42,18 +39,17 @@ type Options struct {
 	Clock    Clock
 	Recorder history.Recorder
 	Binaries Binaries
-	// Dir receives the data, the certificates and, below logs, what the
-	// processes say. The data of an earlier simulation in it is dropped.
+	// Dir receives the data, the certificates and, below logs, the output of the processes. The data of an earlier
+	// simulation in it is dropped.
 	Dir string
 	// Pods is the number of workload pods; they belong to Deployments of up
 	// to three, each with a PodDisruptionBudget.
 	Pods int
-	// CustomResources installs those of the operators that upgrade clusters.
+	// CustomResources installs the custom resources of the operators that upgrade clusters.
 	CustomResources bool
 	// Seed decides how long pods take to start and to stop.
 	Seed uint64
-	// Stamp is the time that conditions carry; the wall clock when nil, as the
-	// API server's own stamps are.
+	// Stamp returns the time of conditions; if nil, it is the wall clock, like the API server's own stamps.
 	Stamp func() time.Time
 }
 
@@ -67,22 +63,20 @@ type Server struct {
 	front   *front.Front
 	auditor *auditor
 	play    *play
-	// simulator writes for everything this package plays, machine for machines
-	// that upgrade themselves.
+	// simulator writes for everything that this package plays, machine for machines that upgrade themselves.
 	simulator, machine *client
 	admin              []byte
 
-	// losing lets one piece of an answer at a time be judged; atRisk tells that
-	// any has to be.
+	// losing is held while a piece of an answer is checked; atRisk is true if any has to be.
 	losing sync.Mutex
-	// assessing is held while it is found out whether answers are at risk.
+	// assessing is held while assess runs.
 	assessing sync.Mutex
 	atRisk    atomic.Bool
 
 	unhook func()
 	wait   sync.WaitGroup
 
-	// stopping is closed when Stop begins, done when it has ended.
+	// stopping is closed when Stop begins, done once it has ended.
 	stopping, done chan struct{}
 	stop           sync.Once
 	mutex          sync.Mutex
@@ -126,9 +120,8 @@ func New(options Options) (*Server, error) {
 	}, nil
 }
 
-// Start brings everything up. When it returns each machine has a Node object
-// in the state of the machine, and workloads run. After an error everything is
-// stopped again. It must be called once.
+// Start brings everything up. When it returns, each machine has a Node object in the state of the machine, and
+// workloads run. After an error everything is stopped again. It must be called once.
 func (s *Server) Start(ctx context.Context) error {
 	if err := s.start(ctx); err != nil {
 		return errors.Join(fmt.Errorf("starting the simulated Kubernetes: %w", err), s.Stop(context.WithoutCancel(ctx)))
@@ -138,7 +131,7 @@ func (s *Server) Start(ctx context.Context) error {
 }
 
 func (s *Server) start(ctx context.Context) error {
-	// What has died would be waited for in vain.
+	// If a process has died, waiting for it would be in vain.
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 
@@ -192,7 +185,7 @@ func (s *Server) start(ctx context.Context) error {
 	return nil
 }
 
-// startPlane runs the real processes, and the reader of what clients do.
+// startPlane starts the real processes and the reader of the audit log.
 func (s *Server) startPlane(ctx context.Context) error {
 	logs := filepath.Join(s.options.Dir, "logs")
 	s.plane = &plane{binaries: s.options.Binaries, dir: s.options.Dir, logs: logs, ca: s.ca}
@@ -242,10 +235,9 @@ func (s *Server) connect() error {
 	return nil
 }
 
-// changed follows a change of the model. Connections end at once; everything
-// else follows.
+// changed follows a change of the model. Connections end at once; everything else follows.
 func (s *Server) changed(node string) {
-	// Workers serve no API. What fails is tried again by the front itself.
+	// Workers serve no API. The front itself tries again what fails.
 	if machine, found := s.options.World.Machine(node); !found || machine.Role == RoleControlPlane {
 		_ = s.front.Update()
 	}
@@ -254,7 +246,7 @@ func (s *Server) changed(node string) {
 	s.play.changed(node)
 }
 
-// controlPlanes tells the front which of them serve.
+// controlPlanes returns the control planes, and whether they serve, for the front.
 func (s *Server) controlPlanes() []front.Plane {
 	var planes []front.Plane
 
@@ -269,10 +261,10 @@ func (s *Server) controlPlanes() []front.Plane {
 	return planes
 }
 
-// Answered is how many bytes clients were answered, encrypted as they are.
+// Answered returns how many bytes of answers clients were sent, encrypted.
 func (s *Server) Answered() int64 { return s.front.Sent() }
 
-// stopTimeout bounds the end of everything.
+// stopTimeout bounds Stop.
 const stopTimeout = 15 * time.Second
 
 // watch reports a child that ends while nobody stops it.
@@ -305,7 +297,7 @@ func (s *Server) failure() error {
 	return s.failed
 }
 
-// healthy tells that everything was started and nothing has died since.
+// healthy reports whether everything was started and nothing has died since.
 func (s *Server) healthy() bool {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
@@ -313,8 +305,7 @@ func (s *Server) healthy() bool {
 	return s.started && s.failed == nil
 }
 
-// Wait returns when the server has been stopped, or with an error as soon as
-// one of its processes has died.
+// Wait returns once the server has been stopped, or with an error as soon as one of its processes has died.
 func (s *Server) Wait(ctx context.Context) error {
 	select {
 	case <-s.broken:

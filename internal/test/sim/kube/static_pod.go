@@ -30,11 +30,11 @@ const (
 
 	reasonCreating  = "ContainerCreating"
 	reasonCrashLoop = "CrashLoopBackOff"
-	// reasonOther is for a trouble that names no reason.
+	// reasonOther is for a trouble without a reason.
 	reasonOther = "CreateContainerError"
 )
 
-// mirrors tells whether a pod shows a static pod of a kubelet.
+// mirrors reports whether a pod is the mirror of a static pod of a kubelet.
 func mirrors(pod *corev1.Pod) bool {
 	_, mirror := pod.Annotations[corev1.MirrorPodAnnotationKey]
 
@@ -43,14 +43,12 @@ func mirrors(pod *corev1.Pod) bool {
 
 func componentOf(pod *corev1.Pod) string { return pod.Labels[labelComponent] }
 
-// staticReady tells whether a static pod serves: nothing answers through an API
-// server whose etcd has no quorum.
+// staticReady reports whether a static pod serves. An API server without a quorum of etcd does not.
 func staticReady(machine Machine, component string) bool {
 	return machine.StaticPods[component].Ready && (component != nameAPIServer || machine.APIServerUp)
 }
 
-// writeStaticPods shows the static pods of a control plane, once its kubelet has
-// said how they are.
+// writeStaticPods writes the mirror pods of a control plane, once its kubelet has reported how its static pods are.
 func (p *play) writeStaticPods(ctx context.Context, node *corev1.Node, machine Machine) error {
 	if !machine.PodsReported {
 		return nil
@@ -73,8 +71,7 @@ func (p *play) writeStaticPods(ctx context.Context, node *corev1.Node, machine M
 	return nil
 }
 
-// dropStaticPods removes the mirror pods of what the machine does not run any
-// more.
+// dropStaticPods removes the mirror pods of what the machine does not run any more.
 func (p *play) dropStaticPods(ctx context.Context, machine Machine) error {
 	for _, pod := range p.podsOn(machine.Name) {
 		if !mirrors(pod) || machine.StaticPods[componentOf(pod)].Image != "" {
@@ -89,8 +86,7 @@ func (p *play) dropStaticPods(ctx context.Context, machine Machine) error {
 	return nil
 }
 
-// writeStaticPod replaces a mirror pod whose manifest has changed, as kubelets
-// do.
+// writeStaticPod replaces a mirror pod whose manifest has changed, as kubelets do.
 func (p *play) writeStaticPod(ctx context.Context, wanted *corev1.Pod, machine Machine) error {
 	pods := p.client.CoreV1().Pods(wanted.Namespace)
 
@@ -120,7 +116,7 @@ func (p *play) writeStaticPod(ctx context.Context, wanted *corev1.Pod, machine M
 	return p.writePod(ctx, pod, status)
 }
 
-// staticStatus is what the kubelet of a machine says of a static pod.
+// staticStatus returns what the kubelet of a machine says about a static pod.
 func (p *play) staticStatus(pod *corev1.Pod, machine Machine) corev1.PodStatus {
 	state, now := machine.StaticPods[componentOf(pod)], p.now()
 	reason, message := waitingFor(state)
@@ -138,8 +134,7 @@ func (p *play) staticStatus(pod *corev1.Pod, machine Machine) corev1.PodStatus {
 	}
 }
 
-// startedAt is the status of a static pod whose container started then, by the
-// clock of its machine.
+// startedAt returns the status of a static pod whose container started at that time, by the clock of its machine.
 func startedAt(status corev1.PodStatus, started time.Time) corev1.PodStatus {
 	for i := range status.ContainerStatuses {
 		if running := status.ContainerStatuses[i].State.Running; running != nil {
@@ -150,8 +145,7 @@ func startedAt(status corev1.PodStatus, started time.Time) corev1.PodStatus {
 	return status
 }
 
-// waitingFor is why the container of a static pod does not run; no reason when
-// it does.
+// waitingFor returns why the container of a static pod does not run; the reason is empty if it does.
 func waitingFor(state StaticPod) (reason, message string) {
 	reason, message, found := strings.Cut(state.Trouble, ": ")
 
@@ -167,7 +161,7 @@ func waitingFor(state StaticPod) (reason, message string) {
 	}
 }
 
-// waitingStatus is that of a pod whose containers do not run.
+// waitingStatus returns the status of a pod whose containers do not run.
 func waitingStatus(pod *corev1.Pod, now metav1.Time, machine Machine, reason, message string) corev1.PodStatus {
 	waiting := pod.DeepCopy()
 	waiting.Status = runningStatus(pod, now, machine, "")
@@ -193,8 +187,7 @@ func waitingStatus(pod *corev1.Pod, now metav1.Time, machine Machine, reason, me
 	return status
 }
 
-// sight is the part of a pod's status that decides whether another one says
-// something new.
+// sight is the part of a pod's status that decides whether another one is written.
 type sight struct {
 	container, reason, message, host string
 	ready                            bool
@@ -214,8 +207,7 @@ func sightOf(status corev1.PodStatus) sight {
 	return seen
 }
 
-// staticContainer names the container of a static pod: another one after each
-// start.
+// staticContainer returns the name of the container of a static pod: another one after each start.
 func staticContainer(pod *corev1.Pod, machine Machine, state StaticPod) string {
 	return containerID(pod, machine.BootID+state.Started.UTC().Format(time.RFC3339Nano))
 }

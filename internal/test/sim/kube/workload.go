@@ -24,16 +24,15 @@ import (
 const (
 	// namespaceWorkload is where Options.Pods run.
 	namespaceWorkload = "workload"
-	// replicas is how many pods a Deployment has, but for the last one.
+	// replicas is how many pods a Deployment has, except the last one.
 	replicas = 3
 	// labelApp selects the pods of one Deployment.
 	labelApp = "app.kubernetes.io/name"
-	// settlePoll is how often the caches are looked at until all is well.
+	// settlePoll is how often the caches are checked until everything is settled.
 	settlePoll = 10 * time.Millisecond
 )
 
-// foundation waits for what the API server itself creates, and adds what the
-// rest needs.
+// foundation waits for what the API server itself creates, and adds what the rest needs.
 func (p *play) foundation(ctx context.Context) error {
 	err := wait.PollUntilContextCancel(ctx, settlePoll, true, func(ctx context.Context) (bool, error) {
 		_, err := p.client.CoreV1().Namespaces().Get(ctx, namespaceSystem, metav1.GetOptions{})
@@ -59,8 +58,7 @@ func (p *play) foundation(ctx context.Context) error {
 	return nil
 }
 
-// deploy asks for the workloads: Deployments of up to three pods, of which one
-// may be missing at a time.
+// deploy creates the workloads: Deployments of up to three pods, of which one may be missing at a time.
 func (p *play) deploy(ctx context.Context) error {
 	for first := 0; first < p.options.Pods; first += replicas {
 		name := fmt.Sprintf("app-%d", first/replicas)
@@ -82,7 +80,7 @@ func (p *play) deploy(ctx context.Context) error {
 	return nil
 }
 
-// settled waits until nothing is named any more that is not as it should be.
+// settled waits until unsettled returns an empty name.
 func settled(ctx context.Context, unsettled func() string) error {
 	waiting := ""
 
@@ -118,8 +116,7 @@ func (p *play) unsettledNodes() string {
 	return ""
 }
 
-// unsettled names something that is not yet as it should be; empty when there
-// is nothing.
+// unsettled names something that is not yet as it should be; empty if there is nothing.
 func (p *play) unsettled() string {
 	for _, unsettled := range []func() string{p.unsettledNodes, p.unsettledManifests, p.unsettledPods, p.unsettledBudgets} {
 		if waiting := unsettled(); waiting != "" {
@@ -155,7 +152,7 @@ func (p *play) unsettledPods() string {
 	return ""
 }
 
-// expectReady tells whether a pod of the system can become ready now.
+// expectReady reports whether a pod of the system can become ready now.
 func (p *play) expectReady(pod *corev1.Pod) bool {
 	machine, found := p.options.World.Machine(pod.Spec.NodeName)
 
@@ -210,15 +207,14 @@ func newBudget(name string) *policyv1.PodDisruptionBudget {
 	}
 }
 
-// labelBlocked marks what the scripted fault "a PodDisruptionBudget blocks the
-// drain" consists of; its value is the node.
+// labelBlocked marks the objects of the scripted fault in which a PodDisruptionBudget blocks a drain; its value is
+// the node.
 const labelBlocked = "talossim.vitistack.io/blocks-drain-of"
 
 func blockName(node string) string { return "blocks-drain-of-" + node }
 
-// reconcileBlock keeps a pod on the node that may not be evicted, for as long
-// as the script says so. The pod belongs to a ReplicaSet, since a drain treats
-// pods of nobody differently, and can run on this node only.
+// reconcileBlock keeps a pod that may not be evicted on the node, for as long as the script says so. The pod
+// belongs to a ReplicaSet, because a drain treats pods without an owner differently, and can run only on this node.
 func (p *play) reconcileBlock(ctx context.Context, node string) error {
 	if !slices.Contains(p.options.World.BlockedDrains(), node) {
 		return p.removeBlock(ctx, node)
@@ -249,15 +245,15 @@ func (p *play) reconcileBlock(ctx context.Context, node string) error {
 	return nil
 }
 
-// removeBlock takes away what there is.
+// removeBlock removes the pod, its ReplicaSet and its budget.
 func (p *play) removeBlock(ctx context.Context, node string) error {
 	budget, found := p.budgets.get(namespaceWorkload, blockName(node))
 	if !found {
 		return nil
 	}
 
-	// The ReplicaSet first, or its controller would start another pod; the
-	// budget last, since it is what is looked for.
+	// The ReplicaSet goes first, because its controller would start another pod; the budget goes last, because
+	// removeBlock looks for it.
 	err := p.client.AppsV1().ReplicaSets(namespaceWorkload).Delete(ctx, blockName(node), metav1.DeleteOptions{})
 	failed := gone(err)
 
@@ -277,7 +273,7 @@ func (p *play) removeBlock(ctx context.Context, node string) error {
 	return nil
 }
 
-// gone forgives the deletion of what does not exist.
+// gone ignores the error of a deletion of what does not exist.
 func gone(err error) error {
 	if apierrors.IsNotFound(err) {
 		return nil
@@ -292,7 +288,7 @@ func (p *play) blockPods(node string) []*corev1.Pod {
 	})
 }
 
-// blockStands tells whether an eviction on the node would be refused now.
+// blockStands reports whether an eviction on the node would be refused now.
 func (p *play) blockStands(node string) bool {
 	budget, found := p.budgets.get(namespaceWorkload, blockName(node))
 	if !found || budget.Status.ObservedGeneration != budget.Generation || budget.Status.ExpectedPods == 0 {
@@ -338,9 +334,8 @@ func newBlockBudget(node string) *policyv1.PodDisruptionBudget {
 	}
 }
 
-// budgets remembers what each PodDisruptionBudget allowed at which moment. A
-// request is in the audit log after it took effect, when its budget may say
-// something else already.
+// budgets remembers what each PodDisruptionBudget allowed at which moment. A request is in the audit log only after
+// it took effect, and its budget may allow something else by then.
 type budgets struct {
 	mutex sync.Mutex
 	known map[string]*budget
@@ -356,7 +351,7 @@ type budget struct {
 
 type allowance struct {
 	since time.Time
-	// disruptions may still be taken.
+	// disruptions is how many disruptions are still allowed.
 	disruptions int32
 }
 
@@ -368,7 +363,7 @@ func (b *budget) String() string { return b.namespace + "/" + b.name }
 func (b *budgets) observe(object *policyv1.PodDisruptionBudget) {
 	selector, err := metav1.LabelSelectorAsSelector(object.Spec.Selector)
 	if err != nil {
-		// Such a budget covers nothing, which is what the API server thinks too.
+		// Such a budget covers nothing; the API server treats it the same.
 		return
 	}
 
@@ -392,8 +387,8 @@ func (b *budgets) observe(object *policyv1.PodDisruptionBudget) {
 	}
 }
 
-// allowancesKept is how many states of a budget are remembered: more than can
-// come about between a request and its line in the audit log.
+// allowancesKept is how many states of a budget are remembered: more than can arise between a request and its line
+// in the audit log.
 const allowancesKept = 64
 
 func (b *budgets) remove(object *policyv1.PodDisruptionBudget) {
@@ -403,8 +398,7 @@ func (b *budgets) remove(object *policyv1.PodDisruptionBudget) {
 	delete(b.known, object.Namespace+"/"+object.Name)
 }
 
-// exhausted lists the budgets that cover a pod and had nothing to give at the
-// moment, sorted.
+// exhausted lists the budgets that cover a pod and allowed no disruption at the moment, sorted.
 func (b *budgets) exhausted(namespace string, pod labels.Set, moment time.Time) []*budget {
 	b.mutex.Lock()
 	defer b.mutex.Unlock()
@@ -422,8 +416,7 @@ func (b *budgets) exhausted(namespace string, pod labels.Set, moment time.Time) 
 	return found
 }
 
-// at is what the budget allowed at the moment; before the first observation it
-// is what was observed first.
+// at returns what the budget allowed at the moment; before the first observation, what was observed first.
 func (b *budget) at(moment time.Time) int32 {
 	allowed := b.allowed[0].disruptions
 

@@ -15,7 +15,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/history"
 )
 
-// application is one configuration on its way into a machine.
+// application is a machine configuration that is being applied.
 type application struct {
 	text   []byte
 	mode   ApplyMode
@@ -29,17 +29,15 @@ type application struct {
 	ended  chan struct{}
 }
 
-// ApplyConfig replaces the configuration of a machine, found by name or
-// address, the way its version of Talos does. It takes most of a second, and
-// once begun it ends even when the caller goes away. What the machine does not
-// accept is [ErrApplyInvalid], [ErrApplyBusy] or [ErrApplyModeUnsupported].
+// ApplyConfig replaces the configuration of a machine, found by name or address, as its version of Talos does. It
+// takes most of a second, and once begun it runs to its end even if the caller goes away. The error is
+// [ErrApplyInvalid], [ErrApplyBusy] or [ErrApplyModeUnsupported] if the machine does not accept the configuration.
 func (w *World) ApplyConfig(ctx context.Context, name string, config []byte, mode ApplyMode, dryRun bool) (ApplyReply, error) {
 	return w.apply(ctx, name, &application{text: bytes.Clone(config), mode: mode, dryRun: dryRun, by: "client"})
 }
 
-// SetConfigByHand is a person who edits the configuration of a machine, found
-// by name or address, with talosctl: in mode no-reboot, and without the faults
-// that are meant for others. edit is given the present text.
+// SetConfigByHand plays a person who edits the configuration of a machine, found by name or address, with talosctl:
+// in mode no-reboot, and without the faults of the script. edit is given the present text.
 func (w *World) SetConfigByHand(node string, edit func(old string) (string, error)) error {
 	text, err := w.MachineConfig(node)
 	if err != nil {
@@ -117,7 +115,7 @@ func (w *World) apply(ctx context.Context, name string, next *application) (Appl
 	}
 }
 
-// checkApply is what a machine looks at before it begins. The lock is held.
+// checkApply checks a configuration before the machine begins to apply it. The lock is held.
 func (w *World) checkApply(n *node, next *application) error {
 	talos := n.running().talos
 
@@ -165,7 +163,7 @@ func (w *World) checkApply(n *node, next *application) error {
 	return w.strikeApply(n, next)
 }
 
-// applyMode is the mode that a machine uses where it may choose.
+// applyMode returns the mode in which a machine applies a configuration. It chooses only for auto and try.
 func (n *node) applyMode(next *application, talos string) ApplyMode {
 	slow := len(n.configured.slowChanges(next.config)) > 0 && !AtLeast(talos, 1, 14)
 
@@ -179,8 +177,8 @@ func (n *node) applyMode(next *application, talos string) ApplyMode {
 	}
 }
 
-// checkBusy refuses a second configuration while one is under way. Older
-// machines take both, and the last one stays.
+// checkBusy refuses a second configuration while one is being applied. Machines below Talos 1.13.3 take both, and
+// the last one stays.
 func (n *node) checkBusy(talos string) error {
 	first, err := parseVersion("1.13.3")
 	if err != nil {
@@ -202,8 +200,7 @@ func (n *node) checkBusy(talos string) error {
 	}
 }
 
-// strikeApply lets the script refuse a configuration, or keeps what it does to
-// it later.
+// strikeApply refuses a configuration if the script says so, or keeps the fault for later.
 func (w *World) strikeApply(n *node, next *application) error {
 	if next.by != "client" {
 		return nil
@@ -226,7 +223,7 @@ func (w *World) strikeApply(n *node, next *application) error {
 	}
 }
 
-// finishApply is the moment in which a configuration takes effect.
+// finishApply makes a configuration take effect, or only records it if it is a dry run.
 func (w *World) finishApply(life context.Context, n *node, next *application) {
 	if life.Err() != nil {
 		next.err = ErrConnectionLost
@@ -253,8 +250,7 @@ func (w *World) finishApply(life context.Context, n *node, next *application) {
 	}
 }
 
-// check is what a version of Talos looks at in a configuration that it could
-// decode.
+// check checks a decoded configuration as a version of Talos does.
 func (c *configuration) check(talos string) error {
 	documents := AtLeast(talos, 1, 14)
 
@@ -283,7 +279,7 @@ func (c *configuration) check(talos string) error {
 	return c.checkImages(talos)
 }
 
-// checkLost refuses a document that has lost the image of its component.
+// checkLost refuses a document that no longer names the image of its component.
 func (c *configuration) checkLost(before *configuration) error {
 	for _, component := range componentNames() {
 		_, document := c.documents[placeOf(component).kind]
@@ -295,13 +291,13 @@ func (c *configuration) checkLost(before *configuration) error {
 	return nil
 }
 
-// newKind tells whether a kind of document is one of those that took over from
-// the main document in Talos 1.14.
+// newKind reports whether a kind of document is one of those that replace parts of the main document from Talos
+// 1.14 on.
 func newKind(kind string) bool {
 	return kind == installKind || strings.HasPrefix(kind, "Kube")
 }
 
-// checkConflicts refuses a component in both forms.
+// checkConflicts refuses a component that is configured both in the main document and in one of its own.
 func (c *configuration) checkConflicts() error {
 	for _, component := range append(componentNames(), CoreDNSName) {
 		at := placeOf(component)
@@ -319,7 +315,7 @@ func (c *configuration) checkConflicts() error {
 	return nil
 }
 
-// checkImages looks at the images; from Talos 1.14 on at their versions too.
+// checkImages checks the images; from Talos 1.14 on their versions too.
 func (c *configuration) checkImages(talos string) error {
 	for _, component := range componentNames() {
 		value, given := c.section(component)["image"]
@@ -344,13 +340,13 @@ func (c *configuration) checkImages(talos string) error {
 	return nil
 }
 
-// problem is a finding in the form of the errors of Talos' validation.
+// problem returns a finding in the form of the errors of Talos' validation.
 func problem(format string, args ...any) error {
 	return fmt.Errorf("configuration validation failed: 1 error occurred:\n\t* "+format+"\n\n", args...)
 }
 
-// changes lists the components for which a machine means to run another image
-// after a change of its configuration, and the installer if it names another.
+// changes lists the components for which a machine would run another image after a change of its configuration, and
+// the installer if its image changes.
 func (n *node) changes(from, to *configuration) []string {
 	var changed []string
 
@@ -385,8 +381,7 @@ func (w *World) recordApply(n *node, next *application, before *configuration, e
 	})
 }
 
-// details is what a machine says about the way in which it took a
-// configuration.
+// details returns what a machine says about how it applied a configuration.
 func details(n *node, next *application) string {
 	switch {
 	case next.dryRun && bytes.Equal(n.config, next.text):
@@ -407,7 +402,7 @@ func invalidApply(format string, args ...any) error {
 	return &labelled{label: ErrApplyInvalid, text: fmt.Errorf(format, args...).Error()}
 }
 
-// applyCode is the gRPC code that a refusal has on the wire.
+// applyCode returns the gRPC code of an error on the wire.
 func applyCode(err error) string {
 	switch {
 	case err == nil:
@@ -423,8 +418,7 @@ func applyCode(err error) string {
 	}
 }
 
-// checkSupport is the look at a version of Kubernetes that a machine takes from
-// Talos 1.14 on, before it accepts an image of it.
+// checkSupport checks the Kubernetes version of an image as machines do from Talos 1.14 on before they accept it.
 func checkSupport(talos, image string) error {
 	const newest, lines = 23, 5 // Talos 1.14 runs Kubernetes 1.32 to 1.37, and so on.
 

@@ -74,7 +74,7 @@ func (w *World) recordBoot(n *node, why cause) {
 	}))
 }
 
-// described adds the extensions of a system that has some to what the history tells of it.
+// described adds the extensions, if the system has any, to a detail of the history.
 func (s system) described(detail map[string]string) map[string]string {
 	if s.extensions != "" {
 		detail["extensions"] = s.extensions
@@ -83,9 +83,8 @@ func (s system) described(detail map[string]string) map[string]string {
 	return detail
 }
 
-// kernelStarts brings the machine's API back, on whatever the bootloader
-// chose. It returns the context of the boot sequence, nil when there is no
-// machine to boot any more.
+// kernelStarts brings the machine's API back, with the system that the bootloader chose. It returns the context of
+// the boot sequence; nil if the machine was removed or the world was stopped.
 func (w *World) kernelStarts(n *node, why cause) context.Context {
 	var booting context.Context
 
@@ -126,8 +125,7 @@ func (w *World) kernelStarts(n *node, why cause) context.Context {
 	return booting
 }
 
-// cause is why a machine really boots, of which its bootloader knows more than
-// whoever asked for it.
+// cause returns why a machine really boots: its bootloader knows more than the caller.
 func (n *node) cause(asked cause) cause {
 	switch {
 	case asked == causeFallback:
@@ -141,8 +139,7 @@ func (n *node) cause(asked cause) cause {
 	}
 }
 
-// rejoin is what happens from the start of the kernel until the node is Ready
-// again and the upgrade confirmed.
+// rejoin plays a boot from the start of the kernel until the node is Ready again and the upgrade confirmed.
 func (w *World) rejoin(booting context.Context, n *node) {
 	if !w.stick(booting, n) {
 		return
@@ -183,16 +180,15 @@ func (w *World) rejoin(booting context.Context, n *node) {
 	}
 }
 
-// nodeReady is the end of a boot: unless a fault keeps the node from being
-// ready, the fallback is no longer needed, and the machine lifts the cordon it
-// set itself.
+// nodeReady ends a boot: unless a fault prevents it, the node becomes ready, which confirms an upgrade. Then the
+// machine lifts the cordon that it set itself.
 func (w *World) nodeReady(booting context.Context, n *node) {
 	w.locked(func() {
 		if booting.Err() != nil {
 			return
 		}
 
-		// A kubelet that does not run makes its node ready when it comes up.
+		// If the kubelet does not run, it makes its node ready once it comes up.
 		if n.rejoined = true; !n.kubelet.Running {
 			return
 		}
@@ -230,9 +226,8 @@ func (n *node) serviceRuns(w *World, name string) {
 	n.events.add(w.clock.Now(), Event{Kind: EventService, Name: name, Action: "running"})
 }
 
-// hang keeps a machine from starting while a fault says so, or for good when
-// its firmware does not accept the system. It returns false when the world
-// ended first.
+// hang keeps a machine from starting for as long as a fault says, or for good if its firmware does not accept the
+// system. It returns false if the world ended first.
 func (w *World) hang(ctx context.Context, n *node) bool {
 	var (
 		release chan struct{}
@@ -284,7 +279,7 @@ func (n *node) revive() {
 	n.dead, n.unconfigured = nil, false
 }
 
-// deadOf is the effect that keeps a machine from starting.
+// deadOf returns the effect that keeps a machine from starting.
 func (n *node) deadOf() Effect {
 	if n.unconfigured {
 		return EffectMaintenance
@@ -293,10 +288,9 @@ func (n *node) deadOf() Effect {
 	return EffectNeverReturns
 }
 
-// fallBack plays a system that fails before the META tag has gone: its kernel runs,
-// machined gives up, has the bootloader start the other system, and reboots. Which one the
-// tag names does not matter (Talos 1.13.9, machined: revertBootloader). It returns whether
-// that happened, and false when the world ended first.
+// fallBack plays a system that fails before the META tag is removed: its kernel runs, machined gives up, makes the
+// bootloader start the other system, and reboots. It does not matter which one the tag names (Talos 1.13.9,
+// machined: revertBootloader). fallen is true if that happened, ok is false if the world ended first.
 func (w *World) fallBack(ctx context.Context, n *node) (fallen, ok bool) {
 	const least, most = 10 * time.Second, 25 * time.Second
 
@@ -347,7 +341,7 @@ func (w *World) fallBack(ctx context.Context, n *node) (fallen, ok bool) {
 	return true, w.outlive(ctx, n) && w.clock.Sleep(ctx, w.bootTime(n)) == nil
 }
 
-// outlive waits while a machine hangs.
+// outlive waits while a machine hangs. It returns false if the context ended first.
 func (w *World) outlive(ctx context.Context, n *node) bool {
 	w.mu.Lock()
 	dead := n.dead
@@ -365,8 +359,8 @@ func (w *World) outlive(ctx context.Context, n *node) bool {
 	}
 }
 
-// stick keeps a machine in its boot sequence, with its API up and nothing started,
-// while a fault says so. It returns false when the boot ended first.
+// stick keeps a machine in its boot sequence, with its API up and nothing else started, while a fault says so. It
+// returns false if the boot ended first.
 func (w *World) stick(booting context.Context, n *node) bool {
 	w.locked(func() {
 		if booting.Err() != nil {

@@ -19,7 +19,7 @@ import (
 // Clock is the only time the model knows. All durations are simulated ones.
 // Implementations are safe for concurrent use.
 type Clock interface {
-	// Now is the present simulated instant.
+	// Now returns the present simulated instant.
 	Now() time.Time
 	// Sleep returns nil after d, or the context's error when that ends first.
 	Sleep(ctx context.Context, d time.Duration) error
@@ -57,7 +57,7 @@ func (c *ScaledClock) Now() time.Time {
 	return c.start.Add(time.Duration(float64(time.Since(c.start)) * c.factor))
 }
 
-// Wall is the real instant at which it is, or was, a simulated one.
+// Wall returns the real instant at which the clock shows, or showed, a simulated one.
 func (c *ScaledClock) Wall(simulated time.Time) time.Time {
 	return c.start.Add(c.Real(simulated.Sub(c.start)))
 }
@@ -67,7 +67,7 @@ func (c *ScaledClock) Sleep(ctx context.Context, d time.Duration) error {
 	return sleep(ctx, c.Real(d))
 }
 
-// Real is how long a simulated duration takes on the wall clock.
+// Real returns how long a simulated duration takes on the wall clock.
 func (c *ScaledClock) Real(simulated time.Duration) time.Duration {
 	return time.Duration(float64(simulated) / c.factor)
 }
@@ -145,8 +145,7 @@ func (w *World) perform(ctx context.Context, timeline []step) bool {
 	return ctx.Err() == nil
 }
 
-// await blocks until cond, asked under the lock, holds. It returns false when
-// the context ended before.
+// await blocks until cond, called under the lock, holds. It returns false if the context ended before.
 func (w *World) await(ctx context.Context, cond func() bool) bool {
 	for {
 		w.mu.Lock()
@@ -181,11 +180,11 @@ func begin(ctx context.Context, n *node) call {
 	return call{ctx: tied, link: n.link, end: func() { stop(); cancel() }}
 }
 
-// broken tells whether the client will not see the answer. The link is asked
-// itself as well: the tied context ends a moment later.
+// broken reports whether the client will not see the answer. The link is checked as well, because the tied context
+// ends a moment later.
 func (c call) broken() bool { return c.ctx.Err() != nil || c.link.Err() != nil }
 
-// err is what a client sees of a call that was cut short.
+// err returns what a client sees of a call that was cut short.
 func (c call) err(client context.Context) error {
 	if err := client.Err(); err != nil {
 		return err
@@ -194,7 +193,7 @@ func (c call) err(client context.Context) error {
 	return ErrConnectionLost
 }
 
-// draw is a deterministic 32-byte value for the seed and a name.
+// draw returns a deterministic 32-byte value for the seed and a name.
 func draw(seed uint64, parts ...string) [sha256.Size]byte {
 	var head [8]byte
 
@@ -209,7 +208,7 @@ func drawUint(seed uint64, parts ...string) uint64 {
 	return binary.BigEndian.Uint64(sum[:8])
 }
 
-// drawUUID has the form of a random UUID.
+// drawUUID returns a value in the form of a random UUID.
 func drawUUID(seed uint64, parts ...string) string {
 	sum := draw(seed, parts...)
 	sum[6] = sum[6]&0x0f | 0x40
@@ -218,24 +217,23 @@ func drawUUID(seed uint64, parts ...string) string {
 	return fmt.Sprintf("%x-%x-%x-%x-%x", sum[0:4], sum[4:6], sum[6:8], sum[8:10], sum[10:16])
 }
 
-// drawIdentity is the identity of a node as Talos keeps it, in base62, and the
-// /etc/machine-id that Talos makes of that: its first half, in hexadecimal digits.
+// drawIdentity returns the identity of a node as Talos keeps it, in base62, and the /etc/machine-id that Talos
+// derives from it: its first half in hexadecimal digits.
 func drawIdentity(seed uint64, parts ...string) (identity, machineID string) {
 	sum := draw(seed, parts...)
 
 	return base62.EncodeToString(sum[:]), hex.EncodeToString(sum[:len(sum)/2])
 }
 
-// drawToken is base64 as Talos prints the identity of a cluster.
+// drawToken returns base64 in the form in which Talos prints the identity of a cluster.
 func drawToken(seed uint64, parts ...string) string {
 	sum := draw(seed, parts...)
 
 	return base64.URLEncoding.EncodeToString(sum[:])
 }
 
-// spread is how long something takes on a machine this time: between low and
-// high, the same for the same seed, machine, purpose and repetition. The odd
-// microseconds keep durations off every poll interval, and apart from one
+// spread returns how long something takes on a machine this time: between low and high, the same for the same seed,
+// machine, purpose and repetition. The odd microseconds keep durations off every poll interval, and apart from one
 // another on different machines.
 func (w *World) spread(n *node, purpose string, low, high time.Duration) time.Duration {
 	n.drawn[purpose]++
@@ -249,8 +247,8 @@ func (w *World) spread(n *node, purpose string, low, high time.Duration) time.Du
 		100*time.Microsecond + time.Duration(n.index+1)*1300*time.Nanosecond
 }
 
-// spreadOf is [World.spread] for one of the components of a machine, which keep
-// apart from one another too.
+// spreadOf is [World.spread] for one of the components of a machine, whose durations are kept apart from one
+// another too.
 func (w *World) spreadOf(n *node, component, purpose string, low, high time.Duration) time.Duration {
 	const apart = 131 * time.Nanosecond
 

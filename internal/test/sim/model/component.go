@@ -22,7 +22,7 @@ const (
 // staticPod is a static pod with what the model needs to play it.
 type staticPod struct {
 	StaticPod
-	rest string // its configuration but for the image
+	rest string // its configuration without the image
 	run  int    // counts restarts: only the latest one goes on
 	held *hold
 	flap *Fault // strikes when the pod serves
@@ -32,7 +32,7 @@ type staticPod struct {
 type kubeletService struct {
 	KubeletService
 	running string // the image that runs, or ran last
-	rest    string // its configuration but for the image
+	rest    string // its configuration without the image
 	run     int    // counts restarts: only the latest one goes on
 	started bool   // since the boot
 	stopped time.Time
@@ -43,11 +43,11 @@ type kubeletService struct {
 type hold struct {
 	step   Step
 	effect Effect
-	// forGood is one that lasts until the script is replaced.
+	// forGood is true if it lasts until the script is replaced.
 	forGood bool
 }
 
-// lowest is the lowest of the versions.
+// lowest returns the lowest of the versions; empty if there are none.
 func (c Components) lowest() string {
 	var lowest string
 
@@ -60,7 +60,7 @@ func (c Components) lowest() string {
 	return lowest
 }
 
-// at is where the version of a component is kept.
+// at returns the field with the version of a component.
 func (c *Components) at(component string) *string {
 	switch component {
 	case APIServerName:
@@ -87,8 +87,8 @@ func olderVersion(a, b string) bool {
 	return err == nil && first.LessThan(second)
 }
 
-// componentsAtBoot are the versions that a machine comes up with. kube-proxy is
-// a DaemonSet, which does not change with a boot.
+// componentsAtBoot returns the versions with which a machine comes up. kube-proxy is a DaemonSet, so a boot does
+// not change it.
 func (w *World) componentsAtBoot(n *node) Components {
 	components := n.components
 
@@ -107,8 +107,7 @@ func (w *World) componentsAtBoot(n *node) Components {
 	return components
 }
 
-// proxyAtStart is the version of kube-proxy that a new machine is given: the
-// one of the cluster.
+// proxyAtStart returns the version of kube-proxy that a new machine is given: that of the cluster.
 func (w *World) proxyAtStart(kubernetes string) string {
 	switch image := w.options.imagesFor(kubernetes)[ProxyName]; {
 	case len(w.nodes) > 0:
@@ -151,8 +150,7 @@ func (n *node) makePods() {
 	}
 }
 
-// restKubernetes puts the components into the state of those that have run for
-// long.
+// restKubernetes sets the components to a state in which they have run for a long time.
 func (w *World) restKubernetes(n *node) {
 	now := w.clock.Now()
 	n.podsUp, n.podsReported, n.podsMadeBy = true, true, n.kubelet.Version
@@ -188,8 +186,8 @@ func (n *node) stopKubernetes() {
 	}
 }
 
-// bootKubernetes is what a kernel that starts makes of the configuration: what
-// was staged takes effect, and versions count anew.
+// bootKubernetes resets what Kubernetes runs when a kernel starts: a staged configuration takes effect, and
+// versions count from 1 again.
 func (w *World) bootKubernetes(n *node) {
 	if n.staged != nil {
 		if config, err := readConfiguration(n.staged); err == nil {
@@ -208,7 +206,7 @@ func (w *World) bootKubernetes(n *node) {
 	n.makePods()
 }
 
-// podReady tells whether a static pod of the machine serves.
+// podReady reports whether a static pod of the machine serves.
 func (n *node) podReady(component string) bool {
 	pod, found := n.pods[component]
 
@@ -224,9 +222,8 @@ func (n *node) staticPods() map[string]StaticPod {
 	return pods
 }
 
-// SetProxy tells a machine, found by name, which version of kube-proxy, with or
-// without v, the pod on it runs now; empty is none. What runs is a matter of the
-// DaemonSet, which a face keeps.
+// SetProxy sets the version of kube-proxy, with or without v, that runs on a machine, found by name; empty means
+// none. What runs depends on the DaemonSet, which a face keeps.
 func (w *World) SetProxy(node, version string) {
 	w.locked(func() {
 		n, err := w.find(node)
@@ -248,8 +245,8 @@ func (w *World) SetProxy(node, version string) {
 	})
 }
 
-// proxyImage is the image of a version of kube-proxy, as the control planes
-// render it where one does.
+// proxyImage returns the image of a version of kube-proxy: the one that a control plane renders, or the default one
+// if none does.
 func (w *World) proxyImage(version string) string {
 	for _, n := range w.nodes {
 		if image := n.rendered(ProxyName); image != "" && versionOf(image) == version {
@@ -276,13 +273,12 @@ func (w *World) recordPod(n *node, component, state string) {
 	w.recordComponent(n, component, pod.PodImage, strconv.Itoa(pod.PodConfigVersion), state)
 }
 
-// recordOff notes that there is no pod of a component that is switched off: it
-// stopped, and has no image.
+// recordOff records that a component that is switched off has no pod: it is stopped, and has no image.
 func (w *World) recordOff(n *node, component string) {
 	w.recordComponent(n, component, "", "", componentStopped)
 }
 
-// troubled lists the static pods that the kubelet says are not ready.
+// troubled lists the static pods that the kubelet reports as not ready.
 func (n *node) troubled() []string {
 	var reasons []string
 
@@ -299,8 +295,8 @@ func (n *node) troubled() []string {
 	return slices.Clip(reasons)
 }
 
-// reconcile compares what the configuration asks for with what the machine was
-// told before, and restarts what differs. It may be called at any time.
+// reconcile compares what the configuration asks for with what the machine was given before, and restarts what
+// differs. It may be called at any time.
 func (w *World) reconcile(n *node) {
 	image, rest := n.image(KubeletName), n.configured.rest(KubeletName)
 	if n.service.Image != image || n.service.rest != rest {
@@ -335,7 +331,8 @@ func (w *World) reconcilePod(n *node, component string, pod *staticPod) {
 		return
 	}
 
-	// The files of an API server are written for its version.
+	// An API server is made anew with each version of its files. Below Talos 1.14 those include the files of the
+	// scheduler.
 	if server := n.pods[APIServerName]; component == APIServerName || component == SchedulerName && !AtLeast(n.running().talos, 1, 14) {
 		server.FilesVersion++
 		w.restartPod(n, APIServerName)
@@ -346,8 +343,8 @@ func (w *World) reconcilePod(n *node, component string, pod *staticPod) {
 	}
 }
 
-// leavesOut tells whether a machine renders no static pod of a component: one that is switched
-// off, or an API server with an argument that its Talos does not take (MergeDenied in
+// leavesOut reports whether a machine renders no static pod of a component: one that is switched off, or an API
+// server with an argument that its version of Talos denies (MergeDenied in
 // internal/app/machined/pkg/controllers/k8s, Talos 1.14.1).
 func (n *node) leavesOut(component string) bool {
 	if n.configured.disabled(component) {
@@ -359,8 +356,8 @@ func (n *node) leavesOut(component string) bool {
 	return component == APIServerName && given && AtLeast(n.running().talos, 1, 14)
 }
 
-// sourceVersion is the one of what a static pod's configuration is made from,
-// where that is a resource of its own: a boot writes it twice.
+// sourceVersion returns the version of what a static pod's configuration is made from. From Talos 1.14 on that is a
+// resource of its own, which a boot writes twice.
 func (n *node) sourceVersion(pod *staticPod) int {
 	if AtLeast(n.running().talos, 1, 14) {
 		return n.configVersion + 1
@@ -369,7 +366,7 @@ func (n *node) sourceVersion(pod *staticPod) int {
 	return pod.ConfigVersion
 }
 
-// make makes the pod anew from the present configuration, where that wants one.
+// make makes the pod anew from the present configuration, if that wants one.
 func (p *staticPod) make() {
 	p.PodImage, p.PodConfigVersion, p.PodFilesVersion, p.Trouble = p.Image, p.ConfigVersion, p.FilesVersion, ""
 

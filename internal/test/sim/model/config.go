@@ -17,9 +17,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// MachineConfig is a machine's configuration as it was applied last: YAML with
-// comments, and with component images only where the cluster pins them. Its
-// keys and tokens are made up.
+// MachineConfig returns a machine's configuration as it was applied last: YAML with comments, and with component
+// images only if the cluster pins them. Its keys and tokens are made up.
 func (w *World) MachineConfig(nameOrAddress string) ([]byte, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -72,8 +71,8 @@ func (w *World) writeConfig(n *node, kubernetes string) error {
 	return nil
 }
 
-// imagesFor are the images that the configurations name: those that the options
-// give, and the others with the version, unless nothing is pinned.
+// imagesFor returns the images that the configurations name: those that the options give, and the others with the
+// version, unless nothing is pinned.
 func (o Options) imagesFor(kubernetes string) map[string]string {
 	images := map[string]string{}
 
@@ -96,7 +95,7 @@ func (o Options) imagesFor(kubernetes string) map[string]string {
 	return images
 }
 
-// switchedOff are the components that the configurations switch off.
+// switchedOff returns the components that the configurations switch off.
 func (o Options) switchedOff() map[string]bool {
 	off := map[string]bool{}
 	for _, component := range o.DisabledComponents {
@@ -115,8 +114,7 @@ func componentNames() []string {
 // staticNames lists the components that are static pods of a control plane.
 func staticNames() []string { return []string{APIServerName, ControllerManagerName, SchedulerName} }
 
-// configuredNames lists the components about which a machine's configuration
-// decides.
+// configuredNames lists the components that a machine's configuration decides about.
 func (n *node) configuredNames() []string {
 	if n.role == ControlPlane {
 		return componentNames()
@@ -192,7 +190,7 @@ machine:
     enabled: true
 `
 
-// machineCluster is what both forms have in common.
+// machineCluster is the part that both forms have in common.
 const machineCluster = `  features:
     rbac: true
     # Set by the platform team.
@@ -299,7 +297,7 @@ type configuration struct {
 	kinds     []string                  // in their order
 }
 
-// place is where a component stands in a configuration.
+// place is the position of a component in a configuration.
 type place struct {
 	section string // of the configuration in one document: "machine" or "cluster"
 	field   string
@@ -314,13 +312,13 @@ func placeOf(component string) place {
 		SchedulerName:         {"cluster", "scheduler", "KubeSchedulerConfig"},
 		ProxyName:             {"cluster", "proxy", "KubeProxyConfig"},
 		CoreDNSName:           {"cluster", "coreDNS", "KubeCoreDNSConfig"},
-		InstallerName:         {"machine", "install", installKind}, // there below installer
+		InstallerName:         {"machine", "install", installKind}, // in that document below installer
 	}[component]
 }
 
 const installKind = "UnattendedInstallConfig"
 
-// errNoMainDocument is a configuration of documents of kinds only.
+// errNoMainDocument is the error of a configuration without the main document.
 var errNoMainDocument = errors.New("the applied machine configuration doesn't contain v1alpha1 config")
 
 // readConfiguration reads all documents. Its errors are those of a machine that
@@ -395,8 +393,7 @@ func (c *configuration) addMain(document map[string]any) error {
 	return nil
 }
 
-// section is what the configuration says of a component, in whichever form; nil
-// where it says nothing.
+// section returns what the configuration says about a component, in either form; nil if it says nothing.
 func (c *configuration) section(component string) map[string]any {
 	at := placeOf(component)
 	if document, found := c.documents[at.kind]; found {
@@ -406,15 +403,14 @@ func (c *configuration) section(component string) map[string]any {
 	return child(child(c.main, at.section), at.field)
 }
 
-// image is the one that the configuration names for a component, empty where it
-// names none.
+// image returns the image that the configuration names for a component; empty if it names none.
 func (c *configuration) image(component string) string {
 	image, _ := c.section(component)["image"].(string)
 
 	return image
 }
 
-// disabled tells whether the configuration switches a component off.
+// disabled reports whether the configuration switches a component off.
 func (c *configuration) disabled(component string) bool {
 	at := placeOf(component)
 	if document, found := c.documents[at.kind]; found {
@@ -430,7 +426,7 @@ func (c *configuration) disabled(component string) bool {
 	return c.section(component)["disabled"] == true
 }
 
-// install is the installer image of the configuration.
+// install returns the installer image of the configuration.
 func (c *configuration) install() string {
 	section := child(child(c.main, "machine"), "install")
 	if document, found := c.documents[installKind]; found {
@@ -442,8 +438,7 @@ func (c *configuration) install() string {
 	return image
 }
 
-// ukiArguments tells whether an installer of that version has GRUB take the kernel
-// arguments from the UKI.
+// ukiArguments reports whether an installer of that version makes GRUB take the kernel arguments from the UKI.
 func (c *configuration) ukiArguments(talos string) bool {
 	section, found := child(c.main, "machine")["install"].(map[string]any)
 
@@ -457,7 +452,7 @@ func (c *configuration) ukiArguments(talos string) bool {
 	}
 }
 
-// rest is everything about a component but its image, to be compared.
+// rest returns everything about a component except its image, for comparison.
 func (c *configuration) rest(component string) string {
 	section := maps.Clone(c.section(component))
 	delete(section, "image")
@@ -465,7 +460,7 @@ func (c *configuration) rest(component string) string {
 	return canonical(section)
 }
 
-// slow is everything that takes a reboot below Talos 1.14, by its path.
+// slow returns everything that takes a reboot below Talos 1.14, by its path.
 func (c *configuration) slow() map[string]string {
 	immediate := []string{
 		"time", "ca", "acceptedCAs", "certSANs", "install", "network", "nodeAnnotations", "nodeLabels", "nodeTaints",
@@ -488,8 +483,7 @@ func (c *configuration) slow() map[string]string {
 	return slow
 }
 
-// slowChanges lists what differs from another configuration and takes a reboot,
-// as a difference is printed.
+// slowChanges lists what differs from another configuration and takes a reboot, in the form of a diff.
 func (c *configuration) slowChanges(to *configuration) []string {
 	before, after := c.slow(), to.slow()
 	paths := slices.Sorted(maps.Keys(before))
@@ -517,8 +511,7 @@ func child(of map[string]any, field string) map[string]any {
 	return found
 }
 
-// canonical is text that is equal for equal values, whatever their order and
-// comments were.
+// canonical returns text that is equal for equal values, whatever their order and comments are.
 func canonical(value any) string {
 	text, err := yaml.Marshal(value)
 	if err != nil {
@@ -528,8 +521,7 @@ func canonical(value any) string {
 	return strings.TrimSpace(string(text))
 }
 
-// defaultImage is what Talos runs for a component of which the configuration
-// names no image.
+// defaultImage returns the image that Talos runs for a component if the configuration names none.
 func defaultImage(component, kubernetes string) string {
 	if component == KubeletName {
 		return "ghcr.io/siderolabs/kubelet:v" + kubernetes
@@ -538,7 +530,7 @@ func defaultImage(component, kubernetes string) string {
 	return "registry.k8s.io/" + component + ":v" + kubernetes
 }
 
-// defaultCoreDNS is the image of CoreDNS that a version of Talos brings.
+// defaultCoreDNS returns the image of CoreDNS that comes with a version of Talos.
 func defaultCoreDNS(talos string) string {
 	const repository = "registry.k8s.io/coredns/coredns:"
 
@@ -561,8 +553,8 @@ func defaultCoreDNS(talos string) string {
 	}
 }
 
-// image is the one that a machine means to run for a component: what its
-// configuration names, or Talos' own.
+// image returns the image that a machine means to run for a component: the one that its configuration names, or
+// Talos' own.
 func (n *node) image(component string) string { return n.imageIn(n.configured, component) }
 
 func (n *node) imageIn(config *configuration, component string) string {
@@ -576,8 +568,7 @@ func (n *node) imageIn(config *configuration, component string) string {
 	}
 }
 
-// rendered is the image in a manifest that control planes render, empty where
-// the machine renders none.
+// rendered returns the image in a manifest that control planes render; empty if the machine renders none.
 func (n *node) rendered(component string) string {
 	if n.role != ControlPlane || n.configured.disabled(component) {
 		return ""
@@ -586,8 +577,7 @@ func (n *node) rendered(component string) string {
 	return n.image(component)
 }
 
-// splitImage takes a reference apart; a digest is dropped, and the tag is empty
-// where there is none.
+// splitImage splits a reference; a digest is dropped, and the tag is empty if there is none.
 func splitImage(image string) (repository, tag string) {
 	name, _, _ := strings.Cut(image, "@")
 
@@ -599,8 +589,8 @@ func splitImage(image string) (repository, tag string) {
 	return name[:colon], name[colon+1:]
 }
 
-// imageVersion is the version of Kubernetes, without v, that an image holds,
-// from its tag: kubelets come with and without tools, as -fat and -slim.
+// imageVersion returns the version of Kubernetes, without v, from the tag of an image. Kubelets come with and
+// without tools, as -fat and -slim.
 func imageVersion(image string) (*semver.Version, error) {
 	_, tag := splitImage(image)
 
@@ -626,7 +616,7 @@ func versionOf(image string) string {
 	return v.String()
 }
 
-// imageExists tells whether a registry could have an image of a component.
+// imageExists reports whether a registry could have an image of a component.
 func imageExists(image string) bool {
 	const oldest, newest = 23, 38
 
@@ -635,8 +625,8 @@ func imageExists(image string) bool {
 	return err == nil && v.Major() == 1 && v.Minor() >= oldest && v.Minor() <= newest
 }
 
-// accept makes a configuration that of the machine, of its next boot, or both.
-// Writing the same text again is a write, too.
+// accept puts a configuration into effect, stores it for the next boot, or both. Writing the same text again counts
+// as a write, too.
 func (w *World) accept(n *node, next *application) {
 	w.touch(n)
 	n.store(next)
@@ -660,9 +650,8 @@ func (w *World) accept(n *node, next *application) {
 	w.later(n.life, w.spread(n, "reconcile", least, most), func() { w.reconcile(n) })
 }
 
-// store keeps for the next boot what a configuration leaves for it: one that is
-// only tried leaves the one from before. Nothing but a boot, or another one,
-// takes it back.
+// store keeps what a configuration leaves for the next boot. In mode try that is the configuration from before.
+// Only a boot or another configuration replaces it.
 func (n *node) store(next *application) {
 	switch {
 	case next.mode == ApplyTry && n.staged == nil:
@@ -675,7 +664,7 @@ func (n *node) store(next *application) {
 	}
 }
 
-// persistentConfig is what the machine shows of it.
+// persistentConfig returns the stored configuration as the machine shows it: not below Talos 1.10.
 func (n *node) persistentConfig() []byte {
 	if !AtLeast(n.running().talos, 1, 10) {
 		return nil
@@ -684,7 +673,7 @@ func (n *node) persistentConfig() []byte {
 	return bytes.Clone(n.persistent)
 }
 
-// overwrite is somebody else who writes what was there before.
+// overwrite plays somebody else who writes the configuration from before.
 func (w *World) overwrite(n *node, text []byte) {
 	other := &application{
 		text: append(bytes.Clone(text), "# Changed by somebody else.\n"...),
@@ -701,9 +690,8 @@ func (w *World) overwrite(n *node, text []byte) {
 	w.accept(n, other)
 }
 
-// SetImage is a person who changes the image of one component in the
-// configuration of a machine, as [World.SetConfigByHand] does; what else the
-// configuration says stays as it is, comments too.
+// SetImage plays a person who changes the image of one component in the configuration of a machine, as
+// [World.SetConfigByHand] does. The rest of the configuration stays as it is, comments too.
 func (w *World) SetImage(node, component, image string) error {
 	if placeOf(component).kind == "" || image == "" {
 		return fmt.Errorf("component %q, image %q: want a component and an image", component, image)
@@ -712,7 +700,7 @@ func (w *World) SetImage(node, component, image string) error {
 	return w.SetConfigByHand(node, func(old string) (string, error) { return withImage(old, component, image) })
 }
 
-// withImage is a configuration that names another image for a component.
+// withImage returns a configuration that names another image for a component.
 func withImage(text, component, image string) (string, error) {
 	section, err := findSection(text, component)
 	if err != nil {
@@ -750,11 +738,10 @@ func withImage(text, component, image string) (string, error) {
 	return strings.Join(lines, ""), nil
 }
 
-// quoted is an image for use between braces.
+// quoted returns an image in quotes, for use between braces.
 func quoted(image string) string { return `"` + image + `"` }
 
-// findSection is the mapping in which the image of a component stands, or would
-// stand.
+// findSection returns the mapping that has the image of a component, or would have it.
 func findSection(text, component string) (*yaml.Node, error) {
 	at := placeOf(component)
 	decoder := yaml.NewDecoder(strings.NewReader(text))

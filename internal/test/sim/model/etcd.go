@@ -22,9 +22,9 @@ type member struct {
 	id      uint64
 	running bool
 	learner bool
-	demoted bool   // a learner again, by the script
+	demoted bool   // made a learner again by the script
 	served  bool   // what the machine's own health probe says
-	held    *hold  // why it does not come up, by the script
+	held    *hold  // why it does not come up, if the script says so
 	behind  uint64 // entries applied when it stopped
 	startAt time.Time
 	catchUp time.Duration // how long it takes from startAt to apply the rest
@@ -57,7 +57,7 @@ func (e *etcdCluster) elect(m *member) {
 	e.term++
 }
 
-// at is the number of log entries at an instant.
+// at returns the number of log entries at an instant.
 func (e *etcdCluster) at(now time.Time) uint64 {
 	if e.frozen || now.Before(e.since) {
 		return e.index
@@ -75,7 +75,7 @@ func (e *etcdCluster) freeze(now time.Time, frozen bool) {
 	e.frozen = frozen
 }
 
-// applied is how far a member is.
+// applied returns how many log entries a member has applied.
 func (m *member) applied(e *etcdCluster, now time.Time) uint64 {
 	goal := e.at(now)
 
@@ -97,7 +97,7 @@ func memberID(id uint64) string {
 	return fmt.Sprintf("%016x", id)
 }
 
-// members are the machines with a place in the cluster.
+// members returns the machines that have a member of the cluster.
 func (w *World) members() []*node {
 	var members []*node
 
@@ -140,8 +140,8 @@ func (w *World) etcdStart(n *node) {
 	w.touch(n)
 }
 
-// etcdStop takes a machine's member away. A graceful stop hands leadership
-// over before; otherwise the others elect a leader after a while.
+// etcdStop stops a machine's member. A graceful stop hands leadership over first; otherwise the others elect a
+// leader after a while.
 func (w *World) etcdStop(n *node, graceful bool) {
 	if n.etcd == nil {
 		return
@@ -167,7 +167,7 @@ func (w *World) etcdStop(n *node, graceful bool) {
 	w.touch(n)
 }
 
-// heir is the next voter after a machine that runs.
+// heir returns the next healthy voter after a machine; nil if there is none.
 func (w *World) heir(of *node) *member {
 	members := w.members()
 
@@ -186,7 +186,7 @@ func (w *World) heir(of *node) *member {
 	return nil
 }
 
-// reconsider brings leader and log in line with who runs.
+// reconsider adapts the leader and the log to the members that run.
 func (w *World) reconsider() {
 	quorum := w.quorum()
 	lost := !quorum && !w.etcd.frozen
@@ -223,7 +223,7 @@ func (w *World) election() {
 	w.probe()
 }
 
-// probe is what every machine's health check of its own member finds.
+// probe sets what every machine's health check finds about its own member.
 func (w *World) probe() {
 	quorum := w.quorum()
 
@@ -234,8 +234,8 @@ func (w *World) probe() {
 	}
 }
 
-// revote takes the vote of a member away while the script has it a learner, or
-// gives it back. The last voter keeps it.
+// revote takes the vote from a member while the script makes it a learner, and gives it back afterwards. The last
+// voter keeps its vote.
 func (w *World) revote(n *node) {
 	demoted := n.suffers(StepEtcd, EffectLearner) && slices.ContainsFunc(w.members(), func(other *node) bool {
 		return other != n && other.etcd.votes()
@@ -265,8 +265,8 @@ type etcdRelease struct {
 
 func (e etcdRelease) String() string { return fmt.Sprintf("3.%d.%d", e.minor, e.patch) }
 
-// etcdOf is the etcd that a version of Talos runs, by the release notes of its
-// minor; patches of Talos bring patches of etcd, which make no difference here.
+// etcdOf returns the etcd that a version of Talos runs, by the release notes of its minor. Patches of Talos come
+// with patches of etcd, which make no difference here.
 func etcdOf(talos string) etcdRelease {
 	oldest, newest := etcdRelease{5, 11}, etcdRelease{7, 1}
 
@@ -291,7 +291,8 @@ func etcdOf(talos string) etcdRelease {
 
 func (n *node) etcdRelease() etcdRelease { return etcdOf(n.running().talos) }
 
-// storageVersion is what a member says of its data; etcd 3.5 does not know of it.
+// storageVersion returns what a member says about the version of its data; empty for etcd 3.5, which does not know
+// it.
 func (w *World) storageVersion(n *node) string {
 	const first = 6
 
@@ -303,8 +304,8 @@ func (w *World) storageVersion(n *node) string {
 	return etcdRelease{minor: min(own, w.etcd.minor)}.String()
 }
 
-// EtcdClusterVersion is the version that the members have agreed on, as in 3.6:
-// what is older cannot join any more.
+// EtcdClusterVersion returns the version that the members have agreed on, such as 3.6. An older member cannot join
+// any more.
 func (w *World) EtcdClusterVersion() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -312,7 +313,7 @@ func (w *World) EtcdClusterVersion() string {
 	return fmt.Sprintf("3.%d", w.etcd.minor)
 }
 
-// lowestMinor is the oldest minor among the members, 0 unless all of them run.
+// lowestMinor returns the oldest minor among the members; 0 unless all of them run.
 func (w *World) lowestMinor() uint64 {
 	var lowest uint64
 
@@ -391,7 +392,7 @@ func (w *World) memberStarts(n *node) {
 	n.serviceRuns(w, EtcdName)
 }
 
-// releaseMember lets a member start that a fault held.
+// releaseMember lets a member start that a fault held back.
 func (w *World) releaseMember(n *node) {
 	n.etcd.held = nil
 
@@ -401,7 +402,7 @@ func (w *World) releaseMember(n *node) {
 	}
 }
 
-// lead makes a member the leader and says so.
+// lead makes a member the leader and records that.
 func (w *World) lead(m *member) {
 	w.etcd.elect(m)
 

@@ -27,7 +27,7 @@ type EtcdMember struct {
 // EtcdStatus is what one member says about itself.
 type EtcdStatus struct {
 	Member uint64
-	// Leader is 0 without one.
+	// Leader is 0 if there is none.
 	Leader              uint64
 	Index, Term         uint64
 	Applied             uint64
@@ -44,15 +44,14 @@ type EtcdAlarm struct {
 	Alarm  string
 }
 
-// EtcdMembers is the member list as the member of a control plane sees it; it
-// needs a leader, and a vote: Talos asks for a linearizable list of its own member
-// too (query_local), which etcd's learners do not serve.
+// EtcdMembers returns the member list as the member of a control plane sees it. It needs a leader and a vote: Talos
+// asks its own member (query_local) for a linearizable list, which etcd's learners do not serve.
 func (w *World) EtcdMembers(ctx context.Context, name string) ([]EtcdMember, error) {
 	return w.listMembers(ctx, name, question{api: "EtcdMemberList", leader: true, voter: true})
 }
 
-// EtcdMembersOfAny is the member list that a control plane has from whichever
-// member answers it, not from its own (no query_local): it needs a leader.
+// EtcdMembersOfAny returns the member list that a control plane gets from any member rather than from its own (no
+// query_local). It needs a leader.
 func (w *World) EtcdMembersOfAny(ctx context.Context, name string) ([]EtcdMember, error) {
 	return w.listMembers(ctx, name, question{api: "EtcdMemberList", leader: true, anywhere: true})
 }
@@ -69,7 +68,7 @@ func (w *World) listMembers(ctx context.Context, name string, asked question) ([
 	return list, err
 }
 
-// EtcdStatus is the local member's own view; it needs no leader and no vote.
+// EtcdStatus returns the local member's own view. It needs no leader and no vote.
 func (w *World) EtcdStatus(ctx context.Context, name string) (EtcdStatus, error) {
 	var status EtcdStatus
 
@@ -106,7 +105,7 @@ const (
 	BigDatabase = 1996 << 20
 )
 
-// distort is what the script does to a member's view of itself.
+// distort applies the script to a member's view of itself.
 func (w *World) distort(n *node, status *EtcdStatus) {
 	if n.suffers(StepEtcd, EffectLagging) {
 		status.Applied -= min(status.Applied, Lag)
@@ -125,7 +124,7 @@ func (w *World) distort(n *node, status *EtcdStatus) {
 	}
 }
 
-// alarms are those of a member.
+// alarms returns the alarms of a member.
 func (w *World) alarms(n *node) []string {
 	var raised []string
 
@@ -183,10 +182,9 @@ func (w *World) SetEtcdAlarm(name, alarm string) (err error) {
 	return err
 }
 
-// ForfeitLeadership hands leadership to the next member and returns its name;
-// the name is empty when this machine did not lead. A learner never does: Talos
-// has the member list from another member, and asks its own for nothing but its
-// status.
+// ForfeitLeadership hands leadership to the next member and returns its name; the name is empty if this machine did
+// not lead. A learner never leads, but is not refused either: Talos gets the member list from another member, and
+// asks its own only for its status.
 func (w *World) ForfeitLeadership(ctx context.Context, name string) (string, error) {
 	var (
 		heir    string
@@ -217,7 +215,7 @@ func (w *World) ForfeitLeadership(ctx context.Context, name string) (string, err
 	return heir, errors.Join(err, refusal)
 }
 
-// silent is what a machine says of its member that does not answer.
+// silent returns what a machine says about its member if that does not answer.
 func silent(n *node) error {
 	return &labelled{ErrUnreachable, fmt.Sprintf("failed to create etcd client: dial tcp %s: connect: connection refused", hostPort(n.address, "2379"))}
 }
@@ -225,17 +223,16 @@ func silent(n *node) error {
 // question is what a call of a machine's API asks of etcd.
 type question struct {
 	api string
-	// leader tells that it goes through the leader.
+	// leader is true if the call goes through the leader.
 	leader bool
-	// voter tells that it is nothing that a learner serves, which is its status, a
-	// snapshot and serializable reads (isRPCSupportedForLearner in v3rpc/util.go of
-	// etcd 3.6).
+	// voter is true if learners do not serve the call. They serve only their status, a snapshot and serializable
+	// reads (isRPCSupportedForLearner in v3rpc/util.go of etcd 3.6).
 	voter bool
-	// anywhere tells that any member may answer instead of the machine's own.
+	// anywhere is true if any member may answer instead of the machine's own.
 	anywhere bool
 }
 
-// refusal is why a machine does not get an answer.
+// refusal returns why a machine does not get an answer; nil if it gets one.
 func (w *World) refusal(n *node, asked question) error {
 	leaderless := w.etcd.leader == 0 || !asked.anywhere && n.suffers(StepEtcd, EffectNoLeader)
 
@@ -255,7 +252,7 @@ func (w *World) refusal(n *node, asked question) error {
 	}
 }
 
-// askEtcd runs a question to a machine's etcd under the lock.
+// askEtcd asks a machine's etcd, and calls answer under the lock unless the question is refused.
 func (w *World) askEtcd(ctx context.Context, name string, asked question, answer func(*node)) (err error) {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -277,17 +274,15 @@ func (w *World) askEtcd(ctx context.Context, name string, asked question, answer
 }
 
 const (
-	// SnapshotSize is the length in bytes of a snapshot of etcd without its
-	// checksum, which comes behind it.
+	// SnapshotSize is the length in bytes of a snapshot of etcd without its checksum, which follows it.
 	SnapshotSize   = 3 << 20
 	snapshotChunk  = 32 << 10
 	snapshotChunks = SnapshotSize / snapshotChunk
 )
 
-// EtcdSnapshot writes a snapshot of the member of a control plane, found by name
-// or address: the database of the member in [SnapshotSize] bytes, and the SHA-256 of
-// them, in pieces of 32 KiB and over some seconds. The local member gives it, with a
-// leader or without one. An error of the writer ends it.
+// EtcdSnapshot writes a snapshot of the member of a control plane, found by name or address: the database of the
+// member in [SnapshotSize] bytes, then their SHA-256, in pieces of 32 KiB and over some seconds. It comes from the
+// local member, with a leader or without one. An error of the writer ends it.
 func (w *World) EtcdSnapshot(ctx context.Context, name string, to io.Writer) error {
 	var (
 		current call
@@ -324,7 +319,7 @@ func (w *World) EtcdSnapshot(ctx context.Context, name string, to io.Writer) err
 	return err
 }
 
-// snapshotStream is one snapshot on its way.
+// snapshotStream is a snapshot that is being sent.
 type snapshotStream struct {
 	world   *World
 	node    string
@@ -362,7 +357,7 @@ func (s *snapshotStream) run(ctx context.Context) error {
 	return s.send(ctx, hash.Sum(nil))
 }
 
-// strike is what the script does in the middle; ended tells that no more comes.
+// strike applies the script in the middle of a snapshot. ended is true if nothing more follows.
 func (s *snapshotStream) strike(ctx context.Context, chunk []byte) (ended bool, err error) {
 	switch s.fault.Effect {
 	case EffectCut:

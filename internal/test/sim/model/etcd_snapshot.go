@@ -12,8 +12,8 @@ import (
 	"strconv"
 )
 
-// What etcd keeps is a bbolt database: pages of 4 KiB, in which buckets are trees of
-// keys. The first two tell where the others are.
+// The database of etcd is one of bbolt: pages of 4 KiB, in which buckets are trees of keys. The first two pages say
+// where the others are.
 const (
 	boltPage     = 4 << 10
 	boltHeader   = 16 // of a page, of an element in it, and of a bucket
@@ -25,8 +25,8 @@ const (
 	boltMagic    = 0xED0CDAED
 	boltVersion  = 2
 
-	// Where things are: what is behind keysPage belongs to the bucket of keys, in
-	// leaves of as many pages.
+	// The numbers of pages: everything from keysPage on belongs to the bucket of keys, in leaves of leafPages
+	// pages.
 	freelistPage, rootPage, keysPage = 2, 3, 4
 	leafPages                        = 12
 )
@@ -39,7 +39,7 @@ type boltItem struct {
 	below      uint64
 }
 
-// boltBytes is a page, with as many more behind it as its content needs.
+// boltBytes returns a page, followed by as many more as its content needs.
 func boltBytes(id uint64, flags uint16, items []boltItem) []byte {
 	page := boltContent(id, flags, items)
 	page = append(page, make([]byte, (boltPage-len(page)%boltPage)%boltPage)...)
@@ -48,8 +48,8 @@ func boltBytes(id uint64, flags uint16, items []boltItem) []byte {
 	return page
 }
 
-// boltContent is a page as long as its content. The elements come first, and each
-// says how far behind itself its key and value are.
+// boltContent returns a page as long as its content. The elements come first, and each has the distance from itself
+// to its key and value.
 func boltContent(id uint64, flags uint16, items []boltItem) []byte {
 	order := binary.LittleEndian
 	page := order.AppendUint64(nil, id)
@@ -83,18 +83,17 @@ func boltContent(id uint64, flags uint16, items []boltItem) []byte {
 	return page
 }
 
-// smallBucket is a bucket that is kept in the page of its parent.
+// smallBucket returns a bucket that is kept in the page of its parent.
 func smallBucket(name string, items ...boltItem) boltItem {
 	return boltItem{key: []byte(name), bucket: true, value: append(make([]byte, boltHeader), boltContent(0, boltLeaf, items)...)}
 }
 
-// bigBucket is one with a tree of its own.
+// bigBucket returns a bucket with a tree of its own.
 func bigBucket(name string, root uint64) boltItem {
 	return boltItem{key: []byte(name), bucket: true, value: append(binary.LittleEndian.AppendUint64(nil, root), make([]byte, 8)...)}
 }
 
-// boltMetaPage is one of the first two pages; the one of the later transaction
-// counts.
+// boltMetaPage returns one of the first two pages; the one with the later transaction counts.
 func boltMetaPage(id uint64, pages int, transaction uint64) []byte {
 	order := binary.LittleEndian
 
@@ -116,7 +115,7 @@ func boltMetaPage(id uint64, pages int, transaction uint64) []byte {
 	return page
 }
 
-// database is what a member keeps, in [SnapshotSize] bytes. The lock is held.
+// database returns what a member stores, in [SnapshotSize] bytes. The lock is held.
 func (w *World) database(n *node) []byte {
 	applied, agreed := n.etcd.applied(w.etcd, w.clock.Now()), etcdRelease{minor: w.etcd.minor}.String()
 
@@ -151,7 +150,7 @@ func (w *World) database(n *node) []byte {
 	}, nil)
 }
 
-// voters are the members as the log of etcd has them.
+// voters returns the members as the log of etcd has them.
 func (w *World) voters() []byte {
 	var state struct {
 		Voters   []uint64 `json:"voters"`
@@ -172,7 +171,7 @@ func (w *World) voters() []byte {
 	return text
 }
 
-// memberItems are the members by their IDs.
+// memberItems returns the members by their IDs.
 func (w *World) memberItems() []boltItem {
 	var items []boltItem
 
@@ -189,8 +188,7 @@ func (w *World) memberItems() []boltItem {
 	return items
 }
 
-// keyLeaves are the keys of Kubernetes by their revisions: the API servers, and
-// objects that fill the database.
+// keyLeaves returns the keys of Kubernetes by their revisions: the API servers, and objects that fill the database.
 func (w *World) keyLeaves(n *node, newest uint64) (leaves, branch []byte) {
 	const pages = SnapshotSize/boltPage - keysPage - 1
 	const count = (pages + leafPages - 1) / leafPages
@@ -212,7 +210,7 @@ func (w *World) keyLeaves(n *node, newest uint64) (leaves, branch []byte) {
 
 		revision++
 		key := "/registry/configmaps/default/" + strconv.Itoa(leaf)
-		// It fills the pages of its leaf. The length of nothing takes two bytes less.
+		// The object fills the pages of its leaf. The length of an empty value takes two bytes less.
 		least := boltContent(0, boltLeaf, append(slices.Clone(items), keyItem(revision, key, nil)))
 		value := make([]byte, min(leafPages, pages-leaf*leafPages)*boltPage-len(least)-2)
 		_, _ = content.Read(value)
@@ -226,8 +224,7 @@ func (w *World) keyLeaves(n *node, newest uint64) (leaves, branch []byte) {
 	return leaves, boltBytes(keysPage, boltBranch, index)
 }
 
-// keyItem is a key of etcd: its revision, and below that what was written then, as
-// mvccpb.KeyValue.
+// keyItem returns a key of etcd: its revision, and as its value what was written then, as mvccpb.KeyValue.
 func keyItem(revision uint64, key string, value []byte) boltItem {
 	at := append(binary.BigEndian.AppendUint64(nil, revision), '_')
 

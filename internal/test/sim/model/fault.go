@@ -34,8 +34,7 @@ const (
 	StepLegacyUpgrade Step = "legacy-upgrade"
 	// StepBoot is the machine's start after a reboot.
 	StepBoot Step = "boot"
-	// StepKubelet is what the kubelet reports of the node, from the moment that
-	// the script comes into force.
+	// StepKubelet is what the kubelet reports about the node, from the moment that the script is in force.
 	StepKubelet Step = "kubelet"
 	// StepComponentPull is the download of an image of Kubernetes, for a client
 	// or because a component is to start from it.
@@ -55,9 +54,8 @@ const (
 	// StepEtcdSnapshot is a call that asks for a snapshot of etcd.
 	StepEtcdSnapshot Step = "etcd-snapshot"
 
-	// StepEtcd is the member of a control plane, StepDisk the file system below
-	// /var, StepClock the clock of a machine, and StepSecurityState what it says
-	// about its boot. Like kubelet they are in force from the moment that the
+	// StepEtcd is the member of a control plane, StepDisk the file system below /var, StepClock the clock of a
+	// machine, and StepSecurityState what it says about its boot. Like StepKubelet they are in force as soon as the
 	// script is; see [trouble].
 	StepEtcd          Step = "etcd"
 	StepDisk          Step = "disk"
@@ -67,56 +65,47 @@ const (
 
 // The effects.
 const (
-	// EffectFail lets the step end with an error: a pull with what a broken
-	// registry says, an installer with exit code 1 (7 from Talos 1.14 on) and
-	// nothing written, a call with an internal error and nothing done.
+	// EffectFail makes the step end with an error: a pull with what a broken registry says, an installer with exit
+	// code 1 (7 from Talos 1.14 on) and nothing written, a call with an internal error and nothing done.
 	EffectFail Effect = "fail"
-	// EffectFailArmed lets the installer exit non-zero after it has already
-	// switched the bootloader.
+	// EffectFailArmed makes the installer exit non-zero after it has already switched the bootloader.
 	EffectFailArmed Effect = "fail-armed"
-	// EffectRefuse lets the installer exit before it has written anything: with
-	// code 4 from Talos 1.14 on, as it does of a host that it does not support, and
-	// with 1 before.
+	// EffectRefuse makes the installer exit before it has written anything: with code 4 from Talos 1.14 on, as for
+	// a host that it does not support, and with 1 before.
 	EffectRefuse Effect = "refuse"
-	// EffectNotStarted lets the node fail before the installer's container runs.
+	// EffectNotStarted makes the install fail before the installer's container runs.
 	EffectNotStarted Effect = "not-started"
-	// EffectNotFound lets a pull answer that the image does not exist.
+	// EffectNotFound makes a pull answer that the image does not exist.
 	EffectNotFound Effect = "not-found"
-	// EffectStall keeps a pull, or a snapshot of etcd, from making progress, and a
-	// disk from telling its size, for the fault's duration or until the script is
-	// replaced.
+	// EffectStall keeps a pull or a snapshot of etcd from making progress, and a disk from reporting its size, for
+	// the fault's duration or until the script is replaced.
 	EffectStall Effect = "stall"
-	// EffectConnectionLost lets the step take effect and its caller see a
-	// broken connection.
+	// EffectConnectionLost breaks the caller's connection, but the step takes effect.
 	EffectConnectionLost Effect = "connection-lost"
 	// EffectConnectionLostEarly breaks the caller's connection as soon as the
 	// installer has started; the installer runs on.
 	EffectConnectionLostEarly Effect = "connection-lost-early"
-	// EffectUnreachable takes the machine's API away while the machine runs on:
-	// with observe at once, otherwise a second after the step. It comes back
-	// after the fault's duration, or when the script is replaced.
+	// EffectUnreachable takes the machine's API away while the machine runs on: with observe and boot at once,
+	// otherwise a second after the step. It comes back after the fault's duration, or when the script is replaced.
 	EffectUnreachable Effect = "unreachable"
-	// EffectPowerLost takes the power away in the middle of an install and gives it back at
-	// once. What was unpacked on the disk in the half minute before lacks files from then on,
-	// however often it is downloaded there: the container of the installer holds it.
+	// EffectPowerLost cuts the power in the middle of an install and restores it at once. What was unpacked on the
+	// disk in the half minute before lacks files from then on, however often it is downloaded again: the container
+	// of the installer holds it.
 	EffectPowerLost Effect = "power-lost"
-	// EffectFallback lets the first boot of a newly installed system fail: the
-	// machine reverts its bootloader and starts the old system again. Boots
-	// without a pending upgrade are left alone.
+	// EffectFallback makes the first boot of a newly installed system fail: the machine reverts its bootloader and
+	// starts the old system again. It does not strike boots without a pending upgrade.
 	EffectFallback Effect = "fallback"
-	// EffectNeverReturns lets the machine hang at its start, for the fault's
-	// duration or until the script is replaced by one without this fault.
+	// EffectNeverReturns makes the machine hang at its start, for the fault's duration or until the script is
+	// replaced by one without this fault.
 	EffectNeverReturns Effect = "never-returns"
-	// EffectMaintenance lets the machine start without its configuration, as where it does not find
-	// the partition with it, for the fault's duration or until the script is replaced by one without
-	// this fault. Its API is that of the maintenance mode, with a certificate of its own.
+	// EffectMaintenance makes the machine start without its configuration, as if it did not find the partition with
+	// it, for the fault's duration or until the script is replaced by one without this fault. Its API is that of
+	// the maintenance mode, with a certificate of its own.
 	EffectMaintenance Effect = "maintenance"
-	// EffectNotReady lets the kubelet report that its node is not ready; such a
-	// kubelet confirms no deletion of a pod either. With kubelet it does so at
-	// once, where the node is ready then, with boot instead of becoming ready
-	// after the start, with kubelet-restart once the new kubelet has registered
-	// its version. It ends with the machine's next boot, with the fault's
-	// duration, or when the script is replaced by one without this fault.
+	// EffectNotReady makes the kubelet report that its node is not ready; such a kubelet confirms no deletion of a
+	// pod either. With kubelet it does so at once if the node is ready then, with boot instead of becoming ready
+	// after the start, with kubelet-restart once the new kubelet has registered its version. It ends with the
+	// machine's next boot, with the fault's duration, or when the script is replaced by one without this fault.
 	EffectNotReady Effect = "not-ready"
 	// EffectEtcdDown keeps the member of a control plane from coming up, and
 	// EffectStuck a machine in its boot sequence, with an API that answers and
@@ -124,43 +113,40 @@ const (
 	// duration, or when the script is replaced by one without this fault.
 	EffectEtcdDown Effect = "etcd-down"
 	EffectStuck    Effect = "stuck"
-	// EffectFlap lets a node that has become ready after its start be not ready
-	// once more, [FlapAfter] later, for the fault's duration or until the script
-	// is replaced by one without this fault. With static-pod and api-server it is
-	// the pod that goes away, [ComponentFlapAfter] it became ready, for the
-	// fault's duration or 20 seconds.
+	// EffectFlap makes a node that has become ready after its start not ready once more, [FlapAfter] later, for the
+	// fault's duration or until the script is replaced by one without this fault. With static-pod and api-server it
+	// takes the pod away, [ComponentFlapAfter] after it became ready, for the fault's duration or 20 seconds.
 	EffectFlap Effect = "flap"
-	// EffectBusy lets a machine say that it applies another configuration.
+	// EffectBusy makes a machine say that it is applying another configuration.
 	EffectBusy Effect = "busy"
-	// EffectOverwritten lets somebody else write a machine's configuration as it
-	// was before, with one more comment, as soon as the new one is in force.
+	// EffectOverwritten makes somebody else write a machine's configuration as it was before, with one more
+	// comment, as soon as the new one is in force.
 	EffectOverwritten Effect = "overwritten"
-	// EffectNeverReady lets a static pod run without becoming ready,
-	// EffectCrashLoop lets its container end as often as it starts, and
-	// EffectStaysDown lets a kubelet not come up: for the fault's duration or
-	// until the script is replaced by one without this fault, over boots too.
+	// EffectNeverReady makes a static pod run without becoming ready, EffectCrashLoop makes its container end as
+	// often as it starts, and EffectStaysDown keeps a kubelet from coming up: for the fault's duration or until the
+	// script is replaced by one without this fault, across boots too.
 	EffectNeverReady Effect = "never-ready"
 	EffectCrashLoop  Effect = "crash-loop"
 	EffectStaysDown  Effect = "stays-down"
-	// EffectBlockedByBudget lets a PodDisruptionBudget with nothing to give
-	// cover a pod on the node. The Kubernetes face carries it out.
+	// EffectBlockedByBudget makes a PodDisruptionBudget that allows no disruption cover a pod on the node. The
+	// Kubernetes face carries it out.
 	EffectBlockedByBudget Effect = "blocked-by-budget"
 )
 
-// The effects on a snapshot of etcd, besides fail and connection-lost, which
-// breaks the stream in its middle.
+// The effects on a snapshot of etcd, besides fail, stall and connection-lost, which breaks the stream in its
+// middle.
 const (
 	// EffectCut ends the stream in its middle as if that were all.
 	EffectCut Effect = "cut"
-	// EffectCorrupt sends other bytes than those that were hashed.
+	// EffectCorrupt sends bytes other than those that were hashed.
 	EffectCorrupt Effect = "corrupt"
 )
 
-// The effects that are in force with their script: on etcd, on the disk, on the
-// clock, and unreadable on the last two and on the security state.
+// The effects that are in force as long as their script is: on etcd, on the disk, on the clock, and unreadable on
+// the last two and on the security state.
 const (
-	// EffectAlarmNoSpace and EffectAlarmCorrupt are alarms of the member. The
-	// database takes writes all the same, other than that of a real member.
+	// EffectAlarmNoSpace and EffectAlarmCorrupt are alarms of the member. The database takes writes all the same,
+	// unlike that of a real member.
 	EffectAlarmNoSpace Effect = "alarm-nospace"
 	EffectAlarmCorrupt Effect = "alarm-corrupt"
 	// EffectLagging keeps the member [Lag] entries behind the others.
@@ -169,22 +155,21 @@ const (
 	EffectBig Effect = "big"
 	// EffectNoLeader is a member that sees no leader, while the others go on.
 	EffectNoLeader Effect = "no-leader"
-	// EffectSilent lets every question to the member fail.
+	// EffectSilent makes every question to the member fail.
 	EffectSilent Effect = "silent"
-	// EffectLearner is a member that is listed as a learner, has no vote, and
-	// answers for its own status only. The last voter keeps it.
+	// EffectLearner is a member that is listed as a learner, has no vote, and answers only for its own status. The
+	// last voter keeps its vote.
 	EffectLearner Effect = "learner"
-	// EffectReports lets the status of the member list an error.
+	// EffectReports makes the status of the member list an error.
 	EffectReports Effect = "reports"
-	// EffectFull leaves [FullDisk] bytes where the images are, which is below /var
-	// or a volume of its own; what is pulled still fits.
+	// EffectFull leaves [FullDisk] bytes free for images, which are below /var or on a volume of their own. What is
+	// pulled still fits.
 	EffectFull Effect = "full"
-	// EffectPressure lets the kubelet report DiskPressure.
+	// EffectPressure makes the kubelet report DiskPressure.
 	EffectPressure Effect = "pressure"
-	// EffectUnreadable is a machine that does not tell.
+	// EffectUnreadable makes the machine not report the value.
 	EffectUnreadable Effect = "unreadable"
-	// EffectUnsynced is a clock without a time server: the machine is not ready,
-	// as Talos has it.
+	// EffectUnsynced is a clock without a time server: the machine is not ready, as with Talos.
 	EffectUnsynced Effect = "unsynced"
 	// EffectDisabled is a clock that is not meant to be synchronised.
 	EffectDisabled Effect = "disabled"
@@ -208,11 +193,9 @@ type Fault struct {
 	// Step and Effect are one of the pairs that [LoadFaults] documents.
 	Step   Step
 	Effect Effect
-	// Component narrows the steps of Kubernetes components to one of them; empty
-	// is any.
+	// Component narrows the steps of Kubernetes components to one of them; empty means any.
 	Component string
-	// Talos narrows what strikes a boot to a version, with or without v, of the
-	// system that boots; empty is any.
+	// Talos narrows a fault of a boot to a version, with or without v, of the system that boots; empty means any.
 	Talos string
 	// Times is how often it strikes on each node; 0 means always.
 	Times int
@@ -227,12 +210,12 @@ func (f Fault) hits(node string, step Step) bool {
 	return f.Step == step && (f.Node == AnyNode || f.Node == node)
 }
 
-// of tells whether the fault concerns one of the components.
+// of reports whether the fault concerns one of the components.
 func (f Fault) of(components []string) bool {
 	return f.Component == "" || slices.Contains(components, f.Component)
 }
 
-// on tells whether the fault concerns the boot of a version.
+// on reports whether the fault concerns the boot of a version.
 func (f Fault) on(talos string) bool {
 	return f.Talos == "" || strings.TrimPrefix(f.Talos, "v") == talos
 }
@@ -279,7 +262,7 @@ func effectsOf(step Step) []Effect {
 	}[step]
 }
 
-// steps in the order a node goes through them.
+// steps returns the steps in the order in which a node goes through them.
 func steps() []Step {
 	return []Step{
 		StepObserve, StepPull, StepInstall, StepReboot, StepRollback, StepLegacyUpgrade, StepBoot, StepKubelet,
@@ -288,9 +271,8 @@ func steps() []Step {
 	}
 }
 
-// Faults lists everything that a script can say: one fault for each step and
-// effect, in the order in which a node goes through the steps, with nothing else
-// filled in. Whoever sweeps over it has a new fault swept as well.
+// Faults lists every fault that a script can have: one for each step and effect, in the order in which a node goes
+// through the steps, with the other fields empty. A sweep over it includes new faults as well.
 func Faults() []Fault {
 	var all []Fault
 
@@ -303,7 +285,7 @@ func Faults() []Fault {
 	return all
 }
 
-// Lasting tells whether a duration means something to the fault.
+// Lasting reports whether the fault may have a duration.
 func (f Fault) Lasting() bool {
 	timed := Fault{Node: AnyNode, Step: f.Step, Effect: f.Effect, For: time.Second}
 
@@ -331,7 +313,7 @@ func (f Fault) Lasting() bool {
 //	reboot          fail, connection-lost
 //	rollback        fail, connection-lost
 //	legacy-upgrade  fail, connection-lost
-//	boot            fallback, never-returns, unreachable, not-ready, etcd-down, stuck, flap
+//	boot            fallback, never-returns, maintenance, unreachable, not-ready, etcd-down, stuck, flap
 //	kubelet         not-ready
 //	component-pull  fail, not-found, stall
 //	apply           fail, busy, connection-lost, overwritten
@@ -346,19 +328,16 @@ func (f Fault) Lasting() bool {
 //	clock           unsynced, disabled, unreadable
 //	security-state  unreadable
 //
-// The Effect constants say what each of them does. "for" is simulated time in
-// Go's notation and belongs to stall, unreachable, never-returns, not-ready,
-// etcd-down, stuck, flap, never-ready, crash-loop and stays-down, and to everything of etcd, disk,
-// clock and security-state; without it they last until the script is replaced,
-// but for the flap of static-pod and of api-server, which
-// lasts 20 seconds. "component" narrows component-pull, apply and static-pod to
-// one of kubelet, kube-apiserver, kube-controller-manager, kube-scheduler and
-// kube-proxy; an apply is of those whose image it changes, installer among them.
-// "talos" narrows a boot to those of a system of that version: with "times: 0"
-// it is one that does not work on the machine, however often it boots.
-// Faults that never ran out of times strike again; earlier lines win over later ones. What is of etcd,
-// disk, clock and security-state is in force, over boots too, as soon as the
-// script is: once, whatever "times" says, and all lines of a machine together.
+// The Effect constants say what each of them does. "for" is simulated time in Go's notation. It may be given for
+// stall, unreachable, never-returns, maintenance, not-ready, etcd-down, stuck, flap, never-ready, crash-loop and
+// stays-down, and for everything of etcd, disk, clock and security-state. Without it they last until the script is
+// replaced, except the flap of static-pod and of api-server, which lasts 20 seconds. "component" narrows
+// component-pull, apply and static-pod to one of kubelet, kube-apiserver, kube-controller-manager, kube-scheduler
+// and kube-proxy; an apply concerns those whose image it changes, including installer. "talos" narrows a boot to
+// systems of that version: with "times: 0" such a system does not work on the machine, however often it boots. A
+// fault strikes until its times are used up; earlier lines win over later ones. Faults of etcd, disk, clock and
+// security-state are in force as soon as the script is, across boots too: once, whatever "times" says, and all
+// lines of a machine together.
 //
 // Errors name the line and the field. An empty document is an empty script.
 func LoadFaults(document []byte) ([]Fault, error) {

@@ -13,7 +13,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/history"
 )
 
-// script is the fault script that is in force, with what is used up of it.
+// script is the fault script in force, with how often each of its faults struck.
 type script struct {
 	faults []Fault
 	used   map[strike]int
@@ -28,15 +28,14 @@ func newScript(faults []Fault) *script {
 	return &script{faults: slices.Clone(faults), used: map[strike]int{}}
 }
 
-// scope is what a fault may be narrowed to: the components that something
-// happens to, the version that boots.
+// scope is what a fault may be narrowed to: the components concerned, and the version that boots.
 type scope struct {
 	components []string
 	talos      string
 }
 
-// next finds the first fault left for that node and step, with one of these
-// effects if any are given, and within the scope.
+// next returns the line of the first fault left for that node and step, with one of these effects if any are given,
+// and within the scope.
 func (s *script) next(node string, step Step, within scope, effects []Effect) (int, bool) {
 	for line, fault := range s.faults {
 		if !fault.hits(node, step) || !fault.of(within.components) || !fault.on(within.talos) || len(effects) > 0 && !slices.Contains(effects, fault.Effect) {
@@ -57,10 +56,9 @@ func (s *script) has(node string, step Step, effect Effect) bool {
 	})
 }
 
-// SetFaults replaces the script. What lasted until the script is replaced
-// ends: an unreachable API answers again, a stalled pull goes on, and a
-// machine that never returned starts, unless the new script says the same of
-// it again; so do the troubles of a member, a disk or a clock.
+// SetFaults replaces the script. What lasted until the script is replaced ends, unless the new script has the same
+// fault: an unreachable API answers again, a machine that never returned starts, and so end the troubles of a
+// member, a disk or a clock. A stalled pull goes on in any case.
 func (w *World) SetFaults(faults []Fault) {
 	w.locked(func() {
 		w.script = newScript(faults)
@@ -92,8 +90,8 @@ func (w *World) SetFaults(faults []Fault) {
 	})
 }
 
-// releaseHeld lets a machine, its member and its components come up that were held until the
-// script was replaced, unless the new one says the same of them.
+// releaseHeld lets a machine, its member and its components come up if a fault held them back until the script was
+// replaced, unless the new one has the same fault.
 func (w *World) releaseHeld(n *node) {
 	ended := func(held *hold, component string) bool {
 		return held != nil && held.forGood && !slices.ContainsFunc(w.script.faults, func(f Fault) bool {
@@ -120,8 +118,8 @@ func (w *World) releaseHeld(n *node) {
 	}
 }
 
-// CheckFaults tells which machines a script names that the cluster does not
-// have now; such lines would wait for them to join.
+// CheckFaults returns an error for each machine that a script names and that the cluster does not have now; such
+// lines would wait for them to join.
 func (w *World) CheckFaults(faults []Fault) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -164,8 +162,8 @@ func (w *World) FaultsFor(step Step) []Fault {
 	return left
 }
 
-// TakeFault finds a fault that strikes that node (by name) at that step now,
-// uses it up once and records it. With effects it looks at these only.
+// TakeFault finds a fault that strikes that node (by name) at that step now, uses it up once and records it. With
+// effects it considers only these.
 func (w *World) TakeFault(node string, step Step, effects ...Effect) (Fault, bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -177,7 +175,7 @@ func (w *World) takeFault(node string, step Step, effects ...Effect) (Fault, boo
 	return w.takeFaultOf(node, step, scope{}, effects...)
 }
 
-// takeComponentFault finds a fault of a component, or of any.
+// takeComponentFault finds a fault that concerns a component.
 func (w *World) takeComponentFault(node string, step Step, component string) (Fault, bool) {
 	return w.takeFaultOf(node, step, scope{components: []string{component}})
 }
@@ -257,22 +255,19 @@ func (w *World) answerAgain(n *node) {
 	w.touch(n)
 }
 
-// trouble is what is wrong with a machine while a line of the script is in force,
-// rather than at one moment of its life: with its etcd member, its disk, its
-// clock, or what it tells of them. A boot does not cure it.
+// trouble is what is wrong with a machine while a line of the script is in force, rather than at one moment of its
+// life: with its etcd member, its disk, its clock, or what it reports about them. A boot does not cure it.
 //
-// In the history each is two events of [history.KindFault] at its machine: one
-// with the details "step" and "effect" (and "info") when it begins, and one with
-// the same step and effect and "outcome"="over" when it ends. A script that is
-// replaced by one that says the same of the machine ends nothing, and adds no
-// event. Members that are troubled are those between the two events whose step is
-// "etcd".
+// In the history each is two events of [history.KindFault] at its machine: one with the details "step" and "effect"
+// (and "info") when it begins, and one with the same step and effect and "outcome"="over" when it ends. A script
+// that is replaced by one with the same fault ends nothing, and adds no event. A member is in trouble between two
+// such events whose step is "etcd".
 type trouble struct {
 	step   Step
 	effect Effect
 }
 
-// troubleSteps are the steps that are in force with their script.
+// troubleSteps returns the steps that are in force with their script.
 func troubleSteps() []Step { return []Step{StepEtcd, StepDisk, StepClock, StepSecurityState} }
 
 func (n *node) suffers(step Step, effect Effect) bool {
@@ -307,8 +302,8 @@ func (w *World) strikeTroubles(n *node) {
 	}
 }
 
-// trouble begins one, or lets one that is there last as the line says. Those that
-// begin together do not end in the same instant, or no run would be like another.
+// trouble begins a trouble, or makes one that exists last as long as the line says. Troubles that begin together do
+// not end in the same instant, because their order would differ from run to run.
 func (w *World) trouble(n *node, fault Fault, line int) {
 	const apart, machine = 131 * time.Nanosecond, 1300 * time.Nanosecond
 
@@ -340,7 +335,7 @@ func (w *World) trouble(n *node, fault Fault, line int) {
 	w.feel(n, struck)
 }
 
-// relieve ends one.
+// relieve ends a trouble.
 func (w *World) relieve(n *node, struck trouble) {
 	delete(n.troubles, struck)
 
@@ -350,7 +345,7 @@ func (w *World) relieve(n *node, struck trouble) {
 	w.feel(n, struck)
 }
 
-// feel lets a machine show that a trouble began or ended.
+// feel makes a machine show that a trouble began or ended.
 func (w *World) feel(n *node, struck trouble) {
 	w.touch(n)
 
@@ -364,7 +359,7 @@ func (w *World) feel(n *node, struck trouble) {
 	}
 }
 
-// stallDisk lets those who ask for the disk of a machine wait, or have an answer.
+// stallDisk makes questions about the disk of a machine wait, or has them answered.
 func (w *World) stallDisk(n *node) {
 	switch {
 	case n.suffers(StepDisk, EffectStall):
@@ -375,7 +370,7 @@ func (w *World) stallDisk(n *node) {
 	}
 }
 
-// sufferings lists the troubles of a machine in an order of their own.
+// sufferings lists the troubles of a machine in a fixed order.
 func (n *node) sufferings() []trouble {
 	return slices.SortedFunc(maps.Keys(n.troubles), func(a, b trouble) int {
 		return cmp.Or(cmp.Compare(a.step, b.step), cmp.Compare(a.effect, b.effect))

@@ -20,9 +20,9 @@ const (
 type system struct {
 	image     string
 	digest    string
-	broken    string // what its installer fails with, where it was built badly
+	broken    string // what its installer fails with, if it was built badly
 	talos     string
-	tag       string // what it calls its version, where that is another one
+	tag       string // what it calls its version, if that is another one
 	schematic string
 	// extensions are names with a comma between them, sorted.
 	extensions string
@@ -103,7 +103,7 @@ func isSchematic(text string) bool {
 	return strings.Trim(text, "0123456789abcdef") == ""
 }
 
-// installerFor is the image a machine of these options was installed with.
+// installerFor returns the image with which a machine of these options was installed.
 func (o Options) installerFor(talos, schematic string) string {
 	if schematic == "" && len(o.Extensions) > 0 {
 		return OwnRepository + ":v" + talos
@@ -125,8 +125,8 @@ func (o Options) installerFor(talos, schematic string) string {
 	return fmt.Sprintf("%s/%s%s/%s:v%s", factoryHost, o.Platform, flavour, schematic, talos)
 }
 
-// registry is what the registries have of installers. Under a tag there is what its
-// name says, until somebody pushes another build.
+// registry is what the registries have of installers. A tag has the content that its name says, until another build
+// is pushed.
 type registry struct {
 	tags     map[string]system // by reference with a tag
 	contents map[string]system // by reference with a digest
@@ -136,8 +136,8 @@ func newRegistry() *registry {
 	return &registry{tags: map[string]system{}, contents: map[string]system{}}
 }
 
-// resolve finds what the registries have under a reference now. What was pushed over
-// is still there under its digest.
+// resolve finds what the registries have under a reference now. A build that was replaced is still there under its
+// digest.
 func (r *registry) resolve(reference string) (system, error) {
 	reference = normalised(reference)
 
@@ -171,8 +171,8 @@ func (r *registry) put(content system, digested string) system {
 	return content
 }
 
-// PushImage replaces the installer under a tag by another build of it, and returns
-// its digest. broken is what its installer fails with, empty for one that works.
+// PushImage replaces the installer under a tag by another build of it, and returns its digest. broken is what its
+// installer fails with; empty if it works.
 func (w *World) PushImage(tagged, broken string) (string, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -188,16 +188,16 @@ func (w *World) PushImage(tagged, broken string) (string, error) {
 	return w.registry.put(content, anotherBuild(tagged, before)).digest, nil
 }
 
-// Build is what is in another build of an installer.
+// Build is the content of another build of an installer.
 type Build struct {
-	// Schematic is what it says that it was made of; empty for none.
+	// Schematic is the schematic that the build says it was made of; empty for none.
 	Schematic string
 	// Extensions are the names of its system extensions.
 	Extensions []string
 }
 
-// PushBuild replaces the installer under a tag by another build of it. Unless that is done,
-// an image has what its name says, and one whose name says nothing has no extensions.
+// PushBuild replaces the installer under a tag by another build of it. Until then an image has the content that its
+// name says, and no extensions if its name says nothing.
 func (w *World) PushBuild(tagged string, build Build) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -214,7 +214,7 @@ func (w *World) PushBuild(tagged string, build Build) error {
 	return nil
 }
 
-// names are those of the extensions.
+// names returns the names of the extensions.
 func (s system) names() []string {
 	if s.extensions == "" {
 		return nil
@@ -223,10 +223,10 @@ func (s system) names() []string {
 	return strings.Split(s.extensions, ",")
 }
 
-// joined are names with a comma between them, sorted.
+// joined returns the names, sorted, with commas between them.
 func joined(names []string) string { return strings.Join(slices.Sorted(slices.Values(names)), ",") }
 
-// anotherBuild is the digest of what takes the place of an installer under its tag.
+// anotherBuild returns the reference by digest of the build that replaces an installer under its tag.
 func anotherBuild(tagged string, before system) string {
 	repository, _ := splitImage(tagged)
 	_, sum, _ := strings.Cut(digest(before.digest), "@")
@@ -234,7 +234,7 @@ func anotherBuild(tagged string, before system) string {
 	return repository + "@" + sum
 }
 
-// ImageDigest is the digest that the registries have for a reference now.
+// ImageDigest returns the digest that the registries have for a reference now.
 func (w *World) ImageDigest(reference string) (string, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -244,7 +244,7 @@ func (w *World) ImageDigest(reference string) (string, error) {
 	return content.digest, err
 }
 
-// normalised is a reference as containerd stores it: a digest takes the place of a tag.
+// normalised returns a reference as containerd stores it: a digest replaces a tag.
 func normalised(reference string) string {
 	_, sum, digested := strings.Cut(reference, "@")
 	if !digested {
@@ -256,15 +256,14 @@ func normalised(reference string) string {
 	return repository + "@" + sum
 }
 
-// digest is what a reference with a tag stands for, unless somebody pushed another
-// image there.
+// digest returns the reference by digest that a tag stands for, unless another image was pushed there.
 func digest(tagged string) string {
 	repository, _ := splitImage(tagged)
 
 	return fmt.Sprintf("%s@sha256:%x", repository, draw(0, "image", tagged))
 }
 
-// imageStore are installers on a machine, by the references under which they are found.
+// imageStore holds the installers on a machine by their references.
 type imageStore map[string]storedImage
 
 type storedImage struct {
@@ -289,7 +288,7 @@ func (s imageStore) put(content system, now time.Time) {
 	}
 }
 
-// has tells whether a store has some content under any name.
+// has reports whether a store has some content under any name.
 func (s imageStore) has(digest string) bool {
 	for _, stored := range s {
 		if stored.content.digest == digest {
@@ -300,8 +299,8 @@ func (s imageStore) has(digest string) bool {
 	return false
 }
 
-// unflushed are the digests of what was unpacked so lately that it is not on the disk yet. The
-// names are: they are flushed at once.
+// unflushed returns the digests of what was unpacked so recently that it is not on the disk yet. The names are,
+// because they are flushed at once.
 func (s imageStore) unflushed(now time.Time) []string {
 	const flushed = 30 * time.Second
 
@@ -316,8 +315,7 @@ func (s imageStore) unflushed(now time.Time) []string {
 	return lately
 }
 
-// find is what a store has under exactly that reference, unless nothing ran it for
-// too long.
+// find returns what a store has under exactly that reference, unless it was not used for too long.
 func (s imageStore) find(reference string, now time.Time) (system, bool) {
 	stored, there := s[reference]
 	stored.content.image = reference
@@ -325,7 +323,7 @@ func (s imageStore) find(reference string, now time.Time) (system, bool) {
 	return stored.content, there && now.Sub(stored.used) <= imageLifetime
 }
 
-// Image is one that a machine has in its containerd.
+// Image is an image in the containerd of a machine.
 type Image struct {
 	// Name is a tag, or a digest that somebody asked for.
 	Name, Digest string
@@ -372,7 +370,7 @@ func (w *World) Images(ctx context.Context, name string, in ImageNamespace) (lis
 	return list, err
 }
 
-// installers are those of a machine in a namespace; nil where there are none.
+// installers returns the installers of a machine in a namespace; nil if it has none.
 func (n *node) installers(in ImageNamespace) imageStore {
 	switch in {
 	case NamespaceSystem:
@@ -384,8 +382,8 @@ func (n *node) installers(in ImageNamespace) imageStore {
 	}
 }
 
-// RemoveImage takes an image away from a machine: one reference. The content is kept for as
-// long as another one stands for it.
+// RemoveImage removes one reference to an image from a machine. The content is kept for as long as another
+// reference stands for it.
 func (w *World) RemoveImage(ctx context.Context, name, image string, in ImageNamespace) (err error) {
 	if err := ctx.Err(); err != nil {
 		return err

@@ -25,13 +25,12 @@ type installation struct {
 	done  bool
 }
 
-// Install runs the installer of an image that was pulled before, which writes
-// the slot that the bootloader would not start and makes it the next one. It
-// changes nothing that runs. output, which may be nil, receives what the
+// Install runs the installer of an image that was pulled before, which writes the slot that the bootloader would
+// not start and makes it the next one. It changes nothing that runs. output, which may be nil, receives what the
 // installer prints. A non-zero exit code is no error.
 //
-// Once started, the installer runs to its end even when the caller goes away.
-// A second call meanwhile is ErrInstallInProgress.
+// Once started, the installer runs to its end even if the caller goes away. A second call meanwhile returns
+// ErrInstallInProgress.
 func (w *World) Install(ctx context.Context, name, image string, output func(string)) (exit int, err error) {
 	return w.InstallFrom(ctx, name, image, NamespaceSystem, output)
 }
@@ -115,8 +114,8 @@ func (w *World) prepare(n *node, image string, from ImageNamespace) (*installati
 	return &installation{image: image, content: content, by: "client", more: make(chan struct{})}, nil
 }
 
-// followInstaller hands on what the installer prints; it returns false when
-// the caller's connection broke before the end.
+// followInstaller passes on what the installer prints. It returns false if the caller's connection broke before the
+// end.
 func (w *World) followInstaller(ctx context.Context, run *installation, output func(string)) bool {
 	told := 0
 
@@ -150,8 +149,7 @@ func (r *installation) print(format string, args ...any) {
 	r.more = make(chan struct{})
 }
 
-// runInstaller is the installer's container. It holds the machine's installer
-// lock, and ends with the machine.
+// runInstaller runs the installer's container. It holds the machine's installer lock, and ends with the machine.
 func (w *World) runInstaller(life context.Context, n *node, run *installation, fault Fault) {
 	w.mu.Lock()
 	total := w.spread(n, "install", 10*time.Second, 30*time.Second)
@@ -196,7 +194,7 @@ func (w *World) runInstaller(life context.Context, n *node, run *installation, f
 
 	switch fault.Effect {
 	case EffectNotStarted:
-		// Of the legacy API nobody is told more than that its sequence failed.
+		// The legacy API reports only that its sequence failed.
 		exit, text = 1, fault.text("failed to create container")
 	case EffectFail, EffectFailArmed:
 		exit = failureCode(run.content.talos)
@@ -211,8 +209,8 @@ func (w *World) runInstaller(life context.Context, n *node, run *installation, f
 	}
 }
 
-// preflight is the installer's look at the host. It returns the exit code and
-// what it prints when it refuses.
+// preflight checks the host as the installer does. It returns the exit code, and what the installer prints if it
+// refuses.
 func preflight(talos, host string) (int, string) {
 	installer, err := parseVersion(talos)
 	if err != nil {
@@ -231,7 +229,7 @@ func preflight(talos, host string) (int, string) {
 	return 0, ""
 }
 
-// refusalCode is how an installer reports that the host is not what it needs.
+// refusalCode returns the exit code of an installer that refuses a host.
 func refusalCode(talos string) int {
 	const environment = 4
 
@@ -242,8 +240,8 @@ func refusalCode(talos string) int {
 	return 1
 }
 
-// failureCode is how an installer reports that it could not write; before
-// Talos 1.14 all failures were the same.
+// failureCode returns the exit code of an installer that could not write; before Talos 1.14 all failures had the
+// same.
 func failureCode(talos string) int {
 	const install = 7
 
@@ -254,8 +252,7 @@ func failureCode(talos string) int {
 	return 1
 }
 
-// finishInstall switches the bootloader if the installer came that far, lets
-// go of the lock and records the outcome.
+// finishInstall switches the bootloader if the installer came that far, releases the lock and records the outcome.
 func (w *World) finishInstall(life context.Context, n *node, run *installation, exit int, text string, armed bool) {
 	const killed = 137
 
@@ -291,8 +288,7 @@ func (w *World) finishInstall(life context.Context, n *node, run *installation, 
 	})
 }
 
-// losePower ends a machine in the middle of what its installer does, and starts it again at
-// once.
+// losePower ends a machine in the middle of an install, and starts it again at once.
 func (w *World) losePower(n *node) {
 	w.locked(func() {
 		for _, digest := range n.images.unflushed(w.clock.Now()) {
@@ -309,15 +305,13 @@ func (w *World) losePower(n *node) {
 	})
 }
 
-// takesPlatform tells whether the machine runs on the platform of what an installer
-// of that version writes.
+// takesPlatform reports whether the machine takes its platform from what an installer of that version writes.
 func (n *node) takesPlatform(talos string) bool {
 	return n.secure || AtLeast(talos, 1, 10) && (n.uki || n.configured.ukiArguments(talos))
 }
 
-// writeSlot puts a system into the slot the bootloader does not name, and
-// names it. The META tag keeps which one was named before: without a reboot in
-// between that is a system which never ran.
+// writeSlot writes a system into the slot that the bootloader does not name, and makes it name that one. The META
+// tag keeps which one was named before: without a reboot in between, that is a system that never ran.
 func (w *World) writeSlot(n *node, target int, content system) {
 	// A bootloader with kernel arguments of its own keeps those of the machine.
 	if !n.takesPlatform(content.talos) {
@@ -331,9 +325,9 @@ func (w *World) writeSlot(n *node, target int, content system) {
 	n.installs++
 }
 
-// entry is how the bootloader calls a slot: GRUB by its label, sd-boot by the name of its
-// file. On a machine that was written from an image, sd-boot has chosen the entry itself
-// and tells it in lower case until somebody else chooses (seen on Talos 1.13.9, 2026-11-26).
+// entry returns what the bootloader calls a slot: GRUB its label, sd-boot the name of its file. On a machine that
+// was written from an image, sd-boot has chosen the entry itself and reports it in lower case until something else
+// chooses one (seen on Talos 1.13.9, 2026-11-26).
 func (n *node) entry(slot int) string {
 	switch {
 	case !n.uki:
@@ -345,8 +339,8 @@ func (n *node) entry(slot int) string {
 	}
 }
 
-// nextEntry is the name of the file that is written for a system: with a number, if one of
-// its version is there already (Talos 1.13.9, bootloader/sdboot: generateNextUKIName).
+// nextEntry returns the name of the file that is written for a system: with a number if there is one of its version
+// already (Talos 1.13.9, bootloader/sdboot: generateNextUKIName).
 func (n *node) nextEntry(content system) string {
 	base := "Talos-" + cmp.Or(content.tag, "v"+content.talos)
 	last := -1

@@ -13,7 +13,7 @@ const nodeGrace = 40 * time.Second
 
 func (n *node) kubeletService() KubeletService { return n.service.KubeletService }
 
-// kubeletStuck tells whether a kubelet cannot come up.
+// kubeletStuck reports whether a kubelet cannot come up.
 func (n *node) kubeletStuck() bool {
 	return !n.kubelet.Running && (n.service.held != nil || !imageExists(n.service.Image))
 }
@@ -120,8 +120,8 @@ func (w *World) createKubelet(n *node, image string) {
 	n.serviceRuns(w, KubeletName)
 }
 
-// registerKubelet is a new kubelet that tells its version and, for some seconds,
-// that its node is not ready: unless a fault keeps it from being ready.
+// registerKubelet makes a new kubelet report its version and, for some seconds, that its node is not ready. A fault
+// may keep it from being ready.
 func (w *World) registerKubelet(n *node, run int) {
 	const least, most = 2 * time.Second, 6 * time.Second
 
@@ -141,7 +141,7 @@ func (w *World) registerKubelet(n *node, run int) {
 	})
 }
 
-// kubeletHealthy is a kubelet that answers.
+// kubeletHealthy marks the kubelet as healthy.
 func (w *World) kubeletHealthy(n *node) {
 	n.service.Healthy = true
 	w.recordKubelet(n, n.service.running, componentReady)
@@ -168,7 +168,7 @@ func (w *World) kubeletBoots(n *node) {
 	w.touch(n)
 }
 
-// holdsKubelet tells whether a fault keeps the kubelet down.
+// holdsKubelet reports whether a fault keeps the kubelet down.
 func (w *World) holdsKubelet(n *node, image string) bool {
 	if n.service.held != nil {
 		return true
@@ -189,7 +189,7 @@ func (w *World) holdsKubelet(n *node, image string) bool {
 	return true
 }
 
-// releaseKubelet lets a kubelet come up that a fault held.
+// releaseKubelet lets a kubelet come up that a fault held back.
 func (w *World) releaseKubelet(n *node) {
 	n.service.held = nil
 
@@ -204,14 +204,13 @@ func (w *World) releaseKubelet(n *node) {
 type ailment struct {
 	step   Step
 	effect Effect
-	// end is zero for one that lasts until the script is replaced.
+	// end is zero if it lasts until the script is replaced.
 	end time.Time
 }
 
 func (a ailment) forGood() bool { return a.effect != "" && a.end.IsZero() }
 
-// strikeKubelets lets the script have its say about the nodes that are ready.
-// The lock is held.
+// strikeKubelets applies the script to the nodes that are ready. The lock is held.
 func (w *World) strikeKubelets() {
 	for _, n := range w.nodes {
 		if !n.kubelet.Ready {
@@ -224,8 +223,7 @@ func (w *World) strikeKubelets() {
 	}
 }
 
-// ail lets the kubelet report that the node is not ready, until the fault ends
-// or the machine boots.
+// ail makes the kubelet report that the node is not ready, until the fault ends or the machine boots.
 func (w *World) ail(n *node, fault Fault) {
 	n.kubelet.Ready = false
 	n.ailment = ailment{step: fault.Step, effect: fault.Effect}
@@ -247,7 +245,7 @@ func (w *World) ail(n *node, fault Fault) {
 	})
 }
 
-// heal ends what ails a kubelet.
+// heal ends the ailment of a kubelet.
 func (w *World) heal(n *node) {
 	n.ailment = ailment{}
 
@@ -257,8 +255,7 @@ func (w *World) heal(n *node) {
 	}
 }
 
-// confirmSoon lets a system that was installed confirm itself, a moment after
-// the last thing that it waited for.
+// confirmSoon makes an installed system confirm itself, a moment after the last condition that it waited for.
 func (w *World) confirmSoon(n *node) {
 	const confirm = 613 * time.Millisecond
 
@@ -274,8 +271,7 @@ func (w *World) confirmSoon(n *node) {
 	})
 }
 
-// becomeReady lets the kubelet report that the node is ready. A system that
-// was installed confirms itself a moment later.
+// becomeReady makes the kubelet report that the node is ready. An installed system confirms itself a moment later.
 func (w *World) becomeReady(n *node) {
 	n.kubelet.Ready = true
 	w.note(n, KubeletName, "node %q became ready", n.name)

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// LegacyOptions are those of MachineService.Upgrade.
+// LegacyOptions are the options of MachineService.Upgrade.
 type LegacyOptions struct {
 	Image    string
 	Preserve bool
@@ -74,7 +74,7 @@ func (w *World) LegacyUpgrade(ctx context.Context, name string, options LegacyOp
 	return actor, nil
 }
 
-// validate pulls the image and looks into it.
+// validate pulls the image and checks it.
 func (w *World) validate(ctx context.Context, n *node, image string) (system, error) {
 	if image == "" {
 		return system{}, refuse("error validating installer image \"\": image reference is empty")
@@ -94,8 +94,8 @@ func (w *World) validate(ctx context.Context, n *node, image string) (system, er
 	}
 }
 
-// checkEtcd is the validation that only the legacy API does. It happens under
-// a lock of the whole cluster that is let go of as soon as the call returns.
+// checkEtcd is the validation that only the legacy API does. It happens under a lock of the whole cluster, which is
+// released as soon as the call returns.
 func (w *World) checkEtcd(ctx context.Context, n *node, options LegacyOptions) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -161,7 +161,7 @@ func (w *World) startUpgrade(n *node, content system, options LegacyOptions) str
 			w.failSequence(life, n, err)
 		}
 
-		// One that has lost its power meanwhile is started by what gives it back.
+		// If the machine lost its power meanwhile, losePower starts it.
 		if life.Err() != nil {
 			return
 		}
@@ -190,7 +190,7 @@ func (w *World) upgradeSequence(life context.Context, n *node, content system) e
 
 	w.locked(func() { n.cordoned = true; w.phase(n, "drain") })
 
-	// What cannot be evicted within the time goes down with the machine.
+	// Pods that cannot be evicted in time go down with the machine.
 	_ = face.Drain(life, n.name, drainTimeout)
 
 	if !w.perform(life, w.stopForUpgrade(n)) {
@@ -245,8 +245,8 @@ func (w *World) stopForUpgrade(n *node) []step {
 	}
 }
 
-// failSequence is what machined does when a sequence fails: it says so,
-// reverts the bootloader if an upgrade is pending, and counts down.
+// failSequence does what machined does if a sequence fails: it reports the failure, reverts the bootloader if an
+// upgrade is pending, and counts down.
 func (w *World) failSequence(life context.Context, n *node, cause error) {
 	w.locked(func() {
 		n.stage = StageRebooting
@@ -270,8 +270,8 @@ func (w *World) task(n *node, name string) {
 	n.publish(w, Event{Kind: EventTask, Name: name, Action: ActionStart})
 }
 
-// liftCordon undoes what the machine itself did before a legacy upgrade, as
-// soon as the Kubernetes API lets it.
+// liftCordon lifts the cordon that the machine itself set before a legacy upgrade, as soon as the Kubernetes API
+// lets it.
 func (w *World) liftCordon(life context.Context, n *node) {
 	w.mu.Lock()
 	wanted, face := n.cordoned, w.kubernetes
@@ -294,10 +294,9 @@ func (w *World) liftCordon(life context.Context, n *node) {
 	}
 }
 
-// UpgradeByHand is a person who upgrades a machine, found by name or address, with
-// the legacy call of talosctl: the image is there at once, and nothing asks etcd,
-// as with its flag force. The machine cordons and drains its node, installs and
-// reboots; faults of the installer and of the boot are for it as well.
+// UpgradeByHand plays a person who upgrades a machine, found by name or address, with the legacy call of talosctl:
+// the image is there at once, and etcd is not checked, as with its flag force. The machine cordons and drains its
+// node, installs and reboots; faults of the installer and of the boot strike it as well.
 func (w *World) UpgradeByHand(name, image string) error {
 	var err error
 

@@ -17,12 +17,12 @@ const (
 	EtcdName     = "etcd"
 )
 
-// ErrNoLog is a service that has not written anything since the boot, or that
-// the machine does not have.
+// ErrNoLog is returned for a service that has not written anything since the boot, or that the machine does not
+// have.
 var ErrNoLog = errors.New("was not registered")
 
-// noteMost is how many lines a machine keeps of a service, and callsMost how many
-// calls to its API it has recorded in the log of machined.
+// noteMost is how many lines a machine keeps of a service, and callsMost how many calls to its API it keeps for the
+// log of machined.
 const (
 	noteMost  = 200
 	callsMost = 1000
@@ -34,8 +34,7 @@ type apiCall struct {
 	method, code string
 }
 
-// Called has machined record a call to the API of a machine, as it does with each
-// that it has answered.
+// Called makes machined record a call to the API of a machine, as it does with each call that it has answered.
 func (w *World) Called(name, method, code string) {
 	w.locked(func() {
 		n, err := w.find(name)
@@ -48,7 +47,7 @@ func (w *World) Called(name, method, code string) {
 	})
 }
 
-// lines are a call as machined records it: from 1.14 on in one line.
+// lines returns a call as machined records it: from Talos 1.14 on in one line.
 func (c apiCall) lines(talos string) []string {
 	const who, may = `authorized based on PID (366) match with service "apid"`, "authorized ([os:admin os:operator os:reader] includes [os:admin])"
 
@@ -87,15 +86,14 @@ func (w *World) noteContainer(n *node, component, severity, text string) {
 	n.logs[name] = n.logs[name][max(0, len(n.logs[name])-noteMost):]
 }
 
-// noteStart has the container of a static pod say which version starts. The lock is held.
+// noteStart makes the container of a static pod log which version starts. The lock is held.
 func (w *World) noteStart(n *node, component string) {
 	w.noteContainer(n, component, "I", `serving.go:386] "Starting" version="v`+versionOf(n.pods[component].PodImage)+`"`)
 }
 
-// Logs are the last lines of a service (machined, kubelet, etcd), or of the container of
-// a static pod, since the boot of
-// its machine, oldest first; all that are kept when the number is negative.
-// Nothing of an earlier boot is left, and what an installer prints is in none.
+// Logs returns the last lines of a service (machined, kubelet, etcd), or of the container of a static pod, since
+// the boot of its machine, oldest first; all that are kept if the number is negative. Nothing of an earlier boot is
+// left, and no log has what an installer prints.
 func (w *World) Logs(ctx context.Context, name, service string, lines int) (text []string, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -125,8 +123,8 @@ func (w *World) Logs(ctx context.Context, name, service string, lines int) (text
 	return text, err
 }
 
-// machinedLog tells of the boot what the machine's events tell of it, between the
-// calls that its API has answered meanwhile.
+// machinedLog returns the machine's events since the boot as machined logs them, between the calls that its API has
+// answered meanwhile.
 func (n *node) machinedLog() []string {
 	talos, calls := n.running().talos, n.calls
 	text := []string{stamp(n.bootedAt) + "[talos] machined v" + talos + " starts, boot ID " + n.bootID}
@@ -152,8 +150,8 @@ type KernelMessage struct {
 	Facility, Priority, Text string
 }
 
-// Dmesg is the kernel's log of a machine since its boot. What machined tells of the
-// boot is there as well, because it writes to it.
+// Dmesg returns the kernel's log of a machine since its boot. What machined logs about the boot is there as well,
+// because it writes to it.
 func (w *World) Dmesg(ctx context.Context, name string) (messages []KernelMessage, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -176,7 +174,7 @@ func (w *World) Dmesg(ctx context.Context, name string) (messages []KernelMessag
 	return messages, err
 }
 
-// line is an event as machined logs it.
+// line returns an event as machined logs it.
 func (e Event) line() string {
 	switch e.Kind {
 	case EventSequence:
@@ -200,7 +198,7 @@ func (e Event) sequenceLine() string {
 	return e.Name + " sequence: " + e.Action
 }
 
-// stageLine says why a machine is not ready.
+// stageLine returns the line of a stage, with why the machine is not ready.
 func (e Event) stageLine() string {
 	if e.Ready {
 		return "machine is " + e.Name + " and ready"
@@ -246,8 +244,7 @@ type Event struct {
 	Name string
 	// Action is one of the actions above; for services their state.
 	Action string
-	// Error is why a sequence did not start or failed; Locked tells the
-	// former from the latter.
+	// Error is why a sequence did not start or failed; Locked is true if it did not start.
 	Error  string
 	Locked bool
 	// Ready and Unmet belong to EventStage.
@@ -285,9 +282,9 @@ func (r *ring) add(now time.Time, event Event) {
 
 // Tail says which past events a subscription begins with.
 type Tail struct {
-	// Count of past events; all that are held when negative.
+	// Count is the number of past events; negative means all that are held.
 	Count int
-	// AfterID begins behind the event of that ID; empty has no effect.
+	// AfterID makes the subscription begin behind the event with that ID; empty has no effect.
 	AfterID string
 	// Since is how far to look back; 0 has no effect.
 	Since time.Duration

@@ -15,10 +15,9 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/history"
 )
 
-// NodeOptions describe a machine that joins; what is empty is as for the
-// machines the cluster began with.
+// NodeOptions describe a machine that joins; empty fields are as for the machines that the cluster began with.
 type NodeOptions struct {
-	// Name is the next free cp-N or worker-N when empty.
+	// Name is the next free cp-N or worker-N if empty.
 	Name string
 	Role Role
 	// Talos is a version with or without v.
@@ -66,9 +65,8 @@ func (w *World) AddNode(options NodeOptions) (string, error) {
 	return name, fail
 }
 
-// RemoveNode takes a machine out of the cluster as a reset does: it leaves
-// etcd, and nothing answers at its address any more. Discovery lists it for as
-// long as one that is switched off.
+// RemoveNode takes a machine out of the cluster as a reset does: it leaves etcd, and nothing answers at its address
+// any more. Discovery lists it for as long as a machine that is switched off.
 func (w *World) RemoveNode(nameOrAddress string) error {
 	var fail error
 
@@ -225,8 +223,8 @@ func (w *World) freeName(role Role) string {
 	}
 }
 
-// address counts through a network that exists nowhere else. Those of IPv6 are
-// spelled as the standard wants them.
+// address returns the address with a number in a network that exists nowhere else. IPv6 addresses are spelled as
+// the standard requires.
 func (o Options) address(index int) string {
 	const first, octet = 2, 256
 
@@ -237,7 +235,7 @@ func (o Options) address(index int) string {
 	return fmt.Sprintf("10.5.%d.%d", (first+index)/octet, (first+index)%octet)
 }
 
-// outer is the address of a machine from outside, empty for none.
+// outer returns the address of a machine from outside; empty for none.
 func (o Options) outer(index int) string {
 	const first = 2
 
@@ -248,7 +246,7 @@ func (o Options) outer(index int) string {
 	return fmt.Sprintf("203.0.113.%d", first+index)
 }
 
-// other is the inner address of a machine of the other kind, empty for none.
+// other returns the inner address of a machine of the other IP family; empty for none.
 func (o Options) other(index int) string {
 	if !o.ManyAddresses {
 		return ""
@@ -259,12 +257,12 @@ func (o Options) other(index int) string {
 	return o.address(index)
 }
 
-// inner are the addresses under which a machine answers.
+// inner returns the addresses at which a machine answers.
 func (n *node) inner() []string {
 	return slices.DeleteFunc([]string{n.address, n.other}, func(address string) bool { return address == "" })
 }
 
-// addresses are all of a machine, as clouds name them: the one from outside first.
+// addresses returns all addresses of a machine in the order in which clouds name them: the one from outside first.
 func (n *node) addresses() []string {
 	if n.outer == "" {
 		return n.inner()
@@ -273,7 +271,7 @@ func (n *node) addresses() []string {
 	return append([]string{n.outer}, n.inner()...)
 }
 
-// hostPort is an address with a port, where one of IPv6 has brackets.
+// hostPort joins an address and a port, with brackets around an IPv6 address.
 func hostPort(address, port string) string {
 	if strings.Contains(address, ":") {
 		address = "[" + address + "]"
@@ -320,10 +318,9 @@ type Member struct {
 	Addresses []string
 }
 
-// Members are the machines that discovery lists: all that were up within the
-// last half hour, those that were removed since as well. Of two machines of one
-// name it lists the newer one. Control planes come first. Where it is switched off
-// it lists nobody.
+// Members returns the machines that discovery lists: all that were up within the last half hour, including those
+// that were removed since. Of two machines with the same name it lists the newer one. Control planes come first,
+// removed machines last. If discovery is switched off, it lists none.
 func (w *World) Members() []Member {
 	if w.options.DiscoveryOff {
 		return nil

@@ -19,35 +19,34 @@ type node struct {
 	name    string
 	role    Role
 	address string // the inner one that Talos and etcd use
-	// outer is where a firewall lets nobody through, and other the second inner address;
-	// empty for none.
+	// outer is an address at which a firewall lets nothing through, and other the second inner address; empty for
+	// none.
 	outer, other string
 	uuid         string
-	// identity is what discovery calls the machine, machineID what Talos makes of
-	// that. Both are on the STATE partition.
+	// identity is what discovery calls the machine, machineID what Talos derives from it. Both are on the STATE
+	// partition.
 	identity, machineID string
 	secure, uki         bool
 	drawn               map[string]uint64
 
 	slots [2]system
-	// booted is the slot of what runs, live what was in it then.
+	// booted is the slot of the system that runs, live what was in it at the boot.
 	booted int
 	live   system
 	next   int  // what the bootloader starts
 	armed  bool // installed and not booted since
-	// reverted: the bootloader was told to start the other slot by a rollback,
-	// and the machine has not booted since.
+	// reverted is true if a rollback made the bootloader start the other slot and the machine has not booted since.
 	reverted bool
-	// tag is the slot that the META tag "upgrade" names, -1 without one, and tagged is how
-	// it names it. The tag stays until the machine has been ready.
+	// tag is the slot that the META tag "upgrade" names, -1 without one, and tagged is the name that it has there.
+	// The tag stays until the machine has been ready.
 	tag    int
 	tagged string
-	// entries are the file names of the slots where sd-boot starts them, and selected
-	// tells that nobody has told it yet which one to start.
+	// entries are the file names of the slots if sd-boot starts them. selected is true while nothing has told it
+	// which one to start.
 	entries  [2]string
 	selected bool
-	// images are installers in the containerd of the CRI, from which clients install,
-	// and ownImages those in that of Talos itself, in memory, which the legacy upgrade fills as well.
+	// images are installers in the containerd of the CRI, from which clients install, and ownImages those in the
+	// containerd of Talos itself, in memory, which the legacy upgrade fills as well.
 	images, ownImages imageStore
 	// damaged are the digests of installers of which the disk lacks files, however often they
 	// are downloaded into images: a container that was never removed holds what was unpacked.
@@ -60,7 +59,7 @@ type node struct {
 	persistent    []byte // stored since the boot, nil for none
 	applying      bool
 	restarting    bool   // a configuration that needs a reboot was applied
-	unpinned      string // version of Kubernetes that Talos runs where config names none
+	unpinned      string // version of Kubernetes that Talos runs if config names none
 	pulled        map[runtimeImage]time.Time
 
 	up       bool // the kernel runs and apid serves
@@ -78,7 +77,7 @@ type node struct {
 	silentStep Step
 	silentEnd  time.Time
 	dead       chan struct{} // closed when a machine that hangs may go on
-	// unconfigured tells that it is in maintenance mode until then.
+	// unconfigured is true if it is in maintenance mode until then.
 	unconfigured bool
 	ailment      ailment               // why the kubelet reports that the node is not ready
 	stuck        *hold                 // why the boot sequence does not go on
@@ -115,7 +114,7 @@ type node struct {
 
 // Kubelet is what a node's kubelet does.
 type Kubelet struct {
-	// Running is the process, Ready what it reports of the node.
+	// Running is true while the process runs, Ready is what it reports about the node.
 	Running, Ready bool
 	// Version has no v.
 	Version string
@@ -133,13 +132,12 @@ func (n *node) reachable() bool { return n.up && !n.silent }
 
 func (n *node) running() system { return n.live }
 
-// load has the machine run what is in a slot from now on, whatever is written there
-// later.
+// load makes the machine run what is in a slot from now on, whatever is written there later.
 func (n *node) load(slot int) { n.booted, n.live = slot, n.slots[slot] }
 
 func (n *node) platform() string { return n.running().platform }
 
-// start gives the machine a new life: the one of a kernel.
+// start makes the contexts of a machine whose kernel starts.
 func (n *node) start(parent context.Context) {
 	n.life, n.kill = context.WithCancel(parent)
 	n.booting, n.stopBoot = context.WithCancel(n.life)
@@ -158,8 +156,8 @@ func (n *node) cut() {
 	}
 }
 
-// SetUUID changes what the firmware of a machine, found by name or address, tells
-// as the UUID of the hardware. Cheap boards share one, and some have zeros alone.
+// SetUUID changes the UUID of the hardware that the firmware of a machine, found by name or address, reports. Cheap
+// boards share one, and some have only zeros.
 func (w *World) SetUUID(nameOrAddress, uuid string) (err error) {
 	w.locked(func() {
 		var n *node
@@ -173,9 +171,8 @@ func (w *World) SetUUID(nameOrAddress, uuid string) (err error) {
 	return err
 }
 
-// WipeStateByHand is a person who resets the STATE partition of a machine and
-// gives it its configuration again: the machine reboots into the system that it
-// has, with the name that it had, and has another identity.
+// WipeStateByHand plays a person who resets the STATE partition of a machine and gives it its configuration again:
+// the machine reboots into the system that it has, keeps its name, and has another identity.
 func (w *World) WipeStateByHand(nameOrAddress string) error {
 	if err := w.RebootByHand(nameOrAddress, RebootDefault); err != nil {
 		return err
@@ -186,8 +183,7 @@ func (w *World) WipeStateByHand(nameOrAddress string) error {
 	})
 }
 
-// CloneState gives a machine the identity of another one, as the copy of a disk
-// does.
+// CloneState gives a machine the identity of another one, as copying the disk does.
 func (w *World) CloneState(from, to string) error {
 	original, err := w.Node(from)
 	if err != nil {
@@ -219,9 +215,8 @@ func parseVersion(text string) (*semver.Version, error) {
 	return version, nil
 }
 
-// AtLeast tells whether a Talos version is of the given minor or a later one.
-// Pre-releases count as their release. A version that cannot be read is of no
-// minor at all.
+// AtLeast reports whether a Talos version is of the given minor or a later one. Pre-releases count as their
+// release. It is false if the version cannot be parsed.
 func AtLeast(version string, major, minor uint64) bool {
 	v, err := parseVersion(version)
 	if err != nil {
@@ -231,7 +226,7 @@ func AtLeast(version string, major, minor uint64) bool {
 	return v.Major() > major || v.Major() == major && v.Minor() >= minor
 }
 
-// sameMinor tells whether both versions are of one release line.
+// sameMinor reports whether both versions are of one release line.
 func sameMinor(a, b string) bool {
 	first, err := parseVersion(a)
 	if err != nil {
@@ -243,8 +238,8 @@ func sameMinor(a, b string) bool {
 	return err == nil && first.Major() == second.Major() && first.Minor() == second.Minor()
 }
 
-// defaultKubernetes is the Kubernetes version a Talos version installs when
-// the machine configuration names none.
+// defaultKubernetes returns the Kubernetes version that a Talos version installs if the machine configuration names
+// none.
 func defaultKubernetes(talos string) string {
 	v, err := parseVersion(talos)
 	if err != nil {
@@ -256,13 +251,12 @@ func defaultKubernetes(talos string) string {
 	return fmt.Sprintf("1.%d.0", v.Minor()+offset)
 }
 
-// hostRange is from which host versions an installer accepts to upgrade:
-// from the first one up to, but without, the second.
+// hostRange is the range of the host minors from which an installer upgrades: from is included, below is not.
 type hostRange struct {
 	from, below uint64
 }
 
-// hostRangeOf knows, by the minor of the installer, the minors of its hosts.
+// hostRangeOf returns the minors of the hosts for the minor of an installer.
 func hostRangeOf(minor uint64) (hostRange, bool) {
 	accepted, known := map[uint64]hostRange{
 		2: {0, 3}, 3: {0, 5}, 4: {0, 6}, 5: {2, 7}, 6: {3, 8}, 7: {4, 9}, 8: {5, 10}, 9: {8, 11},
@@ -272,14 +266,14 @@ func hostRangeOf(minor uint64) (hostRange, bool) {
 	return accepted, known
 }
 
-// released tells whether an installer of that version could exist at all.
+// released reports whether an installer of that version could exist at all.
 func released(version *semver.Version) bool {
 	_, known := hostRangeOf(version.Minor())
 
 	return version.Major() == 1 && known
 }
 
-// checkHost is the installer's first step: may it replace what runs there?
+// checkHost is the installer's first step: it checks whether the installer may replace what the host runs.
 func checkHost(installer, host *semver.Version) error {
 	accepted, known := hostRangeOf(installer.Minor())
 

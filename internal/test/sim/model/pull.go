@@ -27,7 +27,7 @@ const (
 	pullPause       = 5037 * time.Millisecond
 )
 
-// Progress of a download, in bytes.
+// Progress is that of a download, in bytes.
 type Progress struct {
 	Offset, Total int64
 }
@@ -108,8 +108,8 @@ func (w *World) pullInto(ctx context.Context, n *node, store imageStore, image s
 	return content, nil
 }
 
-// persist carries out a pull as often as the machine's version of Talos does by
-// itself. What a registry does not have is not asked for again.
+// persist repeats a pull as often as the machine's version of Talos does by itself. It does not repeat the pull of
+// an image that the registry does not have.
 func (w *World) persist(ctx context.Context, n *node, try func() error) error {
 	var once bool
 
@@ -158,7 +158,7 @@ func (w *World) download(
 		}
 	}
 
-	// What is there is not asked for again, whatever the registry has by now.
+	// An image that is there is not asked for again, whatever the registry has by now.
 	var there bool
 
 	w.locked(func() {
@@ -171,7 +171,7 @@ func (w *World) download(
 		return system{}, err
 	}
 
-	// Under another name it is not downloaded again.
+	// An image that is there under another name is not downloaded again.
 	w.locked(func() { there = there || w.fresh(store).has(content.digest) })
 
 	if !there {
@@ -200,7 +200,7 @@ func (w *World) fetch(ctx context.Context, n *node, progress func(Progress)) err
 	return w.transfer(ctx, length, progress)
 }
 
-// transfer lets a download take its time.
+// transfer plays the time that a download takes.
 func (w *World) transfer(ctx context.Context, length time.Duration, progress func(Progress)) error {
 	for i := range progressSteps {
 		if err := w.clock.Sleep(ctx, length/progressSteps); err != nil {
@@ -233,7 +233,7 @@ func (w *World) stall(ctx context.Context, fault Fault) error {
 	}
 }
 
-// notFound tells a registry without the image from one that does not deliver.
+// notFound reports whether the registry does not have the image, rather than not delivering it.
 func notFound(err error) bool { return errors.Is(err, ErrImageNotFound) }
 
 // runtimeImage is an image in the containerd of a machine.
@@ -282,7 +282,7 @@ func (w *World) PullComponent(ctx context.Context, name, image string, into Imag
 	}
 }
 
-// referenceByDigest is what an image of Kubernetes is pinned to.
+// referenceByDigest returns the reference by digest of an image of Kubernetes.
 func referenceByDigest(image string) string {
 	if strings.Contains(image, "@") {
 		return normalised(image)
@@ -291,7 +291,7 @@ func referenceByDigest(image string) string {
 	return digest(image)
 }
 
-// fetchComponent is one try to get an image.
+// fetchComponent tries once to get an image.
 func (w *World) fetchComponent(ctx context.Context, n *node, component string, wanted runtimeImage, progress func(Progress)) error {
 	w.mu.Lock()
 	fault, struck := w.takeComponentFault(n.name, StepComponentPull, component)
@@ -335,9 +335,9 @@ func missingImage(image string) error {
 	return fmt.Errorf("failed to resolve image %q: %w", image, ErrImageNotFound)
 }
 
-// obtain has an image at hand before a component starts: what is not there is
-// pulled, again and again where the registry does not deliver. trouble hears of
-// each failure, and returns false when the image is not wanted any more.
+// obtain makes an image available before a component starts: a missing image is pulled, again and again if the
+// registry does not deliver. trouble is called with each failure, and returns false if the image is not wanted any
+// more.
 func (w *World) obtain(life context.Context, n *node, component string, wanted runtimeImage, trouble func(string) bool) bool {
 	for {
 		w.mu.Lock()
@@ -354,15 +354,15 @@ func (w *World) obtain(life context.Context, n *node, component string, wanted r
 			return life.Err() == nil
 		}
 
-		// What no registry has does not come with time.
+		// An image that no registry has does not appear later.
 		if !trouble(err.Error()) || !imageExists(wanted.image) || w.clock.Sleep(life, backOff) != nil {
 			return false
 		}
 	}
 }
 
-// hasComponent tells whether an image is on a machine: since less than an hour,
-// or for as long as the configuration names it or something runs from it.
+// hasComponent reports whether an image is on a machine: it was pulled within the last hour, or the configuration
+// names it or something runs from it.
 func (w *World) hasComponent(n *node, wanted runtimeImage) bool {
 	pulled, found := n.pulled[wanted]
 
@@ -383,8 +383,8 @@ func (n *node) uses(wanted runtimeImage) bool {
 	return false
 }
 
-// componentOf tells which component an image is of: by its name, or because the
-// configuration takes the component from that repository.
+// componentOf returns the component of an image: by its name, or because the configuration takes the component from
+// that repository; empty if there is none.
 func (n *node) componentOf(image string) string {
 	repository, _ := splitImage(image)
 	last := repository[strings.LastIndex(repository, "/")+1:]

@@ -57,8 +57,8 @@ func (w *World) Reboot(ctx context.Context, name string, mode RebootMode) (actor
 	return actor, err
 }
 
-// RebootByHand is a person who reboots a machine, found by name or address, with
-// talosctl: without the faults that are meant for others.
+// RebootByHand plays a person who reboots a machine, found by name or address, with talosctl: without the faults of
+// the reboot step.
 func (w *World) RebootByHand(name string, mode RebootMode) (err error) {
 	w.locked(func() {
 		var n *node
@@ -80,9 +80,8 @@ func (w *World) RebootByHand(name string, mode RebootMode) (err error) {
 	return err
 }
 
-// Rollback makes the bootloader start the other slot and reboots. Done twice
-// without a boot in between it is undone; nothing is drained, and nobody asks
-// whether etcd can go back.
+// Rollback makes the bootloader start the other slot and reboots. A second one without a boot in between undoes it.
+// Nothing is drained, and nothing checks whether etcd can go back.
 func (w *World) Rollback(ctx context.Context, name string) (err error) {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -110,10 +109,9 @@ func (w *World) Rollback(ctx context.Context, name string) (err error) {
 	return err
 }
 
-// revert changes what the bootloader starts, and reboots. Whatever sequence runs
-// already goes on instead, and boots the other slot as well. The META tag of an
-// upgrade that is not confirmed stays until the machine is ready, and names the slot
-// that is started now (seen on Talos 1.13.9, 2026-11-26).
+// revert changes what the bootloader starts, and reboots. If a sequence runs already, it goes on instead, and boots
+// the other slot as well. The META tag of an upgrade that is not confirmed stays until the machine is ready, and
+// names the slot that is started now (seen on Talos 1.13.9, 2026-11-26).
 func (w *World) revert(n *node) error {
 	other := 1 - n.next
 
@@ -236,7 +234,7 @@ func (w *World) takeDown(n *node, by string, graceful bool) {
 	w.touch(n)
 }
 
-// asker is who wanted the sequence that runs, as the history has it.
+// asker returns who wanted the sequence that runs, as the history names it.
 func (n *node) asker() string {
 	if n.byHand {
 		return "other"

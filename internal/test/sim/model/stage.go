@@ -36,8 +36,7 @@ type report struct {
 	etcd    bool
 }
 
-// unmet are the readiness conditions not met; Talos looks at them only while
-// it boots and runs.
+// unmet returns the readiness conditions that are not met; Talos checks them only while it boots and runs.
 func (n *node) unmet() []Condition {
 	if n.stage != StageBooting && n.stage != StageRunning {
 		return nil
@@ -85,8 +84,7 @@ func (n *node) unhealthyServices() []string {
 	return reasons
 }
 
-// settle compares what a machine shows with what was last said about it, and
-// tells the difference.
+// settle compares what a machine shows with what was last recorded about it, and records the difference.
 func (w *World) settle(n *node) {
 	unmet := n.unmet()
 	now := report{n.stage, len(unmet) == 0, unmet, n.kubelet, n.etcd != nil && n.etcd.healthy()}

@@ -21,20 +21,19 @@ type Slot struct {
 	Image, Talos, Schematic string
 }
 
-// KubeState is the part of [NodeState] that Kubernetes shows of a machine, and what it
-// depends on. It costs little to copy.
+// KubeState is the part of [NodeState] that Kubernetes shows of a machine, and what it depends on. It is cheap to
+// copy.
 type KubeState struct {
 	// Name is both hostname and Kubernetes node name.
 	Name string
 	Role Role
-	// Address has no port. Of a machine with several, Outer is the one under which
-	// nothing answers, and Other one more that does. Addresses are all of them, in the
-	// order in which discovery names them.
+	// Address has no port. If a machine has several, Outer is the one at which nothing answers, and Other is one
+	// more that does. Addresses are all of them, in the order in which discovery names them.
 	Address, Outer, Other string
 	Addresses             []string
 	UUID                  string
-	// Identity is the discovery identity of the machine, MachineID its
-	// /etc/machine-id, which Talos makes of it.
+	// Identity is the discovery identity of the machine, MachineID its /etc/machine-id, which Talos derives from
+	// it.
 	Identity, MachineID string
 	// BootID, Talos and so on are those of the last boot while it is down.
 	BootID, Talos, Schematic, Platform string
@@ -44,25 +43,24 @@ type KubeState struct {
 	// ConfigVersion counts how often the machine configuration was written since the
 	// boot, which counts as the first time.
 	ConfigVersion int
-	// APIServerUp is the kube-apiserver on this machine.
+	// APIServerUp is true while the kube-apiserver on this machine serves.
 	APIServerUp bool
 	// StaticPods are those of a control plane, by component.
 	StaticPods map[string]StaticPod
-	// PodsReported tells that the kubelet has said since the boot how they are.
-	// Until then Kubernetes shows what it said before.
+	// PodsReported is true once the kubelet has reported since the boot how they are. Until then Kubernetes shows
+	// what it reported before.
 	PodsReported bool
 	// DiskPressure is a condition that the kubelet reports of its node while it runs.
 	DiskPressure bool
 }
 
-// NodeState is a copy of everything the outside may know of a machine.
+// NodeState is a copy of everything that can be seen of a machine from outside.
 type NodeState struct {
 	KubeState
 
-	// Up tells that a kernel runs, Reachable that the Talos API answers too.
+	// Up is true while a kernel runs, Reachable while the Talos API answers too.
 	Up, Reachable bool
-	// Dead is a machine that hangs at its start, and Maintenance one that is in maintenance mode
-	// meanwhile.
+	// Dead is true while the machine hangs at its start, Maintenance if it is in maintenance mode meanwhile.
 	Dead, Maintenance bool
 
 	Stage Stage
@@ -72,53 +70,48 @@ type NodeState struct {
 	Image string
 	// Extensions are the names of the system extensions that it runs, sorted.
 	Extensions []string
-	// TalosTag is what it calls its version: v and Talos, mostly.
+	// TalosTag is what the machine calls its version: mostly v and Talos.
 	TalosTag   string
 	SecureBoot bool
-	// BootedWithUKI tells that the machine booted the UKI of what was installed.
+	// BootedWithUKI is true if the machine booted the UKI of what was installed.
 	BootedWithUKI bool
-	// SecurityUnknown tells that the machine does not say how it booted; what
-	// SecureBoot says is true all the same.
+	// SecurityUnknown is true if the machine does not report how it booted; SecureBoot is right all the same.
 	SecurityUnknown bool
 	// BootedAt and DownAt are simulated instants; DownAt is zero while up.
 	BootedAt, DownAt time.Time
 
-	// Booted and Next name the slot that runs and the one the bootloader
-	// starts next. UpgradePending tells that the META tag is there which an install
-	// leaves until the machine is ready, and UpgradeTag is what that says: how the
-	// bootloader calls what it started before the install.
+	// Booted and Next name the slot that runs and the one that the bootloader starts next. UpgradePending is true
+	// while the META tag is there that an install leaves until the machine is ready, and UpgradeTag is what it
+	// says: what the bootloader calls the system that it started before the install.
 	Slots          [2]Slot
 	Booted, Next   string
 	UpgradePending bool
 	UpgradeTag     string
-	// Armed tells that an installer wrote a slot since the last boot.
+	// Armed is true if an installer wrote a slot since the last boot.
 	Armed      bool
 	Installing bool
 	// InstallImage is machine.install.image of the configuration.
 	InstallImage string
-	// Images are what is on the machine, sorted: what was pulled and not yet
-	// dropped, of installers and of components alike. OwnImages are installers in
-	// the store of Talos itself, in memory.
+	// Images are the images on the machine, sorted: those that were pulled and not yet dropped, of installers and
+	// of components alike. OwnImages are installers in the store of Talos itself, in memory.
 	Images, OwnImages []string
 
 	// Config is the machine configuration in effect.
 	Config []byte
-	// PersistentConfig is the configuration that was stored for the next boot
-	// since the last one; nil where none was, and below Talos 1.10, which does
-	// not show it. It differs from Config where one is staged or being tried.
+	// PersistentConfig is the configuration that was stored for the next boot since the last one; nil if none was,
+	// and below Talos 1.10, which does not show it. It differs from Config while one is staged or being tried.
 	PersistentConfig []byte
 	KubeletService   KubeletService
-	// ProxyImage is the image of kube-proxy that a control plane renders, empty
-	// where kube-proxy is disabled or the machine is a worker; CoreDNSImage that
-	// of CoreDNS, which follows Talos unless the configuration pins it.
+	// ProxyImage is the image of kube-proxy that a control plane renders; empty if kube-proxy is disabled or the
+	// machine is a worker. CoreDNSImage is that of CoreDNS, which follows Talos unless the configuration pins it.
 	ProxyImage, CoreDNSImage string
 	// PulledComponents are the images of Kubernetes on the machine, sorted.
 	PulledComponents map[ImageNamespace][]string
-	// EtcdID is 0 on workers. EtcdHealthy is a started voter, EtcdServed what
-	// the machine's own probe found last.
+	// EtcdID is 0 on workers. EtcdHealthy is true for a voter that runs, EtcdServed is what the machine's own probe
+	// found last.
 	EtcdID                               uint64
 	EtcdRunning, EtcdHealthy, EtcdServed bool
-	// Vitals are what [World.Vitals] tells without waiting.
+	// Vitals are what [World.Vitals] returns without waiting.
 	Vitals Vitals
 	// Unschedulable is what the Kubernetes face last said of the node.
 	Unschedulable bool
@@ -145,7 +138,7 @@ func (w *World) Nodes() []NodeState {
 	return states
 }
 
-// NodesOf observes the machines of one role, as [World.Nodes] does.
+// NodesOf copies the state of the machines of one role, as [World.Nodes] does.
 func (w *World) NodesOf(role Role) []NodeState {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -161,7 +154,7 @@ func (w *World) NodesOf(role Role) []NodeState {
 	return states
 }
 
-// Has tells whether there is a machine of the role.
+// Has reports whether there is a machine of the role.
 func (w *World) Has(role Role) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -177,7 +170,7 @@ func roleOrder(role Role) int {
 	return 1
 }
 
-// Joined counts the machines that were ever part of the cluster.
+// Joined returns how many machines were ever part of the cluster.
 func (w *World) Joined() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -199,8 +192,7 @@ func (w *World) Node(nameOrAddress string) (NodeState, error) {
 	return w.state(n), nil
 }
 
-// NameOf is the name of the machine with that name or address; false where there
-// is none.
+// NameOf returns the name of the machine with that name or address; false if there is none.
 func (w *World) NameOf(nameOrAddress string) (string, bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -296,8 +288,7 @@ func (w *World) state(n *node) NodeState {
 	return state
 }
 
-// APIServerUp tells whether the kube-apiserver on a machine, found by name or
-// address, serves.
+// APIServerUp reports whether the kube-apiserver on a machine, found by name or address, serves.
 func (w *World) APIServerUp(nameOrAddress string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -307,14 +298,12 @@ func (w *World) APIServerUp(nameOrAddress string) bool {
 	return err == nil && w.apiServerUp(n)
 }
 
-// apiServerUp tells whether the kube-apiserver of a machine serves; the member
-// beside it is the only one that it knows.
+// apiServerUp reports whether the kube-apiserver of a machine serves. It knows only the member beside it.
 func (w *World) apiServerUp(n *node) bool {
 	return n.up && n.podReady(APIServerName) && n.etcd != nil && n.etcd.running && w.quorum()
 }
 
-// Answering is a control plane whose kube-apiserver serves, of those with an address;
-// of all where that is empty.
+// Answering returns a control plane whose kube-apiserver serves: one with that address, or any if it is empty.
 func (w *World) Answering(address string) (name string, up bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -328,7 +317,7 @@ func (w *World) Answering(address string) (name string, up bool) {
 	return "", false
 }
 
-// Serving tells whether any kube-apiserver does.
+// Serving reports whether any kube-apiserver serves.
 func (w *World) Serving() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -336,8 +325,7 @@ func (w *World) Serving() bool {
 	return w.anyAPIServer()
 }
 
-// Routing tells whether any control plane answers, through which others can be
-// reached.
+// Routing reports whether any control plane answers, through which others can be reached.
 func (w *World) Routing() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -349,7 +337,7 @@ func (w *World) anyAPIServer() bool {
 	return slices.ContainsFunc(w.nodes, w.apiServerUp)
 }
 
-// EtcdQuorum tells whether more than half of the members run.
+// EtcdQuorum reports whether more than half of the members run.
 func (w *World) EtcdQuorum() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -383,7 +371,7 @@ func (w *World) reach(nameOrAddress string) (*node, error) {
 	return n, nil
 }
 
-// fresh is a store without what nothing ran for too long.
+// fresh drops from a store what was not used for too long, and returns it.
 func (w *World) fresh(store imageStore) imageStore {
 	now := w.clock.Now()
 
@@ -416,8 +404,7 @@ const (
 	SchedulerName         = "kube-scheduler"
 	ProxyName             = "kube-proxy"
 	CoreDNSName           = "coredns"
-	// InstallerName is the image that a machine would be installed from anew. It
-	// stands in the configuration only.
+	// InstallerName is the image from which a machine would be installed anew. It is only in the configuration.
 	InstallerName = "installer"
 )
 
@@ -444,31 +431,28 @@ type ApplyReply struct {
 // StaticPod is one of the static pods of a control plane: what its
 // configuration asks for, and what runs.
 type StaticPod struct {
-	// Image and ConfigVersion are those of the configuration resource that pods
-	// are made from, of which versions count from 1 after each boot.
+	// Image and ConfigVersion are those of the configuration resource that pods are made from. Its versions count
+	// from 1 after each boot.
 	Image         string
 	ConfigVersion int
-	// SourceVersion is the version of what the machine configuration says of the
-	// component. Below Talos 1.14 pods are made from that, and it is equal to
-	// ConfigVersion. From there on it is another resource: it counts every write
-	// of the machine configuration, while ConfigVersion counts only those that
-	// change something about the pod.
+	// SourceVersion is the version of what the machine configuration says about the component. Below Talos 1.14
+	// pods are made from that, and it is equal to ConfigVersion. From there on it is another resource: it counts
+	// every write of the machine configuration, while ConfigVersion counts only those that change something about
+	// the pod.
 	SourceVersion int
-	// FilesVersion is the version of the files beside the pod of an API server, which
-	// is made anew with each of them. Below Talos 1.14 those of the scheduler count
-	// as well.
+	// FilesVersion is the version of the files beside the pod of an API server, which is made anew with each
+	// version. Below Talos 1.14 those of the scheduler count as well.
 	FilesVersion int
-	// Disabled tells that the configuration switches the component off: there is
-	// no pod, and PodImage is empty.
+	// Disabled is true if the machine renders no pod of the component: there is no pod, and PodImage is empty.
 	Disabled bool
 	// PodImage, PodConfigVersion and PodFilesVersion are those that the pod was made
 	// from.
 	PodImage                          string
 	PodConfigVersion, PodFilesVersion int
-	// Ready tells that the pod serves, Started since when its container runs.
+	// Ready is true while the pod serves, Started is when its container started.
 	Ready   bool
 	Started time.Time
-	// Trouble is why the container does not run, empty where nothing is wrong.
+	// Trouble is why the container does not run; empty if nothing is wrong.
 	Trouble string
 }
 
@@ -485,16 +469,16 @@ type KubeletService struct {
 // ImageNamespace is where the container runtime keeps an image.
 type ImageNamespace string
 
-// The namespaces: kubelets run from the one, pods from the other. The last one is the
-// containerd of Talos itself.
+// The namespaces: kubelets run from the first, pods from the second. The last one is the containerd of Talos
+// itself.
 const (
 	NamespaceSystem ImageNamespace = "system"
 	NamespaceCRI    ImageNamespace = "cri"
 	NamespaceOwn    ImageNamespace = "inmem"
 )
 
-// Observe is a client's question to a machine: it is recorded under what, may
-// be struck by a fault, and returns the state when the machine answers.
+// Observe is a client's question to a machine: it is recorded under what, may be struck by a fault, and returns the
+// state if the machine answers.
 func (w *World) Observe(ctx context.Context, name, what string) (state NodeState, err error) {
 	if err := ctx.Err(); err != nil {
 		return NodeState{}, err
@@ -511,28 +495,26 @@ func (w *World) Observe(ctx context.Context, name, what string) (state NodeState
 	return state, err
 }
 
-// ReadBootID is the kernel's boot ID.
+// ReadBootID returns the kernel's boot ID.
 func (w *World) ReadBootID(ctx context.Context, name string) (string, error) {
 	state, err := w.Observe(ctx, name, "boot_id")
 
 	return state.BootID, err
 }
 
-// Version is the Talos version that runs, without v.
+// Version returns the Talos version that runs, without v.
 func (w *World) Version(ctx context.Context, name string) (string, error) {
 	state, err := w.Observe(ctx, name, "version")
 
 	return state.Talos, err
 }
 
-// MachineStatus is stage, readiness and unmet conditions; the rest of the
-// state comes along.
+// MachineStatus returns stage, readiness and unmet conditions, along with the rest of the state.
 func (w *World) MachineStatus(ctx context.Context, name string) (NodeState, error) {
 	return w.Observe(ctx, name, "machine")
 }
 
-// observe finds a machine that answers, after the faults had their say. The
-// lock is held.
+// observe finds a machine that answers, after applying the faults of the script. The lock is held.
 func (w *World) observe(name, what string) (*node, error) {
 	n, err := w.reach(name)
 	if err != nil {
@@ -550,9 +532,8 @@ func (w *World) observe(name, what string) (*node, error) {
 	return n, nil
 }
 
-// The file systems below /var, in bytes: how large each is and how much of it is
-// free, the one that [Options.ContainerdVolume] gives the images at last, and how
-// much [EffectFull] leaves free.
+// The file systems below /var, in bytes: the size and the free space of /var, those of the volume that
+// [Options.ContainerdVolume] gives the images, and how much [EffectFull] leaves free.
 const (
 	DiskSize       = 24 << 30
 	DiskFree       = 17 << 30
@@ -561,31 +542,28 @@ const (
 	FullDisk       = 100 << 20
 )
 
-// Vitals are what a machine tells about its disk and its clock.
+// Vitals are what a machine reports about its disk and its clock.
 type Vitals struct {
-	// Disk is the file system below /var, nil where that is not told.
+	// Disk is the file system below /var; nil if it is not reported.
 	Disk *Disk
-	// Containerd is the one below /var/lib/containerd, where images are, nil where
-	// they share the one below /var or that is not told.
+	// Containerd is the file system below /var/lib/containerd, where images are; nil if they share the one below
+	// /var or it is not reported.
 	Containerd *Disk
-	// Time is nil where that is not told.
+	// Time is nil if it is not reported.
 	Time *Clocking
 }
 
-// Disk is in bytes.
+// Disk is a file system, in bytes.
 type Disk struct{ Size, Available int64 }
 
-// Clocking is how a clock is kept.
+// Clocking is the state of a clock.
 type Clocking struct {
-	// Synced tells that it is synchronised, or not meant to be; Disabled tells
-	// those two apart.
+	// Synced is true if the clock is synchronised or not meant to be; Disabled is true in the latter case.
 	Synced, Disabled bool
 }
 
-// Vitals asks a machine, found by name or address. With [EffectStall] of its disk
-// it answers when that is over. A caller that gives up before, or loses its
-// connection, has the error of that, and in Time what a machine tells all the
-// same.
+// Vitals asks a machine, found by name or address. With [EffectStall] on its disk it answers once that is over. If
+// the caller gives up before, or its connection breaks, that error is returned, and the vitals without the disk.
 func (w *World) Vitals(ctx context.Context, name string) (vitals Vitals, err error) {
 	if err := ctx.Err(); err != nil {
 		return Vitals{}, err
@@ -649,7 +627,7 @@ func (w *World) vitals(n *node) Vitals {
 	return vitals
 }
 
-// disks are the file system below /var and that of the images, if that is another.
+// disks returns the file system below /var, and that of the images if it is another one.
 func (w *World) disks(n *node) (disk, containerd *Disk) {
 	disk = &Disk{Size: DiskSize, Available: DiskFree}
 	images := disk

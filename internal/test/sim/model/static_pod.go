@@ -65,7 +65,7 @@ func (w *World) replacePod(n *node, component string) {
 	}
 }
 
-// startPod brings a pod that was made to where it serves.
+// startPod brings a pod that was made up until it serves.
 func (w *World) startPod(life context.Context, n *node, component string, run int) {
 	pod := n.pods[component]
 
@@ -108,8 +108,8 @@ func (w *World) startPod(life context.Context, n *node, component string, run in
 	w.podStep(life, n, pod, run, func() { w.servePod(n, component) })
 }
 
-// stopTime is from the new configuration until the old pod is gone: an API server
-// still answers what it was asked, so others are made anew before it.
+// stopTime returns the time from the new configuration until the old pod is gone. An API server still answers its
+// open requests, so others are made anew before it.
 func (w *World) stopTime(n *node, component string) time.Duration {
 	if component == APIServerName {
 		return w.spreadOf(n, component, "stop", 10*time.Second, 30*time.Second)
@@ -118,8 +118,8 @@ func (w *World) stopTime(n *node, component string) time.Duration {
 	return w.spreadOf(n, component, "stop", 1*time.Second, 3*time.Second)
 }
 
-// startTime is from the end of the old pod until the new one serves. The API server
-// of a real machine was away for 45 seconds.
+// startTime returns the time from the end of the old pod until the new one serves. The API server of a real machine
+// was away for 45 seconds.
 func (w *World) startTime(n *node, component string) time.Duration {
 	if component == APIServerName {
 		return w.spreadOf(n, component, "start", 25*time.Second, 50*time.Second)
@@ -136,7 +136,7 @@ func (w *World) runPod(n *node, component string) {
 	w.noteStart(n, component)
 }
 
-// servePod lets a pod that runs be ready, and a scripted flap strike later.
+// servePod makes a running pod ready, and a scripted flap strike later.
 func (w *World) servePod(n *node, component string) {
 	pod := n.pods[component]
 	pod.Ready = true
@@ -185,8 +185,8 @@ func (w *World) flapPod(n *node, component string, fault Fault) {
 	})
 }
 
-// holdsPod tells whether a fault keeps a new pod from being ready: the container
-// runs and is never ready, or it ends as often as it starts.
+// holdsPod reports whether a fault keeps a new pod from being ready: the container runs and is never ready, or it
+// ends as often as it starts.
 func (w *World) holdsPod(n *node, component string) bool {
 	pod := n.pods[component]
 
@@ -223,8 +223,7 @@ func (w *World) holdsPod(n *node, component string) bool {
 	return true
 }
 
-// newHold is what a fault does for as long as it lasts; end is called under the
-// lock when its time is over.
+// newHold returns the hold of a fault. If the fault has a duration, end is called under the lock after it.
 func (w *World) newHold(fault Fault, end func(*hold)) *hold {
 	held := &hold{step: fault.Step, effect: fault.Effect, forGood: fault.For == 0}
 	if fault.For > 0 {
@@ -234,7 +233,7 @@ func (w *World) newHold(fault Fault, end func(*hold)) *hold {
 	return held
 }
 
-// releasePod lets a pod come up that a fault held.
+// releasePod lets a pod come up that a fault held back.
 func (w *World) releasePod(n *node, component string) {
 	pod := n.pods[component]
 	pod.held = nil
@@ -293,9 +292,9 @@ func (w *World) podsBoot(n *node) {
 	w.reportPods(n)
 }
 
-// remakePods has the kubelet find the static pods changed, a while after it came up: what it
-// makes of their sources is of its own release line (talos#14227). It ends them and makes
-// them anew, as if their configuration were another one.
+// remakePods makes the kubelet find the static pods changed, a while after it came up, if another release line made
+// them: each makes something else of their sources (talos#14227). It ends them and makes them anew, as if their
+// configuration had changed.
 func (w *World) remakePods(n *node, run int) {
 	made, makes := n.podsMadeBy, n.kubelet.Version
 	if n.role != ControlPlane || !n.podsUp || sameMinor(made, makes) {
@@ -317,8 +316,7 @@ func (w *World) remakePods(n *node, run int) {
 	})
 }
 
-// reportPods has the kubelet say how the pods of a new boot are, a little after
-// they came up.
+// reportPods makes the kubelet report the pods of a new boot, a little after they came up.
 func (w *World) reportPods(n *node) {
 	w.later(n.life, w.spread(n, "pods reported", 5*time.Second, 40*time.Second), func() {
 		n.podsReported = true
@@ -327,8 +325,7 @@ func (w *World) reportPods(n *node) {
 	})
 }
 
-// serveLater starts an API server whose machine's member of etcd does not run: it
-// is ready when that does.
+// serveLater starts an API server on a machine whose etcd member does not run: it is ready once the member runs.
 func (w *World) serveLater(n *node) {
 	pod, run := n.pods[APIServerName], n.pods[APIServerName].run
 

@@ -1,25 +1,20 @@
 // SPDX-License-Identifier: MPL-2.0
 
-// Package model is a virtual Talos cluster: machines with two system slots, a
-// bootloader, boot IDs and stages; an etcd cluster of the control planes; and
-// the machine configuration with the components of Kubernetes that follow it:
-// static pods, kubelets, and what is rendered for the cluster. It has no sockets and
-// no clients. Faces lead to it: one speaks the real Talos API, one plays the
-// Kubernetes side, one is the engine's ports.
+// Package model is a virtual Talos cluster: machines with two system slots, a bootloader, boot IDs and stages; an
+// etcd cluster of the control planes; and the machine configuration with the components of Kubernetes that follow
+// it: static pods, kubelets, and what is rendered for the cluster. It has no sockets and no clients. Faces give
+// access to it: one speaks the real Talos API, one plays the Kubernetes side, one implements the engine's ports.
 //
-// Everything that a client could see is recorded through a history.Recorder as
-// it happens. All durations are drawn from the seed, so one seed and one
-// sequence of calls give one history.
+// Everything that a client could see is recorded through a history.Recorder as it happens. All durations are drawn
+// from the seed, so one seed and one sequence of calls give one history.
 //
-// The files follow a machine: it joins (membership.go, node.go), pulls an image
-// (image.go, pull.go), installs it (install.go; legacy.go below Talos 1.13), goes down
-// (reboot.go), boots, falls back, hangs or stays not Ready (boot.go), comes back stage
-// by stage (stage.go, etcd.go, component.go, static_pod.go; kubelet.go for a kubelet that
-// restarts), and takes another configuration (config.go, apply.go). How long a step takes
-// stands with the step; clock.go draws it from the seed. The schematic of a system stands
-// for its extensions (image.go). What a client may ask is in state.go, etcd_calls.go (status
-// and alarms of etcd; etcd_snapshot.go is its database as bytes) and log.go. Which faults
-// there are, and how a script is read, is in fault.go; how they strike and end in
+// The files follow a machine: it joins (membership.go, node.go), pulls an image (image.go, pull.go), installs it
+// (install.go; legacy.go below Talos 1.13), goes down (reboot.go), boots, falls back, hangs or stays not Ready
+// (boot.go), comes back stage by stage (stage.go, etcd.go, component.go, static_pod.go; kubelet.go for a kubelet
+// that restarts), and takes another configuration (config.go, apply.go). How long a step takes is written next to
+// the step; clock.go draws it from the seed. The schematic of a system stands for its extensions (image.go). What a
+// client may ask is in state.go, etcd_calls.go (status and alarms of etcd; etcd_snapshot.go is its database as
+// bytes) and log.go. The faults, and how a script is read, are in fault.go; how they strike and end in
 // fault_strike.go.
 package model
 
@@ -155,20 +150,19 @@ func (w *World) Stop() {
 	w.work.Wait()
 }
 
-// Now is the simulated time since the simulation began.
+// Now returns the simulated time since the simulation began.
 func (w *World) Now() time.Duration { return w.clock.Now().Sub(w.began) }
 
-// Clock is the clock the world runs on.
+// Clock returns the clock that the world runs on.
 func (w *World) Clock() Clock { return w.clock }
 
-// Silent tells whether a machine that does not answer lets its callers wait, instead of
-// refusing them.
+// Silent reports whether calls to a machine that does not answer wait instead of being refused.
 func (w *World) Silent() bool { return w.options.Silent }
 
-// ClusterName and ClusterID identify the cluster as discovery does.
+// ClusterName returns the name of the cluster.
 func (w *World) ClusterName() string { return w.options.ClusterName }
 
-// ClusterID is the cluster's discovery identity.
+// ClusterID returns the cluster's discovery identity.
 func (w *World) ClusterID() string { return w.clusterID }
 
 // SetKubernetes connects the face that carries out what machines do in the
@@ -199,7 +193,7 @@ func (w *World) OnChange(fn func(node string)) (remove func()) {
 	}
 }
 
-// locked runs fn under the lock and tells everyone what changed.
+// locked runs fn under the lock and notifies the watchers of what changed.
 func (w *World) locked(fn func()) {
 	w.mu.Lock()
 	fn()
@@ -215,8 +209,8 @@ func (w *World) locked(fn func()) {
 
 func (w *World) touch(n *node) { w.touched[n] = true }
 
-// flush settles the machines that were touched. Who calls it holds the lock
-// and calls the watchers after letting it go.
+// flush settles the machines that were touched. The caller holds the lock, and calls the watchers after releasing
+// it.
 func (w *World) flush() ([]string, []func(string)) {
 	if len(w.touched) == 0 {
 		return nil, nil
@@ -249,8 +243,8 @@ func (w *World) Record(node string, kind history.Kind, detail map[string]string)
 	w.record(node, kind, detail)
 }
 
-// SetUnschedulable tells a machine, found by name, what its Node object says;
-// machines watch it and show it in their own resources.
+// SetUnschedulable sets what the Node object of a machine, found by name, says; machines watch it and show it in
+// their own resources.
 func (w *World) SetUnschedulable(node string, unschedulable bool) {
 	w.locked(func() {
 		if n, err := w.find(node); err == nil && n.unschedulable != unschedulable {
@@ -273,11 +267,10 @@ const (
 	Worker       Role = "worker"
 )
 
-// OwnRepository has installers that somebody has built, whose names say nothing of what is
-// in them.
+// OwnRepository has custom installers, whose names say nothing about their content.
 const OwnRepository = "registry.example.com/talos/installer"
 
-// FactoryExtension is the extension that an image of every other schematic has.
+// FactoryExtension is the extension in the images of every schematic but the empty one.
 const FactoryExtension = "iscsi-tools"
 
 // EmptySchematic is the Image Factory's schematic without any extension.
@@ -293,32 +286,27 @@ type Options struct {
 	// Talos and Kubernetes are versions, with or without v. An empty
 	// Kubernetes version is what that Talos version installs by itself.
 	Talos, Kubernetes string
-	// TalosTag is what the machines call the version that they begin with, where that
-	// is not v and the version.
+	// TalosTag is what the machines call the version that they begin with, if that is not v and the version.
 	TalosTag string
-	// Schematic is the Image Factory schematic all machines were installed
-	// with; empty means the generic installer where one was published, that
-	// is below Talos 1.14, and the empty schematic from there on.
+	// Schematic is the Image Factory schematic with which all machines were installed; empty means the generic
+	// installer below Talos 1.14, up to which it was published, and the empty schematic from there on.
 	Schematic string
-	// Extensions are the system extensions that all machines were installed with, in place
-	// of those that belong to the schematic. Without a schematic, the image is one of
-	// [OwnRepository].
+	// Extensions are the system extensions with which all machines were installed, instead of those of the
+	// schematic. Without a schematic, the image is one of [OwnRepository].
 	Extensions []string
 	// Platform is metal when empty.
 	Platform string
 	// UKI machines boot the UKI of what was installed, and take their kernel
 	// arguments from it; those with SecureBoot do so always.
 	UKI bool
-	// GrubUseUKICmdline has the machine configurations say that GRUB takes them from
-	// there too.
+	// GrubUseUKICmdline makes the machine configurations say that GRUB takes them from there too.
 	GrubUseUKICmdline bool
-	// IPv6 machines have addresses of IPv6 and no others.
+	// IPv6 gives machines IPv6 addresses and no others.
 	IPv6 bool
-	// Silent machines that do not answer refuse nothing either: whoever calls them hears
-	// nothing until he gives up.
+	// Silent makes machines that do not answer refuse nothing either: their callers wait until they give up.
 	Silent bool
-	// ManyAddresses gives machines three: one from outside, which discovery and
-	// Kubernetes name first and where nothing gets through, and an inner one of each kind.
+	// ManyAddresses gives machines three addresses: one from outside, which discovery and Kubernetes name first and
+	// at which nothing answers, and an inner one of each IP family.
 	ManyAddresses bool
 	// ContainerdVolume gives the images a volume of their own below
 	// /var/lib/containerd, as the volume CRI of Talos 1.14 can be.
@@ -339,14 +327,14 @@ type Options struct {
 	// DisabledComponents are switched off everywhere: the scheduler, the
 	// controller-manager, or both. Configurations name their images all the same.
 	DisabledComponents []string
-	// ComponentImages are repositories, by component, that replace the usual ones
-	// where the configurations name an image.
+	// ComponentImages are repositories, by component, that replace the usual ones if the configurations name an
+	// image.
 	ComponentImages map[string]string
 	// ConfiguredImages are images, by component, that the configurations name
 	// whatever else is said here: with a tag, and with a digest if there is one.
 	ConfiguredImages map[string]string
-	// QuickReboots has machines start within a second, so that nobody who looks at them
-	// every few seconds need see them down.
+	// QuickReboots makes machines start within a second, so that a client that polls every few seconds may not see
+	// them down.
 	QuickReboots bool
 	// Seed decides identities and durations.
 	Seed uint64
@@ -400,7 +388,7 @@ func (o Options) withDefaults() (Options, error) {
 	return o, o.checkComponents()
 }
 
-// checkComponents looks at what the options say about configurations.
+// checkComponents checks what the options say about configurations.
 func (o Options) checkComponents() error {
 	if o.Documents && !AtLeast(o.Talos, 1, 14) {
 		return fmt.Errorf("talos %s has no configuration in documents: that begins with 1.14", o.Talos)
@@ -436,10 +424,9 @@ func (discard) Record(string, history.Kind, map[string]string) {}
 // Kubernetes is what a machine does to its own Node object during a legacy
 // upgrade. A face provides it; without one these steps do nothing.
 type Kubernetes interface {
-	// Cordon with on marks the node unschedulable and remembers, as Talos
-	// does with the annotation talos.dev/cordoned, that the machine did it;
-	// a node that is unschedulable already is left as it is. Without on it
-	// lifts the machine's own cordon and no other.
+	// Cordon marks the node unschedulable if on is true and remembers, as Talos does with the annotation
+	// talos.dev/cordoned, that the machine did it; a node that is unschedulable already is left as it is. If on is
+	// false, it lifts the machine's own cordon and no other.
 	Cordon(ctx context.Context, node string, on bool) error
 	// Drain evicts the node's pods and gives up after timeout.
 	Drain(ctx context.Context, node string, timeout time.Duration) error

@@ -11,7 +11,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
-// The states that the operator writes, and where it says what runs.
+// The states that the operator writes, and the fields with what runs.
 const (
 	stateReady               = "Ready"
 	stateUpgrading           = "Upgrading"
@@ -28,8 +28,7 @@ type declarative struct {
 	options Options
 	of      cluster.Reference
 	hands   *hands
-	// machine is the TalosMachine that is being upgraded, to what its machine is
-	// brought.
+	// machine is the TalosMachine that is being upgraded, to is the version that its machine is brought to.
 	machine, to string
 	roll        *roll
 	// gaveUp are the versions that it does not try again, by object.
@@ -47,7 +46,7 @@ func newDeclarative(options Options) *declarative {
 	}
 }
 
-// pass looks at the objects once, and takes the next step.
+// pass reads the objects once, and takes the next step.
 func (d *declarative) pass(ctx context.Context) {
 	plane, err := d.options.Objects.Get(ctx, d.of)
 	if err != nil || text(plane, keyMetadata, "deletionTimestamp") != "" || d.options.Habits.Deaf {
@@ -72,8 +71,8 @@ func (d *declarative) pass(ctx context.Context) {
 	d.kubernetes(ctx, plane)
 }
 
-// machines are the TalosMachines of the control plane and of its workers, those of
-// the control plane first, after the versions were handed down to them.
+// machines returns the TalosMachines of the control plane and of its workers, those of the control plane first,
+// after copying the versions to them.
 func (d *declarative) machines(ctx context.Context, plane map[string]any) ([]map[string]any, error) {
 	objects, namespace := d.options.Objects, d.options.Namespace
 
@@ -116,7 +115,7 @@ func (d *declarative) machines(ctx context.Context, plane map[string]any) ([]map
 	return owned, nil
 }
 
-// handDown gives the machines of an owner its version, and lists them.
+// handDown copies the version of an owner to its machines, and returns them.
 func (d *declarative) handDown(
 	ctx context.Context, owner map[string]any, reference string, machines []map[string]any,
 ) ([]map[string]any, error) {
@@ -137,7 +136,7 @@ func (d *declarative) handDown(
 	return owned, nil
 }
 
-// copyDown gives an object the version of its owner.
+// copyDown copies the version of an owner to an object.
 func (d *declarative) copyDown(ctx context.Context, owner, object map[string]any, field string) error {
 	wanted := text(owner, keySpec, field)
 	if wanted == "" || text(object, keySpec, field) == wanted {
@@ -149,7 +148,7 @@ func (d *declarative) copyDown(ctx context.Context, owner, object map[string]any
 	return d.options.Objects.Patch(ctx, referenceOf(object), "", map[string]any{keySpec: map[string]any{field: wanted}})
 }
 
-// next begins to upgrade a machine, and tells whether there is one.
+// next begins to upgrade a machine, and reports whether there is one.
 func (d *declarative) next(ctx context.Context, machines []map[string]any) bool {
 	for _, machine := range machines {
 		of, wanted := referenceOf(machine), text(machine, keySpec, keyVersion)
@@ -179,8 +178,8 @@ func (d *declarative) next(ctx context.Context, machines []map[string]any) bool 
 	return false
 }
 
-// observe is what the operator takes a machine to run: what it wrote itself, or
-// with the habit of undoing, what the machine says.
+// observe returns what the operator believes a machine runs: what it wrote itself or, with the habit of undoing,
+// what the machine reports.
 func (d *declarative) observe(ctx context.Context, machine map[string]any) string {
 	observed := text(machine, partStatus, observedTalos)
 
@@ -247,7 +246,7 @@ func (d *declarative) follow(ctx context.Context, machines []map[string]any) {
 	d.next(ctx, machines)
 }
 
-// failMachine says that a machine could not be upgraded.
+// failMachine reports that a machine could not be upgraded.
 func (d *declarative) failMachine(ctx context.Context, of cluster.Reference, wanted string, why error) {
 	d.machine, d.hands.at = "", nil
 
@@ -260,7 +259,7 @@ func (d *declarative) failMachine(ctx context.Context, of cluster.Reference, wan
 	}})
 }
 
-// kubernetes brings Kubernetes to what the control plane's object says.
+// kubernetes brings Kubernetes to the version in the control plane's object.
 func (d *declarative) kubernetes(ctx context.Context, plane map[string]any) {
 	wanted := text(plane, keySpec, keyKubeVersion)
 
@@ -306,7 +305,7 @@ func (d *declarative) kubernetes(ctx context.Context, plane map[string]any) {
 	}
 }
 
-// checkKubernetes is why Kubernetes cannot be brought to the version.
+// checkKubernetes returns why Kubernetes cannot be brought to the version.
 func (d *declarative) checkKubernetes(wanted string) error {
 	target, err := version.Parse(wanted)
 	if err != nil {
@@ -332,8 +331,8 @@ func (d *declarative) failKubernetes(ctx context.Context, wanted string, why err
 	}})
 }
 
-// tell writes fields of a status, and tells whether it was written; what was not
-// is found again at the next pass.
+// tell writes fields of a status, and reports whether that succeeded; if not, the next pass finds the difference
+// again.
 func (d *declarative) tell(ctx context.Context, of cluster.Reference, status map[string]any) bool {
 	return d.options.Objects.Patch(ctx, of, partStatus, map[string]any{partStatus: status}) == nil
 }

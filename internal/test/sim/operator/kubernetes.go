@@ -15,20 +15,19 @@ import (
 
 var errOneMinor = errors.New("can only upgrade one minor version at a time")
 
-// roll is an upgrade of Kubernetes: the control planes component by component,
-// then the kubelets, then what is rendered for the cluster.
+// roll is an upgrade of Kubernetes: the control planes component by component, then the kubelets, then what is
+// rendered for the cluster.
 type roll struct {
 	hands *hands
 	to    string
 
-	// part is what it waits for, since when.
+	// part is what it waits for, since is since when.
 	part   string
 	since  time.Time
 	synced bool
 }
 
-// step goes on as far as it can without waiting. node is where it is; the error
-// is in the operator's words.
+// step continues as far as it can without waiting. node is where it is; the error is in the operator's words.
 func (r *roll) step(ctx context.Context) (done bool, node string, err error) {
 	for _, look := range []func() (bool, string, error){r.controlPlanes, r.kubelets, r.configureProxy} {
 		if ready, node, err := look(); !ready || err != nil {
@@ -98,7 +97,7 @@ func (r *roll) kubelets() (ready bool, node string, err error) {
 	return true, "", nil
 }
 
-// configureProxy has every control plane render the version of kube-proxy.
+// configureProxy makes every control plane render the version of kube-proxy.
 func (r *roll) configureProxy() (ready bool, node string, err error) {
 	for _, state := range r.world().Nodes() {
 		if state.ProxyImage != "" && !runs(state.ProxyImage, r.to) {
@@ -126,8 +125,7 @@ func (r *roll) sync(ctx context.Context) error {
 	return nil
 }
 
-// set changes the image of a component. A machine that does not answer is tried
-// again.
+// set changes the image of a component. If the machine does not answer, it is tried again.
 func (r *roll) set(node, component, standing string) error {
 	repository, _ := splitImage(standing)
 
@@ -139,7 +137,7 @@ func (r *roll) set(node, component, standing string) error {
 	return fmt.Errorf("node %s: %w", node, err)
 }
 
-// wait is no error until it took too long.
+// wait returns an error only if it took too long.
 func (r *roll) wait(node, component string) error {
 	now := r.hands.options.Clock.Now()
 
@@ -154,7 +152,7 @@ func (r *roll) wait(node, component string) error {
 	return nil
 }
 
-// atKubernetes tells whether a machine runs nothing but the version.
+// atKubernetes reports whether a machine runs only the version.
 func atKubernetes(state model.NodeState, to string) bool {
 	for _, running := range versionsOf(state) {
 		if running != to {
@@ -165,7 +163,7 @@ func atKubernetes(state model.NodeState, to string) bool {
 	return true
 }
 
-// versionsOf are those of Kubernetes that a machine runs.
+// versionsOf returns the versions of Kubernetes that a machine runs.
 func versionsOf(state model.NodeState) []string {
 	running := []string{state.Kubelet.Version}
 
@@ -176,7 +174,7 @@ func versionsOf(state model.NodeState) []string {
 	return slices.DeleteFunc(running, func(version string) bool { return version == "" })
 }
 
-// lowestKubernetes is the oldest version of Kubernetes that runs.
+// lowestKubernetes returns the oldest version of Kubernetes that runs.
 func lowestKubernetes(world *model.World) version.Version {
 	var running []version.Version
 
@@ -191,8 +189,8 @@ func lowestKubernetes(world *model.World) version.Version {
 	return version.Lowest(running...)
 }
 
-// checkKubernetes is why Kubernetes cannot be brought to the version, in the
-// operator's words, Talos aside.
+// checkKubernetes returns why Kubernetes cannot be brought to the version, in the operator's words, regardless of
+// Talos.
 func checkKubernetes(world *model.World, to version.Version) error {
 	running := lowestKubernetes(world)
 

@@ -26,7 +26,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/model"
 )
 
-// userAgent is how the history of a real API server knows a player.
+// userAgent is the user agent of a player in the audit log of a real API server.
 const userAgent = "operator-player"
 
 // liveTimeout bounds one request.
@@ -58,7 +58,7 @@ func NewLive(config *rest.Config) (*Live, error) {
 	return &Live{objects: objects, core: core}, nil
 }
 
-// resource is the place of objects of a kind.
+// resource returns the client for objects of a kind.
 func (l *Live) resource(of cluster.Reference) (dynamic.ResourceInterface, error) {
 	version, err := schema.ParseGroupVersion(of.APIVersion)
 	if err != nil {
@@ -204,7 +204,7 @@ func (l *Live) CreateNamespace(ctx context.Context, name string) error {
 	return named("create Namespace "+name, err)
 }
 
-// named gives an answer of the API server its meaning.
+// named gives an error of the API server its meaning.
 func named(what string, err error) error {
 	var answer apierrors.APIStatus
 
@@ -226,8 +226,8 @@ func named(what string, err error) error {
 	}
 }
 
-// LiveSync brings what a control plane renders into the upgraded cluster, whose
-// API server the configuration is of: see [Options.Sync].
+// LiveSync returns a function that brings what a control plane renders into the upgraded cluster, whose API server
+// the configuration is of: see [Options.Sync].
 func LiveSync(config *rest.Config, world *model.World) (func(ctx context.Context, controlPlane string) error, error) {
 	live, err := NewLive(config)
 	if err != nil {
@@ -252,7 +252,7 @@ func LiveSync(config *rest.Config, world *model.World) (func(ctx context.Context
 	}, nil
 }
 
-// ensure brings an object to what is wanted of it.
+// ensure patches an object to what is wanted, or creates it.
 func (l *Live) ensure(ctx context.Context, object map[string]any) error {
 	err := l.Patch(ctx, referenceOf(object), "", object)
 	if errors.Is(err, cluster.ErrNotFound) {

@@ -16,9 +16,9 @@ import (
 // hands upgrade machines one at a time.
 type hands struct {
 	options Options
-	// at is the machine that is being upgraded, nil in between.
+	// at is the machine that is being upgraded; nil if there is none.
 	at *visit
-	// refused is how often the habit of failing at a node came out.
+	// refused is how often the habit of failing at a node struck.
 	refused int
 }
 
@@ -28,7 +28,7 @@ type visit struct {
 	since        time.Time
 }
 
-// begin has a machine upgrade itself. The error is in the operator's words.
+// begin makes a machine upgrade itself. The error is in the operator's words.
 func (h *hands) begin(state model.NodeState, to string) error {
 	if h.fails(state.Name) {
 		return fmt.Errorf("node %s did not come back online", state.Name)
@@ -36,8 +36,7 @@ func (h *hands) begin(state model.NodeState, to string) error {
 
 	under := &visit{node: state.Name, bootID: state.BootID, since: h.options.Clock.Now()}
 
-	// A machine in the middle of something is on its way already: an earlier life
-	// of this operator has begun.
+	// If a machine is in the middle of something, the operator had begun before it was restarted.
 	if state.Reachable && state.Stage == model.StageRunning {
 		if err := h.options.World.UpgradeByHand(state.Name, installerFor(state, to)); err != nil {
 			return fmt.Errorf("node %s: %w", state.Name, err)
@@ -49,7 +48,7 @@ func (h *hands) begin(state model.NodeState, to string) error {
 	return nil
 }
 
-// fails tells whether the habit of failing at a node comes out now.
+// fails reports whether the habit of failing at a node strikes now.
 func (h *hands) fails(node string) bool {
 	habits := h.options.Habits
 	if habits.FailOn != node || habits.FailTimes > 0 && h.refused >= habits.FailTimes {
@@ -61,8 +60,8 @@ func (h *hands) fails(node string) bool {
 	return true
 }
 
-// back tells whether the machine that is being upgraded is in service again. The
-// error says, in the operator's words, what became of it otherwise.
+// back reports whether the machine that is being upgraded is in service again. The error says, in the operator's
+// words, why it is not.
 func (h *hands) back(to string) (bool, error) {
 	state, err := h.options.World.Node(h.at.node)
 
@@ -82,13 +81,13 @@ func (h *hands) back(to string) (bool, error) {
 	}
 }
 
-// inService tells whether a machine does all that it is there for.
+// inService reports whether a machine is fully in service.
 func inService(state model.NodeState) bool {
 	return state.Reachable && state.Stage == model.StageRunning && state.Ready && state.Kubelet.Ready && !state.Unschedulable &&
 		(state.Role == model.Worker || state.EtcdHealthy && state.APIServerUp)
 }
 
-// workersFirst are the machines in the order in which they are upgraded.
+// workersFirst returns the machines in the order in which they are upgraded.
 func workersFirst(world *model.World) []model.NodeState {
 	states := world.Nodes()
 
@@ -105,7 +104,7 @@ func rank(role model.Role) int {
 	return 1
 }
 
-// lowestTalos is the oldest version of Talos that a machine runs.
+// lowestTalos returns the oldest version of Talos that a machine runs.
 func lowestTalos(world *model.World) version.Version {
 	var running []version.Version
 
@@ -118,7 +117,7 @@ func lowestTalos(world *model.World) version.Version {
 	return version.Lowest(running...)
 }
 
-// installerFor is an installer of the flavour that a machine runs.
+// installerFor returns an installer of the flavour that a machine runs.
 func installerFor(state model.NodeState, to string) string {
 	const generic, firstWithout = "ghcr.io/siderolabs/installer", 14
 
@@ -135,7 +134,7 @@ func installerFor(state model.NodeState, to string) string {
 	return fmt.Sprintf("factory.talos.dev/%s%s/%s:v%s", state.Platform, flavour, model.EmptySchematic, to)
 }
 
-// splitImage is an image without its digest; the tag may be empty.
+// splitImage splits an image, without its digest; the tag may be empty.
 func splitImage(image string) (repository, tag string) {
 	named, _, _ := strings.Cut(image, "@")
 
@@ -146,15 +145,15 @@ func splitImage(image string) (repository, tag string) {
 	return named, ""
 }
 
-// runs tells whether an image is of the version.
+// runs reports whether an image is of the version.
 func runs(image, version string) bool {
 	_, tag := splitImage(image)
 
 	return plain(tag) == version
 }
 
-// supports tells whether a version of Talos runs a version of Kubernetes: the six
-// release lines up to the one that it installs by itself.
+// supports reports whether a version of Talos runs a version of Kubernetes: the six release lines up to the one
+// that it installs by default.
 func supports(talos, kubernetes version.Version) bool {
 	const newest, lines = 23, 6
 

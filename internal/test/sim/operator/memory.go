@@ -20,9 +20,8 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
-// Memory is an API in memory that serves the kinds of both operators: for players
-// through [Objects], and for the client that is tested through the shipped adapter. It
-// is safe for concurrent use.
+// Memory is an API in memory that serves the kinds of both operators: for players through [Objects], and for the
+// client under test through the shipped adapter. It is safe for concurrent use.
 type Memory struct {
 	*apiserver.Server
 
@@ -43,31 +42,27 @@ var (
 
 // Operation is one request.
 type Operation struct {
-	// Verb is get, list, patch or create, and the same of Secrets with the kind of
-	// Of being Secret.
+	// Verb is get, list, patch or create. For Secrets it is the same, with Secret as the kind of Of.
 	Verb string
 	Of   cluster.Reference
-	// Part is "status", or empty for the object.
+	// Part is "status"; empty for the object.
 	Part string
 	// By is "client", or "other" for a player.
 	By string
-	// Number counts the requests from 1, Mutation those that change something; it
-	// is 0 for a read.
+	// Number counts the requests from 1, Mutation those that change something; Mutation is 0 for a read.
 	Number, Mutation int
 }
 
-// String names a request the way a person finds it again.
+// String returns a name by which a person can find the request.
 func (o Operation) String() string {
 	return fmt.Sprintf("%s %s %s by %s (request %d, mutation %d)", o.Verb, o.Of, o.Part, o.By, o.Number, o.Mutation)
 }
 
-// Injector stands between the users and the API: next carries the request out.
-// An error instead of it is a request that had no effect, one after it a reply
-// that was lost. It is called from several goroutines.
+// Injector stands between the users and the API: next carries out the request. An error instead of it is a request
+// that had no effect, an error after it a reply that was lost. It is called from several goroutines.
 type Injector func(ctx context.Context, operation Operation, next func() error) error
 
-// NewMemory is the API of a management cluster: it answers whatever becomes of
-// the machines.
+// NewMemory returns the API of a management cluster: it answers whatever happens to the machines.
 func NewMemory(world *model.World) (*Memory, error) {
 	server, err := apiserver.NewBeside(world)
 	if err != nil {
@@ -77,8 +72,7 @@ func NewMemory(world *model.World) (*Memory, error) {
 	return NewMemoryIn(server)
 }
 
-// NewMemoryIn has an API serve the kinds as well, such as that of the upgraded cluster
-// itself.
+// NewMemoryIn makes an API serve the kinds as well, such as that of the upgraded cluster itself.
 func NewMemoryIn(server *apiserver.Server) (*Memory, error) {
 	for _, kind := range operatorKinds() {
 		if err := server.Serve(kind); err != nil {
@@ -93,7 +87,7 @@ func NewMemoryIn(server *apiserver.Server) (*Memory, error) {
 	return &Memory{Server: server, client: client, direct: direct, player: player}, errors.Join(clientErr, directErr, playerErr)
 }
 
-// Inject puts an injector in front of all further requests; nil takes it away.
+// Inject puts an injector in front of all further requests; nil removes it.
 func (m *Memory) Inject(inject Injector) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -101,8 +95,7 @@ func (m *Memory) Inject(inject Injector) {
 	m.inject = inject
 }
 
-// Annotate is a person who sets annotations, by their whole keys; an empty value
-// takes one away.
+// Annotate plays a person who sets annotations, by their full keys; an empty value removes one.
 func (m *Memory) Annotate(ctx context.Context, of cluster.Reference, annotations map[string]string) error {
 	changes := map[string]any{}
 
@@ -117,8 +110,7 @@ func (m *Memory) Annotate(ctx context.Context, of cluster.Reference, annotations
 	return m.Patch(ctx, of, "", map[string]any{"metadata": map[string]any{"annotations": changes}})
 }
 
-// Annotations are those of an object, by their whole keys; nil where there is no
-// such object.
+// Annotations returns those of an object, by their full keys; nil if there is no such object.
 func (m *Memory) Annotations(of cluster.Reference) map[string]string {
 	object, err := m.direct.Object(context.Background(), of)
 	if err != nil {
@@ -128,7 +120,7 @@ func (m *Memory) Annotations(of cluster.Reference) map[string]string {
 	return annotationsOf(object)
 }
 
-// through carries out a request, as the injector has it.
+// through carries out a request through the injector.
 func through[T any](ctx context.Context, m *Memory, operation Operation, do func() (T, error)) (answer T, err error) {
 	m.mu.Lock()
 	m.calls++
@@ -163,7 +155,7 @@ func through[T any](ctx context.Context, m *Memory, operation Operation, do func
 	return answer, nil
 }
 
-// throughOnly is through for a call that answers nothing.
+// throughOnly is [through] for a call without a result.
 func throughOnly(ctx context.Context, m *Memory, operation Operation, do func() error) error {
 	_, err := through(ctx, m, operation, func() (struct{}, error) { return struct{}{}, do() })
 
@@ -278,10 +270,10 @@ const (
 	keyMessage         = "message"
 )
 
-// prefix is what the keys of the annotation protocol begin with.
+// prefix begins the keys of the annotation protocol.
 const prefix = "upgrade.vitistack.io/"
 
-// section is an object within an object; nil where there is none.
+// section returns an object within an object; nil if there is none.
 func section(object map[string]any, path ...string) map[string]any {
 	for _, key := range path {
 		object, _ = object[key].(map[string]any)
@@ -290,7 +282,7 @@ func section(object map[string]any, path ...string) map[string]any {
 	return object
 }
 
-// text is a string within an object; empty where there is none.
+// text returns a string within an object; empty if there is none.
 func text(object map[string]any, path ...string) string {
 	last := len(path) - 1
 	found, _ := section(object, path[:last]...)[path[last]].(string)
@@ -315,7 +307,7 @@ func stringsOf(given map[string]any) map[string]string {
 	return all
 }
 
-// with is an object with more fields, or other ones, than another object.
+// with returns an object whose fields override or complete those of another one.
 func with(object, fields map[string]any) map[string]any {
 	made := maps.Clone(fields)
 	for field, value := range object {
@@ -327,13 +319,13 @@ func with(object, fields map[string]any) map[string]any {
 	return made
 }
 
-// plain is a version without "v".
+// plain returns a version without "v".
 func plain(version string) string { return strings.TrimPrefix(version, "v") }
 
 // partStatus is the part of an object that is changed by itself.
 const partStatus = "status"
 
-// operatorKinds are those that both operators bring.
+// operatorKinds returns the kinds of both operators.
 func operatorKinds() []apiserver.Kind {
 	return []apiserver.Kind{
 		{
@@ -346,7 +338,7 @@ func operatorKinds() []apiserver.Kind {
 	}
 }
 
-// checkConditions wants every condition to be whole.
+// checkConditions requires every condition to be complete.
 func checkConditions(_, wanted map[string]any) error {
 	conditions, _ := section(wanted, partStatus)["conditions"].([]any)
 
@@ -363,7 +355,7 @@ func checkConditions(_, wanted map[string]any) error {
 	return nil
 }
 
-// checkDeclarative wants versions with "v", and no way back for kubeVersion.
+// checkDeclarative requires versions with "v", and that kubeVersion does not decrease.
 func checkDeclarative(old, wanted map[string]any) error {
 	const pattern = `^v\d+\.\d+\.\d+(-\w+)?$`
 

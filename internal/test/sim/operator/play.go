@@ -1,18 +1,15 @@
 // SPDX-License-Identifier: MPL-2.0
 
-// Package operator plays the controllers that may own the cluster that is
-// upgraded, for tests: the one whose KubernetesCluster is driven by annotations,
-// and the one whose TalosControlPlane says what is to run. Both act on objects,
-// in memory or in a real API server, and upgrade simulated machines the way a
-// person with talosctl does, so that the history tells their work from ours.
-// [Habits] are what such controllers get wrong.
+// Package operator plays the controllers that may own the cluster that is upgraded, for tests: the one whose
+// KubernetesCluster is driven by annotations, and the one whose TalosControlPlane says what is to run. Both act on
+// objects, in memory or in a real API server, and upgrade simulated machines as a person with talosctl does, so
+// that the history distinguishes their work from ours. [Habits] are what such controllers get wrong.
 //
-// A player looks at its object at every pass. Between two passes machines go on
-// by themselves, so that a hold, or a player that ends, never leaves one half
-// installed.
+// A player reads its object at every pass. Between two passes machines continue by themselves, so that a hold, or a
+// player that ends, never leaves one half installed.
 //
-// vitistack.go and declarative.go are the two, machines.go and kubernetes.go how they
-// upgrade, memory.go and live.go where their objects are.
+// vitistack.go and declarative.go are the two, machines.go and kubernetes.go how they upgrade, memory.go and
+// live.go where their objects are.
 package operator
 
 import (
@@ -24,25 +21,23 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/model"
 )
 
-// PlayVitistack plays the operator of the KubernetesCluster that the options
-// name, until stop is called or ctx ends. stop waits for the end; it comes before
-// that of the world.
+// PlayVitistack plays the operator of the KubernetesCluster that the options name, until stop is called or ctx
+// ends. stop waits for the end; it must be called before the world is stopped.
 func PlayVitistack(ctx context.Context, options Options) (stop func()) {
 	made := newVitistack(options.withDefaults())
 
 	return play(ctx, made.options, made.pass)
 }
 
-// PlayDeclarative plays the operator of the TalosControlPlane that the options
-// name, as [PlayVitistack] does.
+// PlayDeclarative plays the operator of the TalosControlPlane that the options name, as [PlayVitistack] does.
 func PlayDeclarative(ctx context.Context, options Options) (stop func()) {
 	made := newDeclarative(options.withDefaults())
 
 	return play(ctx, made.options, made.pass)
 }
 
-// play makes a pass at once, and then one after each pause. What a pass could not
-// do, because the API did not answer, is for the next one.
+// play makes a pass at once, and then one after each pause. What a pass could not do, because the API did not
+// answer, is left to the next one.
 func play(ctx context.Context, options Options, pass func(context.Context)) (stop func()) {
 	ctx, end := context.WithCancel(ctx)
 
@@ -68,70 +63,62 @@ func play(ctx context.Context, options Options, pass func(context.Context)) (sto
 type Options struct {
 	// World holds the machines.
 	World *model.World
-	// Clock is the world's when nil. All durations are simulated ones.
+	// Clock is the world's if nil. All durations are simulated ones.
 	Clock model.Clock
-	// Objects is the API in which the object lives: of the upgraded cluster or of
-	// another one.
+	// Objects is the API with the object: that of the upgraded cluster or of another one.
 	Objects Objects
 	// Namespace and Name are those of the KubernetesCluster or the
 	// TalosControlPlane.
 	Namespace, Name string
-	// Every is the time between two passes; 5 s when zero.
+	// Every is the time between two passes; 5 s if zero.
 	Every time.Duration
-	// Patience is how long a machine or a component may take; 10 min when zero.
+	// Patience is how long a machine or a component may take; 10 min if zero.
 	Patience time.Duration
-	// Newest are the newest versions, without "v", that the operator offers as
-	// available; it offers none that is empty.
+	// Newest are the newest versions, without "v", that the operator offers as available; it does not offer an
+	// empty one.
 	Newest Versions
-	// Sync brings what the control plane with the name renders into the cluster,
-	// as the last step of an upgrade of Kubernetes; see [LiveSync]. When nil,
-	// every machine is told to run the new kube-proxy.
+	// Sync brings what the control plane with the name renders into the cluster, as the last step of an upgrade of
+	// Kubernetes; see [LiveSync]. If it is nil, every machine is set to run the new kube-proxy.
 	Sync func(ctx context.Context, controlPlane string) error
-	// Habits are bad ones.
+	// Habits are the bad habits of the operator.
 	Habits Habits
 }
 
-// Versions are one of each half, without "v".
+// Versions is one version of each half, without "v".
 type Versions struct {
 	Talos, Kubernetes string
 }
 
-// Habits are what an operator does beside what it should. The zero value is the
-// operator as it is: after a failure it starts over for as long as the target
-// stands.
+// Habits are what an operator does besides what it should. The zero value is the operator as it is: after a failure
+// it starts over for as long as the target is set.
 type Habits struct {
 	// WithV writes versions with "v".
 	WithV bool
-	// StaysFailed has it wait, after a failure, until the target was taken away.
+	// StaysFailed makes it wait after a failure until the target was removed.
 	StaysFailed bool
-	// StaleCompleted leaves the status of an earlier upgrade as it is while it
-	// works on a new one.
+	// StaleCompleted leaves the status of an earlier upgrade as it is while it works on a new one.
 	StaleCompleted bool
-	// Lies has it say at once that it is done, and touch no machine.
+	// Lies makes it report at once that it is done, and touch no machine.
 	Lies bool
-	// Deaf has it never react to a target.
+	// Deaf makes it never react to a target.
 	Deaf bool
-	// Stalls has it say that it is at work, and do nothing more.
+	// Stalls makes it report that it is at work, and do nothing more.
 	Stalls bool
 	// FailOn names a node at which it fails before it touches it.
 	FailOn string
-	// FailTimes is how often it fails there; always when zero.
+	// FailTimes is how often it fails there; always if zero.
 	FailTimes int
-	// Forgetful leaves the target when it is done.
+	// Forgetful leaves the target in place when it is done.
 	Forgetful bool
-	// Fights has it write status and message of both halves at every pass in which
-	// it is held.
+	// Fights makes it write status and message of both halves at every pass in which it is held.
 	Fights bool
-	// IgnoresHold has it act whoever holds it.
+	// IgnoresHold makes it act whoever holds it.
 	IgnoresHold bool
-	// Undoes has it take machines to the version that its Secret names whenever
-	// nobody asks for anything else.
+	// Undoes makes it take machines to the version in its Secret whenever nobody asks for anything else.
 	Undoes bool
-	// LeavesInProgress has it leave its status as it is when the target was taken
-	// away in the middle of an upgrade.
+	// LeavesInProgress makes it leave its status as it is if the target is removed in the middle of an upgrade.
 	LeavesInProgress bool
-	// KeepsWorkers has a change of the control plane's object not reach the objects
-	// of its workers (declarative).
+	// KeepsWorkers keeps a change of the control plane's object from the objects of its workers (declarative).
 	KeepsWorkers bool
 }
 
@@ -159,16 +146,15 @@ func (o Options) withDefaults() Options {
 // Objects is what a player and the seeds need of an API: [Memory] or [Live].
 // Errors wrap the sentinels of package cluster.
 type Objects interface {
-	// Get is the object as decoded JSON; ErrNotFound where there is none.
+	// Get returns the object as decoded JSON; ErrNotFound if there is none.
 	Get(ctx context.Context, of cluster.Reference) (map[string]any, error)
-	// List are the objects of a kind in a namespace, by name; ErrNotFound where the
-	// kind is not served.
+	// List returns the objects of a kind in a namespace, by name; ErrNotFound if the kind is not served.
 	List(ctx context.Context, apiVersion, kind, namespace string) ([]map[string]any, error)
 	// Patch sends a JSON merge patch to the object or to a part of it: "status".
 	Patch(ctx context.Context, of cluster.Reference, part string, patch map[string]any) error
-	// Create creates an object, with its status where it has one.
+	// Create creates an object, with its status if it has one.
 	Create(ctx context.Context, object map[string]any) error
-	// SecretOf is the one Secret of the namespace with the label.
+	// SecretOf returns the one Secret of the namespace with the label.
 	SecretOf(ctx context.Context, namespace, label, value string) (cluster.Secret, error)
 	// WriteSecret sets keys of a Secret.
 	WriteSecret(ctx context.Context, namespace, name string, data map[string]string) error
@@ -176,13 +162,13 @@ type Objects interface {
 	CreateSecret(ctx context.Context, secret cluster.Secret, labels map[string]string) error
 }
 
-// byPlayer and byClient are who made a change, as the history says it.
+// byPlayer and byClient are who made a change, as in the history.
 const (
 	byPlayer = "other"
 	byClient = "client"
 )
 
-// referenceOf names an object by what it says of itself.
+// referenceOf returns the reference to an object.
 func referenceOf(object map[string]any) cluster.Reference {
 	return cluster.Reference{
 		APIVersion: text(object, "apiVersion"), Kind: text(object, "kind"),

@@ -21,28 +21,28 @@ const (
 	MachineKind           = "TalosMachine"
 )
 
-// clusterLabel is how the operator finds the Secret of a cluster.
+// clusterLabel is the label by which the operator finds the Secret of a cluster.
 const clusterLabel = "cluster.vitistack.io/cluster-id"
 
-// Seed is what an operator has made of the world before anything is upgraded.
+// Seed is what an operator has written before anything is upgraded.
 type Seed struct {
 	// Namespace and Name are those of the KubernetesCluster or of the
 	// TalosControlPlane.
 	Namespace, Name string
-	// ClusterID is spec.data.clusterId; Name when empty.
+	// ClusterID is spec.data.clusterId; Name if empty.
 	ClusterID string
-	// Prefix is what the Secret's name has before the cluster's ID.
+	// Prefix is what precedes the cluster's ID in the Secret's name.
 	Prefix string
 	// WithV writes the versions in the Secret with "v".
 	WithV bool
-	// Talosconfig and Kubeconfig are what the Secret holds; no key where nil.
+	// Talosconfig and Kubeconfig are what the Secret holds; without a key if nil.
 	Talosconfig, Kubeconfig []byte
 	// Annotations are keys without their prefix, as earlier upgrades left them.
 	Annotations map[string]string
 }
 
-// SeedVitistack creates the KubernetesCluster of the world, Ready, and the Secret
-// beside it. The namespace has to exist in an API that has such a thing.
+// SeedVitistack creates the KubernetesCluster of the world, Ready, and the Secret next to it. The namespace has to
+// exist if the API has namespaces.
 func SeedVitistack(ctx context.Context, objects Objects, world *model.World, seed Seed) (cluster.Reference, error) {
 	if seed.ClusterID == "" {
 		seed.ClusterID = seed.Name
@@ -91,9 +91,8 @@ func SeedVitistack(ctx context.Context, objects Objects, world *model.World, see
 	return referenceOf(object), objects.CreateSecret(ctx, secret, map[string]string{clusterLabel: seed.ClusterID})
 }
 
-// SeedDeclarative creates the TalosControlPlane of the world, a TalosWorker named
-// "<name>-workers" where there are workers, and a TalosMachine for each machine
-// under the machine's name, all Ready.
+// SeedDeclarative creates the TalosControlPlane of the world, a TalosWorker named "<name>-workers" if there are
+// workers, and a TalosMachine for each machine under the machine's name, all Ready.
 func SeedDeclarative(ctx context.Context, objects Objects, world *model.World, seed Seed) (cluster.Reference, error) {
 	versions := map[string]any{
 		keyVersion: lowestTalos(world).Tag(), keyKubeVersion: lowestKubernetes(world).Tag(),
@@ -136,7 +135,7 @@ func SeedDeclarative(ctx context.Context, objects Objects, world *model.World, s
 	return referenceOf(plane), nil
 }
 
-// object is one of the declarative operator's, ready.
+// object returns an object of the declarative operator, Ready.
 func (s Seed) object(kind, name string, spec, status map[string]any) map[string]any {
 	return map[string]any{
 		"apiVersion": DeclarativeAPIVersion, "kind": kind,
@@ -146,7 +145,7 @@ func (s Seed) object(kind, name string, spec, status map[string]any) map[string]
 	}
 }
 
-// condition is a whole one.
+// condition returns a complete condition.
 func condition(now time.Time, kind, status, reason, message string) map[string]any {
 	return map[string]any{
 		"type": kind, "status": status, "reason": reason, keyMessage: strings.TrimSpace(message),

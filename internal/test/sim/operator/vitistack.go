@@ -35,8 +35,8 @@ const (
 	secretState        = "upgrade_state"
 )
 
-// vitistack is the operator of one KubernetesCluster. Between passes it remembers
-// what it works on; the rest it reads anew.
+// vitistack is the operator of one KubernetesCluster. Between passes it remembers what it works on; it reads the
+// rest anew.
 type vitistack struct {
 	options Options
 	of      cluster.Reference
@@ -46,7 +46,7 @@ type vitistack struct {
 	gaveUp map[version.Product]string
 	// unsaid is what it could not write yet.
 	unsaid report
-	// secret is the Secret as of this pass; without a name where there is none.
+	// secret is the Secret as of this pass; without a name if there is none.
 	secret cluster.Secret
 }
 
@@ -70,13 +70,13 @@ func newVitistack(options Options) *vitistack {
 	}
 }
 
-// halves are in the order in which they are looked at.
+// halves returns the halves in the order in which they are handled.
 func halves() []version.Product { return []version.Product{version.Talos, version.Kubernetes} }
 
-// key is an annotation of a half.
+// key returns the key of an annotation of a half.
 func key(product version.Product, name string) string { return prefix + string(product) + "-" + name }
 
-// pass looks at the object once, and takes the next step.
+// pass reads the object once, and takes the next step.
 func (v *vitistack) pass(ctx context.Context) {
 	object, err := v.options.Objects.Get(ctx, v.of)
 	if err != nil || text(object, keyMetadata, "deletionTimestamp") != "" {
@@ -86,10 +86,10 @@ func (v *vitistack) pass(ctx context.Context) {
 	notes := annotationsOf(object)
 
 	if notes[keyHold] != "" && !v.options.Habits.IgnoresHold {
-		// Whoever holds it speaks for the cluster now.
+		// The holder reports for the cluster now.
 		v.unsaid = newReport()
 
-		// What was to be undone is judged anew, by what the Secret says then.
+		// What was to be undone is judged anew, by the Secret at that time.
 		if v.job != nil && v.job.undo {
 			v.job = nil
 		}
@@ -117,7 +117,7 @@ func (v *vitistack) pass(ctx context.Context) {
 	v.write(ctx)
 }
 
-// fight is what it writes while it is held.
+// fight writes what the habit of fighting writes while it is held.
 func (v *vitistack) fight(ctx context.Context) {
 	said := newReport()
 
@@ -131,8 +131,8 @@ func (v *vitistack) fight(ctx context.Context) {
 	v.unsaid = newReport()
 }
 
-// believe says what the operator takes the cluster to run, which is what it wrote
-// into the Secret, and what it has to offer.
+// believe reports what the operator believes the cluster runs, which is what it wrote into the Secret, and what it
+// offers.
 func (v *vitistack) believe(notes map[string]string) {
 	for _, product := range halves() {
 		current := v.current(product)
@@ -152,7 +152,7 @@ func (v *vitistack) believe(notes map[string]string) {
 	}
 }
 
-// offer announces a newer version to whoever asks for nothing.
+// offer announces a newer version if there is no target.
 func (v *vitistack) offer(product version.Product, current version.Version, notes map[string]string) {
 	given := v.options.Newest.Talos
 	if product == version.Kubernetes {
@@ -178,7 +178,7 @@ func (v *vitistack) offer(product version.Product, current version.Version, note
 	}
 }
 
-// current is what the operator takes the cluster to run; zero without a Secret.
+// current returns what the operator believes the cluster runs; zero without a Secret.
 func (v *vitistack) current(product version.Product) version.Version {
 	field := secretTalos
 	if product == version.Kubernetes {
@@ -193,7 +193,7 @@ func (v *vitistack) current(product version.Product) version.Version {
 	return parsed
 }
 
-// spell is a version as this operator writes it.
+// spell returns a version as this operator writes it.
 func (v *vitistack) spell(given version.Version) string {
 	if v.options.Habits.WithV {
 		return given.Tag()
@@ -202,7 +202,7 @@ func (v *vitistack) spell(given version.Version) string {
 	return given.String()
 }
 
-// act begins what is asked for, or goes on with it.
+// act begins what is asked for, or continues it.
 func (v *vitistack) act(ctx context.Context, notes map[string]string) {
 	habits := v.options.Habits
 
@@ -216,7 +216,7 @@ func (v *vitistack) act(ctx context.Context, notes map[string]string) {
 		return
 	}
 
-	// What begins is said before anything is done, at the next pass.
+	// A job that begins is reported before anything is done, at the next pass.
 	if v.job == nil {
 		v.begin(notes)
 
@@ -262,7 +262,7 @@ func (v *vitistack) begin(notes map[string]string) {
 	}
 }
 
-// start takes up a target, or says why not.
+// start accepts a target, or reports why not.
 func (v *vitistack) start(product version.Product, given string, notes map[string]string) {
 	status := notes[key(product, "status")]
 
@@ -320,12 +320,12 @@ func (v *vitistack) start(product version.Product, given string, notes map[strin
 	}
 }
 
-// stateOf is how far an upgrade is, as the Secret has it.
+// stateOf returns the progress of an upgrade as it is in the Secret.
 func stateOf(product version.Product, target, phase string) string {
 	return fmt.Sprintf(`{"upgradeType":%q,"targetVersion":%q,"phase":%q}`, product, target, phase)
 }
 
-// running is what the operator takes the cluster to run, or else what it runs.
+// running returns what the operator believes the cluster runs, or else what it runs.
 func (v *vitistack) running(product version.Product) version.Version {
 	switch current := v.current(product); {
 	case !current.IsZero():
@@ -337,7 +337,7 @@ func (v *vitistack) running(product version.Product) version.Version {
 	}
 }
 
-// check is why a target cannot be taken up, in the operator's words.
+// check returns why a target cannot be accepted, in the operator's words.
 func (v *vitistack) check(product version.Product, target version.Version) error {
 	if product == version.Kubernetes {
 		return checkKubernetes(v.options.World, target)
@@ -350,8 +350,7 @@ func (v *vitistack) check(product version.Product, target version.Version) error
 	return nil
 }
 
-// wanted tells whether the job is still asked for. What is not any more ends once
-// no machine is on its way.
+// wanted reports whether the job is still asked for. A job that is not ends once no machine is being upgraded.
 func (v *vitistack) wanted(notes map[string]string) bool {
 	product := v.job.half
 	target := notes[key(product, "target")]
@@ -369,7 +368,7 @@ func (v *vitistack) wanted(notes map[string]string) bool {
 	v.hands.at, v.job = nil, nil
 	v.unsaid.secret = map[string]string{secretBusy: "false", secretType: "", secretTarget: ""}
 
-	// Another target is taken up at the next pass.
+	// Another target is accepted at the next pass.
 	if target == "" && !v.options.Habits.LeavesInProgress {
 		v.say(product, "status", statusIdle)
 		v.say(product, "message", product.Name()+" upgrade cancelled")
@@ -380,7 +379,7 @@ func (v *vitistack) wanted(notes map[string]string) bool {
 	return false
 }
 
-// block says that Kubernetes has to wait for Talos.
+// block reports that Kubernetes has to wait for Talos.
 func (v *vitistack) block(notes map[string]string) {
 	const message = "Waiting for Talos upgrade to complete"
 
@@ -399,7 +398,7 @@ func (v *vitistack) blocked(product version.Product, message string) {
 	v.standing(product, phaseReady, "False", "Blocked", message)
 }
 
-// complete says that a half is done.
+// complete reports that a half is done.
 func (v *vitistack) complete(product version.Product, target version.Version) {
 	message := fmt.Sprintf("%s upgrade completed: now running %s", product.Name(), v.spell(target))
 
@@ -434,8 +433,8 @@ func (v *vitistack) complete(product version.Product, target version.Version) {
 	v.job = nil
 }
 
-// fail says that a half has failed. The target stays, and so does that it is at work
-// on what it began, of which only the state tells that it is over.
+// fail reports that a half has failed. The target stays, and so does the mark that it is at work on what it began;
+// only the state shows that it is over.
 func (v *vitistack) fail(product version.Product, given string, why error, node string) {
 	message := fmt.Sprintf("%s upgrade failed: %s", product.Name(), why)
 
@@ -456,13 +455,13 @@ func (v *vitistack) fail(product version.Product, given string, why error, node 
 	}
 }
 
-// report is what is to be written: what could not be is kept for the next pass.
+// report is what is to be written; what could not be written is kept for the next pass.
 type report struct {
 	annotations map[string]any
 	secret      map[string]string
 	phase       string
 	message     string
-	// conditions are by type; only what the operator has to say of a half.
+	// conditions are by type; only those that the operator writes about a half.
 	conditions map[string]map[string]any
 }
 
@@ -478,7 +477,7 @@ func (v *vitistack) unsay(product version.Product, name string) {
 	v.unsaid.annotations[key(product, name)] = nil
 }
 
-// standing says what becomes of the half and, with it, of the cluster.
+// standing reports the state of the half and, with it, of the cluster.
 func (v *vitistack) standing(product version.Product, phase, status, reason, message string) {
 	v.unsaid.phase, v.unsaid.message = phase, message
 
@@ -486,7 +485,7 @@ func (v *vitistack) standing(product version.Product, phase, status, reason, mes
 	v.unsaid.conditions[kind] = condition(v.options.Clock.Now(), kind, status, reason, message)
 }
 
-// write writes what is unsaid, and tells whether all of it was written.
+// write writes what is unsaid, and reports whether all of it was written.
 func (v *vitistack) write(ctx context.Context) bool {
 	if len(v.unsaid.secret) > 0 && v.secret.Name != "" {
 		if v.options.Objects.WriteSecret(ctx, v.of.Namespace, v.secret.Name, v.unsaid.secret) != nil {
@@ -514,8 +513,7 @@ func (v *vitistack) write(ctx context.Context) bool {
 	return true
 }
 
-// writeStatus writes phase and conditions, and leaves alone the conditions that
-// are not about an upgrade.
+// writeStatus writes phase and conditions, and leaves alone the conditions that are not about an upgrade.
 func (v *vitistack) writeStatus(ctx context.Context) error {
 	object, err := v.options.Objects.Get(ctx, v.of)
 	if err != nil {
@@ -618,7 +616,7 @@ func (v *vitistack) upgradeMachines() {
 	v.complete(version.Talos, v.job.target)
 }
 
-// failAt gives the job up because of a node.
+// failAt gives up the job because of a node.
 func (v *vitistack) failAt(why error, node string) {
 	if v.job.undo {
 		v.job, v.hands.at = nil, nil
@@ -644,7 +642,7 @@ func (v *vitistack) rollKubernetes(ctx context.Context) {
 	}
 }
 
-// working says at which node the operator is.
+// working reports at which node the operator is.
 func (v *vitistack) working(node string) {
 	if v.job.undo {
 		return
@@ -658,7 +656,7 @@ func (v *vitistack) working(node string) {
 	v.standing(product, "Upgrading"+product.Name(), "True", "InProgress", message)
 }
 
-// progress is how many machines are where the job takes them, of all.
+// progress returns how many machines run the target of the job, of all.
 func (v *vitistack) progress() string { return v.progressWith(0) }
 
 func (v *vitistack) progressWith(under int) string {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
-// Package pipe connects in memory, for simulations in virtual time: it works
-// inside a testing/synctest bubble, under the race detector too.
+// Package pipe connects in memory, for simulations in virtual time: it works inside a testing/synctest bubble, also
+// under the race detector.
 package pipe
 
 import (
@@ -20,7 +20,7 @@ type Listener struct {
 	*bufconn.Listener
 }
 
-// Listen returns a listener whose connections buffer so many bytes each way.
+// Listen returns a listener whose connections buffer size bytes in each direction.
 func Listen(size int) *Listener { return &Listener{Listener: bufconn.Listen(size)} }
 
 // Accept implements net.Listener.
@@ -29,7 +29,7 @@ func (l *Listener) Accept() (net.Conn, error) { return punctual(l.Listener.Accep
 // Dial connects to the listener.
 func (l *Listener) Dial() (net.Conn, error) { return punctual(l.Listener.Dial()) }
 
-// DialContext connects to the listener, as long as the context lasts.
+// DialContext connects to the listener, unless the context ends before.
 func (l *Listener) DialContext(ctx context.Context) (net.Conn, error) {
 	return punctual(l.Listener.DialContext(ctx))
 }
@@ -42,11 +42,10 @@ func punctual(opened net.Conn, err error) (net.Conn, error) {
 	return conn{Conn: opened}, nil
 }
 
-// conn sets no timer that is due at once. In a bubble such a timer runs on the
-// goroutine that made it, with the one race context of all timers of the bubble
-// (runtime.(*timer).modify and unlockAndRun, Go 1.26): two of them at a time
-// destroy the race detector's memory. Whoever closes a TLS connection or answers
-// an HTTP request sets a deadline that has come.
+// conn sets no timer that is due at once. In a bubble such a timer runs on the goroutine that made it, with the one
+// race context of all timers of the bubble (runtime.(*timer).modify and unlockAndRun, Go 1.26): two of them at a
+// time destroy the race detector's memory. Closing a TLS connection and answering an HTTP request set a deadline
+// that has passed.
 type conn struct {
 	net.Conn
 }
@@ -60,7 +59,7 @@ func (c conn) SetReadDeadline(at time.Time) error { return c.Conn.SetReadDeadlin
 // SetWriteDeadline implements net.Conn.
 func (c conn) SetWriteDeadline(at time.Time) error { return c.Conn.SetWriteDeadline(upcoming(at)) }
 
-// upcoming is a deadline that is still to come, or none at all.
+// upcoming returns a deadline that is still to come, or none.
 func upcoming(at time.Time) time.Time {
 	if soonest := time.Now().Add(time.Nanosecond); !at.IsZero() && at.Before(soonest) {
 		return soonest
@@ -69,9 +68,8 @@ func upcoming(at time.Time) time.Time {
 	return at
 }
 
-// Patient is a client's end of a pipe that, like a TCP socket, still takes what is
-// written after the other side has closed: what that side said last can be read before
-// the connection ends.
+// Patient returns a client's end of a pipe that, like a TCP socket, still accepts writes after the other side has
+// closed: what that side wrote last can be read before the connection ends.
 func Patient(end net.Conn) net.Conn { return &patient{Conn: end} }
 
 type patient struct {

@@ -16,7 +16,7 @@ import (
 // Client is one user of the cluster.
 type Client struct {
 	cluster *Cluster
-	// kube is the shipped adapter, over transport.
+	// kube is the shipped adapter over transport.
 	kube      *kubeapi.Client
 	transport *apiserver.Transport
 	name      string
@@ -24,8 +24,7 @@ type Client struct {
 
 	mu        sync.Mutex
 	intercept Interceptor
-	// fill makes of a look at a machine, and of what was known of it, what the look
-	// returns.
+	// fill combines an observation of a machine with what was known about it.
 	fill     func(known *cluster.Machine, now cluster.Machine) cluster.Machine
 	count    int
 	mutating int
@@ -45,15 +44,15 @@ var (
 type Call struct {
 	// Method is the name of the port's method.
 	Method string
-	// Node is the name of the node concerned, empty for the cluster.
+	// Node is the name of the node concerned; empty for the cluster.
 	Node string
 	// Number counts the client's calls from 1.
 	Number int
-	// Mutation counts those that change something from 1; 0 for a read.
+	// Mutation counts the calls that change something from 1; 0 for a read.
 	Mutation int
 }
 
-// String names a call the way a person finds it again.
+// String returns a name by which a person can find the call.
 func (c Call) String() string {
 	if c.Node == "" {
 		return fmt.Sprintf("%s (call %d, mutation %d)", c.Method, c.Number, c.Mutation)
@@ -62,13 +61,11 @@ func (c Call) String() string {
 	return fmt.Sprintf("%s of %s (call %d, mutation %d)", c.Method, c.Node, c.Number, c.Mutation)
 }
 
-// Interceptor stands between a client and the cluster: next carries out the
-// call. It may leave the call out, or answer something else than it did. It is
-// called from several goroutines.
+// Interceptor stands between a client and the cluster: next carries out the call. It may omit the call, or answer
+// something else. It is called from several goroutines.
 type Interceptor func(ctx context.Context, call Call, next func(context.Context) error) error
 
-// Client connects a user, under the name that the history shows, with the role
-// of an administrator.
+// Client connects a user with the given name in the history and the role of an administrator.
 func (c *Cluster) Client(name string) *Client {
 	transport := c.Transport(name)
 
@@ -88,8 +85,7 @@ func (c *Client) WithRoles(roles ...string) *Client {
 	return c
 }
 
-// Intercept puts an interceptor in front of all further calls; nil takes it
-// away.
+// Intercept puts an interceptor in front of all further calls; nil removes it.
 func (c *Client) Intercept(interceptor Interceptor) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -97,8 +93,7 @@ func (c *Client) Intercept(interceptor Interceptor) {
 	c.intercept = interceptor
 }
 
-// Fill replaces how a look at a machine is filled with what was known of it, for bugs that
-// are planted there.
+// Fill replaces how an observation of a machine is combined with what was known about it, for planted bugs.
 func (c *Client) Fill(with func(known *cluster.Machine, now cluster.Machine) cluster.Machine) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -106,7 +101,7 @@ func (c *Client) Fill(with func(known *cluster.Machine, now cluster.Machine) clu
 	c.fill = with
 }
 
-// Calls counts the calls so far, and those among them that change something.
+// Calls returns the number of calls so far, and of those that change something.
 func (c *Client) Calls() (all, mutating int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -114,8 +109,7 @@ func (c *Client) Calls() (all, mutating int) {
 	return c.count, c.mutating
 }
 
-// Requests counts the requests to the API server so far by verb and resource, such as
-// "patch nodes".
+// Requests returns the number of requests to the API server so far by verb and resource, such as "patch nodes".
 func (c *Client) Requests() map[string]int {
 	made := c.transport.Kinds()
 
@@ -127,7 +121,7 @@ func (c *Client) Requests() map[string]int {
 	return made
 }
 
-// Name is the name under which the history shows the client.
+// Name returns the name of the client in the history.
 func (c *Client) Name() string { return c.name }
 
 func (c *Client) read(ctx context.Context, method, node string, do func(context.Context) error) error {
@@ -166,8 +160,7 @@ func (c *Client) through(ctx context.Context, method, node string, mutates bool,
 	return intercept(ctx, call, next)
 }
 
-// nameOf is the name of the machine at an address; what is no address of a
-// machine is taken for a name.
+// nameOf returns the name of the machine at an address. Anything else is returned as it is.
 func (c *Cluster) nameOf(node string) string {
 	if name, found := c.world.NameOf(node); found {
 		return name
@@ -176,8 +169,7 @@ func (c *Cluster) nameOf(node string) string {
 	return node
 }
 
-// lostReply tells whether the fault script wants the reply to a Kubernetes
-// request lost that has taken effect.
+// lostReply returns an error if the script wants the reply to a Kubernetes request lost that has taken effect.
 func (c *Client) lostReply(node string) error {
 	if _, struck := c.cluster.world.TakeFault(node, model.StepPatch, model.EffectConnectionLost); !struck {
 		return nil

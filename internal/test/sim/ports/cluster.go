@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: MPL-2.0
 
-// Package ports is the face of the simulator that tests of the engine use: a whole
-// upgrade takes milliseconds in virtual time. The ports of package cluster that reach
-// machines are straight on the model; their errors mean what those of the real adapter
-// mean. Those that reach Kubernetes are the shipped adapter, over the API server in
+// Package ports is the face of the simulator that tests of the engine use: a whole upgrade takes milliseconds in
+// virtual time. The ports of package cluster that reach machines work directly on the model; their errors mean what
+// those of the real adapter mean. Those that reach Kubernetes are the shipped adapter, over the API server in
 // memory. Both record the same history as the faces with sockets.
 //
-// client.go is one user of a cluster, and where tests come between; talos.go,
-// component.go, config.go and manifest.go are the calls that reach machines,
-// kubernetes.go the others. registry.go is the registry that the engine asks; what
-// machines pull, and what their registries answer, is model's.
+// client.go is one user of a cluster, and where tests intercept calls; talos.go, component.go, config.go and
+// manifest.go are the calls that reach machines, kubernetes.go the others. registry.go is the registry that the
+// engine asks; what machines pull, and what their registries answer, is in package model.
 package ports
 
 import (
@@ -31,7 +29,7 @@ import (
 type Cluster struct {
 	*apiserver.Server
 
-	// summaries are of configurations that were seen before.
+	// summaries are of configurations that were read before.
 	summaries summaries
 	world     *model.World
 	// direct reads and writes what is stored, in the name of somebody else.
@@ -41,8 +39,8 @@ type Cluster struct {
 	removals []cluster.Removal
 }
 
-// New makes a cluster as [model.New] does, and connects its machines to a Kubernetes in
-// memory. Stop ends what runs in it.
+// New makes a cluster as [model.New] does, and connects its machines to a Kubernetes in memory. Stop ends what runs
+// in it.
 func New(options model.Options) (*Cluster, error) {
 	world, err := model.New(options)
 	if err != nil {
@@ -62,7 +60,7 @@ func New(options model.Options) (*Cluster, error) {
 	return made, nil
 }
 
-// kubernetes is the shipped adapter over a transport.
+// kubernetes returns the shipped adapter over a transport.
 func (c *Cluster) kubernetes(name string, transport *apiserver.Transport) (*kubeapi.Client, error) {
 	client, err := kubeapi.New(apiserver.Kubeconfig(), "", kubeapi.Options{UserAgent: name, Transport: transport, Sleep: c.world.Clock().Sleep})
 	if err != nil {
@@ -80,8 +78,7 @@ func (c *Cluster) Stop() {
 	c.world.Stop()
 }
 
-// sure is an answer to which there is no error: nothing stands between what is stored and
-// who asks for it here.
+// sure returns an answer that cannot fail: here nothing is between what is stored and the caller.
 func sure[T any](answer T, err error) T {
 	if err != nil {
 		panic(err)
@@ -90,11 +87,11 @@ func sure[T any](answer T, err error) T {
 	return answer
 }
 
-// Lease is the lease as it stands.
+// Lease returns the lease as it is stored.
 func (c *Cluster) Lease() cluster.Lease { return sure(c.direct.Lease(context.Background())) }
 
-// HoldLease writes the lease as another program does, whoever had it before.
-// Renewing it is the caller's affair; an empty holder releases it.
+// HoldLease writes the lease as another program does, whoever had it before. The caller has to renew it; an empty
+// holder releases it.
 func (c *Cluster) HoldLease(holder string) error {
 	for {
 		lease, now := c.Lease(), c.world.Clock().Now()
@@ -104,18 +101,17 @@ func (c *Cluster) HoldLease(holder string) error {
 
 		lease.Holder, lease.Renewed, lease.Duration = holder, now, 30*time.Second
 
-		// Its holder may have renewed it since.
+		// Its holder may have renewed it meanwhile.
 		if _, err := c.direct.WriteLease(context.Background(), lease); !errors.Is(err, cluster.ErrConflict) {
 			return err
 		}
 	}
 }
 
-// Journal is the journal as it stands.
+// Journal returns the journal as it is stored.
 func (c *Cluster) Journal() cluster.Journal { return sure(c.direct.Journal(context.Background())) }
 
-// EditJournalAsPerson writes what the change makes of the journal. The journal need not
-// exist.
+// EditJournalAsPerson writes the journal as change returns it. The journal need not exist.
 func (c *Cluster) EditJournalAsPerson(change func(cluster.Journal) cluster.Journal) {
 	for {
 		standing := c.Journal()
@@ -124,7 +120,7 @@ func (c *Cluster) EditJournalAsPerson(change func(cluster.Journal) cluster.Journ
 
 		written, err := c.direct.WriteJournal(context.Background(), wanted)
 		if errors.Is(err, cluster.ErrConflict) {
-			// Somebody has written since.
+			// Somebody has written it meanwhile.
 			continue
 		}
 
@@ -134,8 +130,7 @@ func (c *Cluster) EditJournalAsPerson(change func(cluster.Journal) cluster.Journ
 	}
 }
 
-// SetRemovals says what is in use in the cluster that some version of
-// Kubernetes does without.
+// SetRemovals sets what is in use in the cluster that some version of Kubernetes removes.
 func (c *Cluster) SetRemovals(removals []cluster.Removal) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -143,7 +138,7 @@ func (c *Cluster) SetRemovals(removals []cluster.Removal) {
 	c.removals = slices.Clone(removals)
 }
 
-// serving tells whether an API server answers.
+// serving returns an error unless an API server answers.
 func (c *Cluster) serving() error {
 	if c.world.Serving() {
 		return nil

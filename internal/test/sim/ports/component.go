@@ -53,8 +53,7 @@ func (c *Client) Component(ctx context.Context, address string, component cluste
 	return status, err
 }
 
-// componentStatus is what a machine says of a component. Of kube-proxy it knows
-// what it renders.
+// componentStatus returns what a machine reports about a component. For kube-proxy that is what it renders.
 func componentStatus(state model.NodeState, component cluster.Component) (cluster.ComponentStatus, error) {
 	switch {
 	case component == cluster.Kubelet:
@@ -116,7 +115,7 @@ func (c *Client) Configure(ctx context.Context, address string, change cluster.I
 	})
 }
 
-// settled makes sure that a boot would bring back the configuration in effect.
+// settled returns an error unless a boot would bring back the configuration in effect.
 func (c *Client) settled(address string) error {
 	state, err := c.cluster.world.Node(address)
 
@@ -158,8 +157,8 @@ func (c *Client) stored(ctx context.Context, address, what string) (read configu
 	return read, err
 }
 
-// compare looks whether a configuration that a machine accepted is still the
-// one that it has. It took effect even where nobody can look any more.
+// compare checks whether a configuration that a machine accepted is still the one that it has. If that cannot be
+// read, the outcome is unknown.
 func (c *Client) compare(ctx context.Context, address, what string, wanted []byte) error {
 	again, err := c.stored(ctx, address, what)
 

@@ -24,17 +24,15 @@ const (
 	keyCluster = "cluster"
 )
 
-// section is where a machine configuration speaks of a component: in a document
-// of its own, at its top or below a key, or, where there is none, below a path of
-// the v1alpha1 document.
+// section is where a machine configuration names a component: in its own document, at the top or below a key, or,
+// without such a document, below a path of the v1alpha1 document.
 type section struct {
 	kind string
 	path []string
 	own  string
 }
 
-// sectionOf is where it speaks of a component; false for what it knows nothing
-// about.
+// sectionOf returns the section of a component; false if it has none.
 func sectionOf(component cluster.Component) (section, bool) {
 	switch component {
 	case cluster.Kubelet:
@@ -54,8 +52,8 @@ func sectionOf(component cluster.Component) (section, bool) {
 	}
 }
 
-// configuration is a stored machine configuration with the trees of its
-// documents, which know the lines they came from.
+// configuration is a stored machine configuration with the trees of its documents, which have the lines that they
+// came from.
 type configuration struct {
 	text      []byte
 	documents []*yaml.Node
@@ -80,7 +78,7 @@ func parseConfiguration(text []byte) (configuration, error) {
 	}
 }
 
-// summary is what an upgrade needs to know of it.
+// summary returns what an upgrade needs to know about the configuration.
 func (c configuration) summary() *cluster.MachineConfig {
 	read := &cluster.MachineConfig{Images: map[cluster.Component]string{}}
 
@@ -125,7 +123,7 @@ func (c configuration) summary() *cluster.MachineConfig {
 	return read
 }
 
-// registries is a text that two configurations share when they name the same registries.
+// registries returns a text that is the same for two configurations if they name the same registries.
 func (c configuration) registries() string {
 	var sections []string
 
@@ -145,8 +143,8 @@ func (c configuration) registries() string {
 	return strings.Join(sections, "")
 }
 
-// disabled tells whether it switches a component off: a document of its own
-// decides, wherever there is one.
+// disabled reports whether the configuration switches a component off. If the component has its own document, that
+// decides.
 func (c configuration) disabled(component cluster.Component) bool {
 	where, known := sectionOf(component)
 	if !known {
@@ -165,14 +163,13 @@ func (c configuration) disabled(component cluster.Component) bool {
 	return text(child(child(c.document(""), path...), "disabled")) == "true"
 }
 
-// summaries remembers what configurations say: a run looks at the same few
-// thousands of times.
+// summaries remembers the summaries of configurations: a run reads the same few thousands of times.
 type summaries struct {
 	mu    sync.Mutex
 	known map[string]cluster.MachineConfig
 }
 
-// of is what a configuration says, for the caller to keep.
+// of returns the summary of a configuration, which the caller may keep.
 func (s *summaries) of(text []byte) (*cluster.MachineConfig, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -197,7 +194,7 @@ func (s *summaries) of(text []byte) (*cluster.MachineConfig, error) {
 	return &found, nil
 }
 
-// document finds a document by its kind; the one of v1alpha1 has none.
+// document returns a document by its kind; that of v1alpha1 has none.
 func (c configuration) document(kind string) *yaml.Node {
 	index := slices.IndexFunc(c.documents, func(d *yaml.Node) bool { return text(child(d, keyKind)) == kind })
 	if index < 0 {
@@ -207,8 +204,8 @@ func (c configuration) document(kind string) *yaml.Node {
 	return c.documents[index]
 }
 
-// place is the mapping that may name the image of a component: in the document of
-// its own, if there is one. It is nil, and found false, where there is none.
+// place returns the mapping that may name the image of a component: in its own document, if there is one. It is
+// nil, and found is false, if there is none.
 func (c configuration) place(component cluster.Component) (mapping *yaml.Node, found bool) {
 	where, known := sectionOf(component)
 	if !known {
@@ -227,16 +224,15 @@ func (c configuration) place(component cluster.Component) (mapping *yaml.Node, f
 	return mapping, mapping != nil
 }
 
-// image is what the configuration names for a component, empty where it names
-// nothing.
+// image returns the image that the configuration names for a component; empty if it names none.
 func (c configuration) image(component cluster.Component) string {
 	mapping, _ := c.place(component)
 
 	return text(child(mapping, keyImage))
 }
 
-// ukiArguments tells whether GRUB takes the kernel arguments from the UKI: where
-// nothing is said of the installation, too.
+// ukiArguments reports whether GRUB takes the kernel arguments from the UKI, which is also the case if the
+// configuration says nothing about the installation.
 func (c configuration) ukiArguments() bool {
 	install := child(c.document(""), "machine", "install")
 	unattended := c.document("UnattendedInstallConfig") != nil
@@ -244,11 +240,11 @@ func (c configuration) ukiArguments() bool {
 	return unattended || install == nil || text(child(install, "grubUseUKICmdline")) == "true"
 }
 
-// unlimited is the quota of a database of etcd without one.
+// unlimited is the quota of an etcd database without a limit.
 const unlimited = 1 << 56
 
-// etcdQuota is the largest size of the database of etcd, 0 where none is
-// configured. Of a list, the last value counts.
+// etcdQuota returns the largest size of the etcd database; 0 if none is configured. In a list, the last value
+// counts.
 func (c configuration) etcdQuota() int64 {
 	value := child(c.document(""), keyCluster, "etcd", "extraArgs", "quota-backend-bytes")
 	if value != nil && value.Kind == yaml.SequenceNode && len(value.Content) > 0 {
@@ -267,8 +263,7 @@ func (c configuration) etcdQuota() int64 {
 	}
 }
 
-// withImage is its text with another image for a component; all other bytes
-// stay.
+// withImage returns the text with another image for a component; all other bytes stay.
 func (c configuration) withImage(component cluster.Component, image string) ([]byte, error) {
 	where, known := sectionOf(component)
 	if !known {
@@ -292,7 +287,7 @@ func (c configuration) withImage(component cluster.Component, image string) ([]b
 	return []byte(strings.Join(edit, "")), nil
 }
 
-// child follows keys through mappings; nil where there is nothing.
+// child follows keys through mappings; nil if there is nothing.
 func child(node *yaml.Node, path ...string) *yaml.Node {
 	for _, name := range path {
 		_, node = member(node, name)
@@ -315,7 +310,7 @@ func member(node *yaml.Node, name string) (key, value *yaml.Node) {
 	return nil, nil
 }
 
-// text is the value of a scalar, empty for everything else and for null.
+// text returns the value of a scalar; empty for everything else and for null.
 func text(node *yaml.Node) string {
 	if node == nil || node.Kind != yaml.ScalarNode || node.Tag == "!!null" {
 		return ""
@@ -324,10 +319,10 @@ func text(node *yaml.Node) string {
 	return node.Value
 }
 
-// lines are those of a text, each with its end.
+// lines are the lines of a text, each with its end.
 type lines []string
 
-// replace puts another value in the place of a scalar.
+// replace replaces the value of a scalar.
 func (l lines) replace(scalar *yaml.Node, value string) {
 	line := l[scalar.Line-1]
 	start, length := scalar.Column-1, len(scalar.Value)
@@ -339,8 +334,7 @@ func (l lines) replace(scalar *yaml.Node, value string) {
 	l[scalar.Line-1] = line[:start] + value + line[start+length:]
 }
 
-// insert adds lines of text after the line with a number, counted from 1, and
-// at a column.
+// insert adds lines of text after the line with a number, counted from 1, at a column.
 func (l *lines) insert(after, column int, texts ...string) {
 	for i, added := range texts {
 		*l = slices.Insert(*l, after+i, strings.Repeat(" ", column-1)+added+"\n")
@@ -359,8 +353,8 @@ func (l lines) open(mapping *yaml.Node, member string) {
 
 const indent = 2
 
-// below has the section of a v1alpha1 document name an image; it returns false
-// where the parent has no block of lines to add to.
+// below makes the section of a v1alpha1 document name an image. It returns false if the parent has no block of
+// lines to add to.
 func (l *lines) below(parent *yaml.Node, name, image string) bool {
 	if parent == nil || parent.Kind != yaml.MappingNode || len(parent.Content) == 0 {
 		return false

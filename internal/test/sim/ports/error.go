@@ -12,8 +12,8 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/model"
 )
 
-// translate gives an answer of the model the meaning that the adapter finds in
-// what the wire makes of it. Answers without a name stay as they are.
+// translate gives an error of the model the meaning that the adapter derives from it on the wire. Errors without a
+// meaning stay as they are.
 func translate(ctx context.Context, what string, mutates bool, err error) error {
 	return cluster.Worded(meaning(ctx, what, mutates, err))
 }
@@ -27,8 +27,7 @@ func meaning(ctx context.Context, what string, mutates bool, err error) error {
 		return fmt.Errorf("unable to %s: %w", what, interrupted(ctx, mutates))
 	}
 
-	// What etcd refuses for the moment, to somebody who only asks, it may answer
-	// later.
+	// What etcd refuses to a reader for the moment, it may answer later.
 	if !mutates && !errors.Is(err, model.ErrNoLeader) && strings.Contains(err.Error(), "etcdserver: ") {
 		return fmt.Errorf("unable to %s: %w: %w", what, cluster.ErrUnreachable, err)
 	}
@@ -64,7 +63,7 @@ func meaning(ctx context.Context, what string, mutates bool, err error) error {
 	return fmt.Errorf("unable to %s: %w", what, err)
 }
 
-// lost is the meaning of an answer that did not come.
+// lost returns the meaning of an answer that did not come.
 func lost(mutates bool) error {
 	if mutates {
 		return fmt.Errorf("%w: %w", cluster.ErrOutcomeUnknown, cluster.ErrUnreachable)
@@ -73,7 +72,7 @@ func lost(mutates bool) error {
 	return cluster.ErrUnreachable
 }
 
-// interrupted is the meaning of a call that the caller's own context ended.
+// interrupted returns the meaning of a call that the caller's own context ended.
 func interrupted(ctx context.Context, sent bool) error {
 	cause := cluster.Ended(ctx)
 
@@ -87,7 +86,7 @@ func interrupted(ctx context.Context, sent bool) error {
 	}
 }
 
-// code is what the wire would call the end of a call.
+// code returns the gRPC code with which a call ends on the wire.
 func code(ctx context.Context, err error) string {
 	switch {
 	case err == nil:

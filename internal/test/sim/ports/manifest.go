@@ -63,7 +63,7 @@ func (c *Client) Unready(ctx context.Context, address string) (lacking []string,
 	return lacking, err
 }
 
-// rendering is the state of the control plane whose manifests count.
+// rendering returns the state of the control plane that renders the manifests.
 func (c *Client) rendering(ctx context.Context, address string) (state model.NodeState, err error) {
 	what := "read the manifests of " + address
 
@@ -81,8 +81,7 @@ func (c *Client) rendering(ctx context.Context, address string) (state model.Nod
 
 var _ cluster.Removals = (*Client)(nil)
 
-// Removals implements [cluster.Removals]: those that go on the way from the one
-// version to the other, of the API and of the nodes asked about.
+// Removals implements [cluster.Removals]: those between the two versions, of the API and of the given nodes.
 func (c *Client) Removals(
 	ctx context.Context, from, to version.Version, controlPlanes, workers []string,
 ) (removals []cluster.Removal, err error) {
@@ -111,7 +110,7 @@ func (c *Client) Removals(
 	return removals, err
 }
 
-// allAnswer is an error unless every one of the machines does.
+// allAnswer returns an error unless all machines answer.
 func (c *Client) allAnswer(addresses []string) error {
 	for _, address := range addresses {
 		if err := c.answers(address); err != nil {
@@ -122,7 +121,7 @@ func (c *Client) allAnswer(addresses []string) error {
 	return nil
 }
 
-// answers is an error unless the machine at the address does.
+// answers returns an error unless the machine at the address answers.
 func (c *Client) answers(address string) error {
 	if err := c.route(); err != nil {
 		return err

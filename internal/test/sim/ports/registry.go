@@ -10,8 +10,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 )
 
-// Registry is one that has every image, except for those of which a test says
-// otherwise. It is safe for concurrent use.
+// Registry is a registry that has every image, except those that a test excludes. It is safe for concurrent use.
 type Registry struct {
 	mu     sync.Mutex
 	wrong  map[string]error
@@ -25,18 +24,17 @@ var _ cluster.Registry = (*Registry)(nil)
 // NewRegistry makes a registry that has every image.
 func NewRegistry() *Registry { return &Registry{wrong: map[string]error{}} }
 
-// Missing says that the registry does not have the images.
+// Missing makes the registry answer that it does not have the images.
 func (r *Registry) Missing(references ...string) {
 	r.set(fmt.Errorf("%w: MANIFEST_UNKNOWN", cluster.ErrNotFound), references)
 }
 
-// Deny says that the registry does not show the images to the runner.
+// Deny makes the registry deny the images to the runner.
 func (r *Registry) Deny(references ...string) {
 	r.set(fmt.Errorf("%w: UNAUTHORIZED", cluster.ErrDenied), references)
 }
 
-// Unreachable says that nobody answers for the images; without any, for none at
-// all.
+// Unreachable makes the registry unreachable for the images; without any, for all images.
 func (r *Registry) Unreachable(references ...string) {
 	silence := fmt.Errorf("%w: dial tcp: i/o timeout", cluster.ErrUnreachable)
 
@@ -52,7 +50,7 @@ func (r *Registry) Unreachable(references ...string) {
 	r.usual = silence
 }
 
-// Present takes back what was said of the images; without any, everything.
+// Present undoes that for the images; without any, for all.
 func (r *Registry) Present(references ...string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -66,7 +64,7 @@ func (r *Registry) Present(references ...string) {
 	}
 }
 
-// Before is called before every answer; its error is the answer.
+// Before sets a function that is called before every answer; its error is the answer.
 func (r *Registry) Before(before func(ctx context.Context, reference string) error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -83,7 +81,7 @@ func (r *Registry) set(answer error, references []string) {
 	}
 }
 
-// Asked are the images that it was asked about, in order.
+// Asked returns the images that it was asked about, in order.
 func (r *Registry) Asked() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -30,8 +30,7 @@ const (
 	methodRollback   = "/machine.MachineService/Rollback"
 )
 
-// route tells whether a call gets through to a node: some control plane has to
-// take it and hand it on.
+// route returns an error unless a call gets through to a node: some control plane has to take it and pass it on.
 func (c *Client) route() error {
 	if c.cluster.world.Routing() {
 		return nil
@@ -45,7 +44,7 @@ func (c *Client) route() error {
 		}
 	}
 
-	// A way in that is the only one is named.
+	// If there is only one endpoint, the error says more about it.
 	if len(planes) == 1 && planes[0].Maintenance {
 		return fmt.Errorf("%w: %w: the endpoint is in maintenance mode", cluster.ErrUnreachable, cluster.ErrForeign)
 	}
@@ -53,14 +52,13 @@ func (c *Client) route() error {
 	return fmt.Errorf("%w: no endpoint answers", cluster.ErrUnreachable)
 }
 
-// How long the adapter waits for a machine that is silent: for an answer to a
-// question, and for the connection that an order needs.
+// How long the adapter waits for a silent machine: for the answer to a read, and for the connection of a change.
 const (
 	silentRead = 10 * time.Second
 	silentDial = 20 * time.Second
 )
 
-// hear lets a caller wait who called a machine that is silent.
+// hear makes the caller of a silent machine wait.
 func (c *Client) hear(ctx context.Context, limit time.Duration, err error) error {
 	if errors.Is(err, model.ErrUnreachable) && !errors.Is(err, model.ErrUnconfigured) && c.cluster.world.Silent() {
 		_ = c.cluster.world.Clock().Sleep(ctx, limit)
@@ -69,7 +67,7 @@ func (c *Client) hear(ctx context.Context, limit time.Duration, err error) error
 	return err
 }
 
-// ask is a read of a machine.
+// ask makes a read of a machine.
 func (c *Client) ask(ctx context.Context, what string, do func(context.Context) error) error {
 	if err := c.route(); err != nil {
 		return fmt.Errorf("unable to %s: %w", what, err)
@@ -78,8 +76,8 @@ func (c *Client) ask(ctx context.Context, what string, do func(context.Context) 
 	return translate(ctx, what, false, c.hear(ctx, silentRead, do(ctx)))
 }
 
-// order is a call that changes a machine, on a version that has it. It is in
-// the history only where it reached the machine.
+// order makes a call that changes a machine, if its version has the call. The call is in the history only if it
+// reached the machine.
 func (c *Client) order(ctx context.Context, address, what, method string, do func(context.Context) error) error {
 	if err := c.route(); err != nil {
 		return fmt.Errorf("unable to %s: %w", what, err)
@@ -105,7 +103,7 @@ func (c *Client) order(ctx context.Context, address, what, method string, do fun
 func (c *Client) checkVersion(address, method string) error {
 	state, err := c.cluster.world.Node(address)
 	if err != nil || !state.Reachable {
-		// What does not answer cannot refuse either.
+		// A machine that does not answer cannot refuse either.
 		return nil //nolint:nilerr // the call itself finds out
 	}
 
@@ -181,7 +179,7 @@ func (c *Client) Machine(ctx context.Context, address string, known *cluster.Mac
 	return machine, nil
 }
 
-// Told is what the history tells of a look at a machine that has ended.
+// Told returns the details of an observation of a machine that has ended.
 func Told(client string, began time.Duration, machine cluster.Machine) map[string]string {
 	talos := ""
 	if !machine.Talos.IsZero() {
@@ -194,8 +192,7 @@ func Told(client string, began time.Duration, machine cluster.Machine) map[strin
 	}
 }
 
-// fill fills a look with what is known of the machine, if it is in the boot in which that
-// was seen.
+// fill adds what is known about a machine to an observation, if both are of the same boot.
 func fill(known *cluster.Machine, now cluster.Machine) cluster.Machine {
 	if known == nil || !known.StatusSince.Equal(now.StatusSince) {
 		return now
@@ -204,7 +201,7 @@ func fill(known *cluster.Machine, now cluster.Machine) cluster.Machine {
 	return again(*known, now)
 }
 
-// again is a machine of which only what changes within a boot was asked.
+// again returns a machine for which only what changes within a boot was read.
 func again(known, now cluster.Machine) cluster.Machine {
 	known.Stage, known.Ready, known.Unmet = now.Stage, now.Ready, now.Unmet
 	if known.UpgradePending {
@@ -262,7 +259,7 @@ func (c *Client) Pull(ctx context.Context, address, image string, api cluster.Up
 	})
 }
 
-// PullToInstall implements [cluster.Talos]. To those who intercept calls it is a Pull.
+// PullToInstall implements [cluster.Talos]. For interceptors it is a Pull.
 func (c *Client) PullToInstall(ctx context.Context, address, image string) error {
 	return c.change(ctx, "Pull", address, func(ctx context.Context) error {
 		return c.order(ctx, address, "pull "+image+" on "+address, methodPull, func(ctx context.Context) error {
@@ -322,8 +319,8 @@ func (c *Client) Install(ctx context.Context, address, image string) (done clust
 	return done, err
 }
 
-// InstallerIdle implements [cluster.Talos]: an upgrade call without an image is
-// refused either because an installer runs or because of the image.
+// InstallerIdle implements [cluster.Talos]: an upgrade call without an image is refused either because an installer
+// runs or because of the image.
 func (c *Client) InstallerIdle(ctx context.Context, address string) (idle bool, err error) {
 	err = c.read(ctx, "InstallerIdle", address, func(ctx context.Context) error {
 		err := c.order(ctx, address, "ask whether an installer runs on "+address, methodInstall, func(ctx context.Context) error {
@@ -381,7 +378,7 @@ func (c *Client) Logs(ctx context.Context, address, service string, lines int) (
 	return text, err
 }
 
-// machine is what the adapter makes of everything it reads from a machine.
+// machine returns what the adapter makes of everything that it reads from a machine.
 func (c *Client) machine(state model.NodeState) (cluster.Machine, error) {
 	tag := ""
 
@@ -432,8 +429,7 @@ func (c *Client) admin() bool {
 	return false
 }
 
-// etcd is etcd as one control plane sees it. Of a learner that is its status: it
-// answers nothing else.
+// etcd returns etcd as one control plane sees it. For a learner that is its status: it answers nothing else.
 func (c *Client) etcd(ctx context.Context, address string, listed bool) (cluster.EtcdView, error) {
 	status, err := c.cluster.world.EtcdStatus(ctx, address)
 	if err != nil {
@@ -485,8 +481,8 @@ func (c *Client) Vitals(ctx context.Context, address string) (vitals cluster.Vit
 	return vitals, nil
 }
 
-// vitals are of a machine that may be slow to tell about its disk: as for the
-// adapter, that is no reason not to know about its clock.
+// vitals returns those of a machine that may be slow to report its disk: as in the adapter, its clock is returned
+// all the same.
 func (c *Client) vitals(ctx context.Context, address string) (vitals cluster.Vitals, err error) {
 	bounded, stop := context.WithCancelCause(ctx)
 
@@ -534,8 +530,8 @@ const mountsLimit = 3 * time.Second
 
 var errSlow = fmt.Errorf("%w: no answer within %s", cluster.ErrUnreachable, mountsLimit)
 
-// EtcdSnapshot implements [cluster.Talos]. The history tells of it as of any
-// other call: with the code OK, the stream was read to its end.
+// EtcdSnapshot implements [cluster.Talos]. The history has it like any other call: with the code OK, the stream was
+// read to its end.
 func (c *Client) EtcdSnapshot(ctx context.Context, address string, to io.Writer) error {
 	what := "take a snapshot of etcd on " + address
 
@@ -575,7 +571,7 @@ func (c *Client) snapshot(ctx context.Context, address string, to io.Writer) err
 	return err
 }
 
-// stallLimit is how long a stream may bring nothing.
+// stallLimit is how long a stream may pause.
 const stallLimit = time.Minute
 
 var errStalled = fmt.Errorf("%w: nothing came for %s", cluster.ErrUnreachable, stallLimit)
@@ -597,7 +593,7 @@ func (p *progress) Write(chunk []byte) (int, error) {
 	return p.to.Write(chunk)
 }
 
-// watch ends a stream that brings nothing.
+// watch ends a stream that pauses for too long.
 func (p *progress) watch(ctx context.Context, clock model.Clock, stop context.CancelCauseFunc) {
 	for {
 		p.mu.Lock()
@@ -658,8 +654,7 @@ func (c *Client) Upgrade(
 // errFollowed ends the events of an upgrade whose installer has ended.
 var errFollowed = errors.New("the installer has ended")
 
-// follow reads the machine's events until those of the actor tell how the
-// installer ended.
+// follow reads the machine's events until those of the actor show how the installer ended.
 func (c *Client) follow(ctx context.Context, address, actor string) (cluster.Installation, error) {
 	var (
 		result     cluster.Installation

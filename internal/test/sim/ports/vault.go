@@ -27,10 +27,10 @@ type Vault struct {
 
 var _ cluster.SnapshotStore = (*Vault)(nil)
 
-// NewVault makes one that holds nothing.
+// NewVault returns an empty vault.
 func NewVault() *Vault { return &Vault{} }
 
-// Refuse has Check fail from now on; nil takes that back.
+// Refuse makes Check and Save fail from now on; nil undoes that.
 func (v *Vault) Refuse(refusal error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -38,7 +38,7 @@ func (v *Vault) Refuse(refusal error) {
 	v.refusal = refusal
 }
 
-// Expose has Check say from now on who else could get at the snapshots.
+// Expose sets what Check returns from now on about who else could read the snapshots.
 func (v *Vault) Expose(exposed string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -46,7 +46,7 @@ func (v *Vault) Expose(exposed string) {
 	v.exposed = exposed
 }
 
-// Saved are the snapshots, in order.
+// Saved returns the snapshots, in order.
 func (v *Vault) Saved() []cluster.EtcdSnapshot {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -54,7 +54,7 @@ func (v *Vault) Saved() []cluster.EtcdSnapshot {
 	return slices.Clone(v.saved)
 }
 
-// Checks counts how often somebody asked whether a snapshot could be saved.
+// Checks returns how often Check was called.
 func (v *Vault) Checks() int {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -121,10 +121,10 @@ func (v *Vault) refused() error {
 	return nil
 }
 
-// page is what the length of a database of etcd is a multiple of.
+// page is a number of bytes of which the length of an etcd database is a multiple.
 const page = 512
 
-// verify wants a database, and after it the checksum of it.
+// verify checks that the content is a database followed by its checksum.
 func verify(content []byte) error {
 	split := len(content) - sha256.Size
 	if split <= 0 || split%page != 0 {

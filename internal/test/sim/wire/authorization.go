@@ -20,7 +20,7 @@ import (
 
 var errNotAuthorized = status.Error(codes.PermissionDenied, "not authorized")
 
-// allowed are the roles that may call a method.
+// allowed returns the roles that may call a method.
 func allowed(method string) role.Set {
 	service, name, _ := strings.Cut(strings.TrimPrefix(method, "/"), "/")
 
@@ -66,7 +66,7 @@ func admins() role.Set    { return role.MakeSet(role.Admin) }
 func operators() role.Set { return role.MakeSet(role.Admin, role.Operator) }
 func everyone() role.Set  { return role.MakeSet(role.Admin, role.Operator, role.Reader) }
 
-// rolesOf are the caller's roles as the endpoint found them in its certificate.
+// rolesOf returns the caller's roles as the endpoint found them in its certificate.
 func rolesOf(ctx context.Context) role.Set {
 	values := metadata.ValueFromIncomingContext(ctx, constants.APIAuthzRoleMetadataKey)
 	roles, _ := role.Parse(values)
@@ -82,7 +82,7 @@ func authorize(ctx context.Context, method string) error {
 	return nil
 }
 
-// strongest is the role of a certificate that allows most.
+// strongest returns the role of a certificate that allows most.
 func strongest(roles role.Set) string {
 	for _, candidate := range []role.Role{role.Admin, role.Operator, role.Reader} {
 		if roles.Includes(candidate) {
@@ -93,7 +93,7 @@ func strongest(roles role.Set) string {
 	return strings.Join(roles.Strings(), ",")
 }
 
-// mutating tells whether a method changes a machine.
+// mutating reports whether a method changes a machine.
 func mutating(method string) bool {
 	_, name, _ := strings.Cut(strings.TrimPrefix(method, "/"), "/")
 
@@ -118,7 +118,7 @@ type gate struct {
 
 const syncTimeout = 2 * time.Second
 
-// admit lets a call in, behind everything that was over before it came.
+// admit lets a call in, after everything that ended before it came.
 func (g gate) admit(ctx context.Context, method string) error {
 	if err := authorize(ctx, method); err != nil {
 		return err

@@ -42,11 +42,10 @@ type director struct {
 
 	mu    sync.Mutex
 	peers map[string]*pause
-	dials map[string]time.Duration // when a try began that is under way
+	dials map[string]time.Duration // when an attempt began that is under way
 }
 
-// pause is how long a proxy does not try again to reach a machine that it
-// could not reach before.
+// pause is how long a proxy does not try again to reach a machine that it could not reach before.
 type pause struct {
 	length time.Duration
 	until  time.Duration // simulated time
@@ -116,8 +115,8 @@ func (d *director) remote(targets, roles []string) ([]proxy.Backend, error) {
 	return backends, nil
 }
 
-// withPort tells an address with a port as apid does, with AddressContainsPort of
-// github.com/siderolabs/net: an address of IPv6 has colons of its own.
+// withPort reports whether a target has a port, as apid does with AddressContainsPort of github.com/siderolabs/net:
+// an IPv6 address has colons of its own.
 func withPort(target string) bool {
 	host, _, err := net.SplitHostPort(target)
 	if err != nil {
@@ -129,8 +128,8 @@ func withPort(target string) bool {
 	return !strings.Contains(host, ":") || err == nil
 }
 
-// plain is an address as the world spells it: apid dials it in whatever way a
-// caller writes it, with brackets or without.
+// plain returns an address as the world spells it: apid dials it however a caller writes it, with brackets or
+// without.
 func plain(target string) string {
 	target = strings.Trim(target, "[]")
 
@@ -141,11 +140,11 @@ func plain(target string) string {
 	return target
 }
 
-// dialTimeout is how long a proxy tries to reach a machine that is silent.
+// dialTimeout is how long a proxy tries to reach a silent machine.
 const dialTimeout = 20 * time.Second
 
-// connect reaches a machine's services, unless it failed to do so a short
-// while ago. Who calls a silent machine waits for the end of the try that is under way.
+// connect connects to a machine's services, unless that failed a short while ago. Calls to a silent machine wait
+// for the end of the attempt that is under way.
 func (d *director) connect(ctx context.Context, target string) (*grpc.ClientConn, error) {
 	const first, most, factor = time.Second, 15 * time.Second, 1.6
 
@@ -207,7 +206,7 @@ func (d *director) connect(ctx context.Context, target string) (*grpc.ClientConn
 	return nil, err
 }
 
-// unanswered is what the last try to reach a machine ended with.
+// unanswered returns the error of the last attempt to reach a machine.
 func (d *director) unanswered(target string) error {
 	if d.server.maintained(target) {
 		return unissued()
@@ -220,7 +219,7 @@ func (d *director) unanswered(target string) error {
 	return refused(target)
 }
 
-// services finds the connection to the services of a machine by its address.
+// services returns the connection to the services of a machine by its address.
 func (s *Server) services(target string) (*grpc.ClientConn, error) {
 	address := plain(target)
 
@@ -252,14 +251,14 @@ func (s *Server) services(target string) (*grpc.ClientConn, error) {
 	return nil, refused(address)
 }
 
-// maintained tells whether a machine is in maintenance mode.
+// maintained reports whether a machine is in maintenance mode.
 func (s *Server) maintained(target string) bool {
 	state, err := s.world.Node(plain(target))
 
 	return err == nil && state.Maintenance
 }
 
-// certificateRoles are the organizations of the caller's certificate.
+// certificateRoles returns the organizations of the caller's certificate.
 func certificateRoles(ctx context.Context) []string {
 	caller, ok := peer.FromContext(ctx)
 	if !ok {
@@ -287,7 +286,7 @@ func manyAllowed(method string) bool {
 	return false
 }
 
-// streamed tells which methods answer with a stream, for one-to-many calls.
+// streamed reports whether a method answers with a stream, for one-to-many calls.
 func streamed(method string) bool {
 	switch method {
 	case "/machine.MachineService/Copy", "/machine.MachineService/DiskUsage", "/machine.MachineService/Dmesg",
@@ -301,14 +300,14 @@ func streamed(method string) bool {
 	}
 }
 
-// forwards tells which machines have the certificate to call others.
+// forwards reports whether machines of a role have the certificate to call others.
 func forwards(role model.Role) bool { return role == model.ControlPlane }
 
-// backend leads a proxied call to one machine's services.
+// backend connects a proxied call to one machine's services.
 type backend struct {
-	// target is the machine as the caller named it, empty for the endpoint's own.
+	// target is the machine as the caller named it; empty for the endpoint's own.
 	target string
-	// roles are the caller's.
+	// roles are those of the caller.
 	roles []string
 	// connect finds the machine's services; its error is a gRPC status.
 	connect func(context.Context) (*grpc.ClientConn, error)
@@ -317,8 +316,8 @@ type backend struct {
 // String implements proxy.Backend.
 func (b *backend) String() string { return b.target }
 
-// GetConnection implements proxy.Backend. Routing keys end here, and the
-// caller's roles are those the endpoint vouches for.
+// GetConnection implements proxy.Backend. It drops the routing keys, and sets the caller's roles to those that the
+// endpoint found.
 func (b *backend) GetConnection(ctx context.Context, _ string) (context.Context, *grpc.ClientConn, error) {
 	incoming, _ := metadata.FromIncomingContext(ctx)
 	outgoing := incoming.Copy()
@@ -334,9 +333,8 @@ func (b *backend) GetConnection(ctx context.Context, _ string) (context.Context,
 	return metadata.NewOutgoingContext(ctx, outgoing), conn, err
 }
 
-// AppendInfo implements proxy.Backend: it puts the machine's name into the
-// field metadata of a response. Responses of unary calls hold one message in
-// their first field; those of streams are the message itself. As the field is
+// AppendInfo implements proxy.Backend: it puts the machine's name into the field metadata of a response. Responses
+// of unary calls hold one message in their first field; those of streams are the message itself. As the field is
 // not set yet, appending it to the encoded message is enough.
 func (b *backend) AppendInfo(streaming bool, response []byte) ([]byte, error) {
 	info, err := proto.Marshal(&common.Empty{
@@ -364,8 +362,7 @@ func (b *backend) AppendInfo(streaming bool, response []byte) ([]byte, error) {
 	return append(named, response[tagged+length:]...), nil
 }
 
-// BuildError implements proxy.Backend: in one-to-many calls an error is a
-// message with nothing but metadata.
+// BuildError implements proxy.Backend: in one-to-many calls an error is a message with only metadata.
 func (b *backend) BuildError(streaming bool, failure error) ([]byte, error) {
 	empty := &common.Empty{
 		Metadata: &common.Metadata{ //nolint:staticcheck // what Talos sends
@@ -382,39 +379,38 @@ func (b *backend) BuildError(streaming bool, failure error) ([]byte, error) {
 	return proto.Marshal(&common.EmptyResponse{Messages: []*common.Empty{empty}})
 }
 
-// apid is where a machine is asked.
+// apid returns the address of a machine's API.
 func apid(address string) string {
 	return net.JoinHostPort(strings.Trim(address, "[]"), strconv.Itoa(constants.ApidPort))
 }
 
-// refused is what a proxy says of a machine it cannot connect to.
+// refused returns what a proxy says about a machine that refuses connections.
 func refused(address string) error {
 	return status.Errorf(codes.Unavailable,
 		"connection error: desc = \"transport: Error while dialing: dial tcp %s: connect: connection refused\"",
 		apid(address))
 }
 
-// unissued is what a proxy says of a machine in maintenance mode.
+// unissued returns what a proxy says about a machine in maintenance mode.
 func unissued() error {
 	return status.Errorf(codes.Unavailable, "connection error: desc = \"transport: %v\"", model.ErrUnconfigured)
 }
 
-// timedOut is what a proxy says of a machine that is silent.
+// timedOut returns what a proxy says about a silent machine.
 func timedOut(address string) error {
 	return status.Errorf(codes.Unavailable,
 		"connection error: desc = \"transport: Error while dialing: dial tcp %s: i/o timeout\"",
 		apid(address))
 }
 
-// unroutable is what a proxy says of an address without a machine.
+// unroutable returns what a proxy says about an address without a machine.
 func unroutable(address string) error {
 	return status.Errorf(codes.Unavailable,
 		"connection error: desc = \"transport: Error while dialing: dial tcp %s: connect: no route to host\"",
 		apid(address))
 }
 
-// station is where one machine is served. Whenever the machine's API answers
-// it has an outlet.
+// station serves one machine. While the machine's API answers it has an outlet.
 type station struct {
 	server      *Server
 	node        string
@@ -451,7 +447,7 @@ func newStation(s *Server, state model.NodeState, endpoint string, certificate t
 	}
 }
 
-// notice tells the station that its machine has changed.
+// notice notes that the machine has changed, and wakes the station.
 func (s *station) notice() {
 	s.resources.stale.Store(true)
 	signal(s.wake)
@@ -472,13 +468,13 @@ func (s *station) run(ctx context.Context) {
 			return
 		}
 
-		// A listener that cannot be opened again is tried at the next change.
+		// If a listener cannot be opened again, the next change tries it again.
 		_ = s.follow()
 	}
 }
 
-// follow opens or closes the outlet as the machine's state demands, and brings
-// its resources up to date for those who watch them.
+// follow opens or closes the outlet as the machine's state demands, and updates its resources for those who watch
+// them.
 func (s *station) follow() error {
 	state, err := s.server.world.Node(s.address)
 	if err != nil {
@@ -524,7 +520,7 @@ func (s *station) close() {
 		return
 	}
 
-	// The connections of clients break first, as those of a machine do.
+	// The connections of clients break first, like those of a real machine.
 	current.listener.cut()
 	current.front.Stop()
 
@@ -536,7 +532,7 @@ func (s *station) close() {
 	current.serving.Wait()
 }
 
-// connection leads to the machine's services, nil while it has none.
+// connection returns the connection to the machine's services; nil while it has none.
 func (s *station) connection() *grpc.ClientConn {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -583,8 +579,8 @@ func (s *station) open(state model.NodeState) error {
 	return nil
 }
 
-// maintain opens the outlet of a machine in maintenance mode: its certificate is its own, it asks
-// nobody for one, and it has nothing that this project calls.
+// maintain opens the outlet of a machine in maintenance mode: it has its own certificate, asks for none, and offers
+// nothing that this project calls.
 func (s *station) maintain(state model.NodeState) error {
 	pair, err := s.server.unknown.Issue(x509.Certificate{
 		Subject: pkix.Name{CommonName: constants.MaintenanceServiceCommonName}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
@@ -619,7 +615,7 @@ func (s *station) maintain(state model.NodeState) error {
 	return nil
 }
 
-// front is the endpoint: it asks for a certificate and proxies.
+// front returns the endpoint, which requires a certificate and proxies.
 func (s *station) front(local *grpc.ClientConn) *grpc.Server {
 	route := &director{
 		server: s.server, own: s.address, forward: forwards(s.role), local: local,

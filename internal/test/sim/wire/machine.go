@@ -118,8 +118,7 @@ func (m *machineService) ServiceList(ctx context.Context, _ *emptypb.Empty) (*ma
 	return &machine.ServiceListResponse{Messages: []*machine.ServiceList{list}}, nil
 }
 
-// Read implements machine.MachineServiceServer. Machines here have one file:
-// the kernel's boot ID.
+// Read implements machine.MachineServiceServer. Machines here have one file: the kernel's boot ID.
 func (m *machineService) Read(request *machine.ReadRequest, stream grpc.ServerStreamingServer[common.Data]) error {
 	if request.GetPath() != bootIDPath {
 		return status.Errorf(codes.Unknown, "stat %s: no such file or directory", request.GetPath())
@@ -133,8 +132,7 @@ func (m *machineService) Read(request *machine.ReadRequest, stream grpc.ServerSt
 	return stream.Send(&common.Data{Bytes: []byte(id + "\n")})
 }
 
-// Kubeconfig implements machine.MachineServiceServer: a compressed archive
-// with one file.
+// Kubeconfig implements machine.MachineServiceServer: it sends a compressed archive with one file.
 func (m *machineService) Kubeconfig(_ *emptypb.Empty, stream grpc.ServerStreamingServer[common.Data]) error {
 	if m.role != model.ControlPlane {
 		return status.Error(codes.Unimplemented, "kubeconfig is only available on control plane nodes")
@@ -190,7 +188,7 @@ const (
 	healthPause   = 5037 * time.Millisecond
 )
 
-// clusterService is cluster.ClusterService: what "talosctl health" asks.
+// clusterService is cluster.ClusterService, which "talosctl health" calls.
 type clusterService struct {
 	cluster.UnimplementedClusterServiceServer
 
@@ -256,8 +254,8 @@ func (c *clusterService) unhealthy() string {
 	return ""
 }
 
-// ApplyConfiguration implements machine.MachineServiceServer. Readers get as
-// far as here, because a machine without a configuration takes one of anybody.
+// ApplyConfiguration implements machine.MachineServiceServer. The gate lets readers pass, because a machine without
+// a configuration takes one from anybody.
 func (m *machineService) ApplyConfiguration(
 	ctx context.Context, request *machine.ApplyConfigurationRequest,
 ) (*machine.ApplyConfigurationResponse, error) {
@@ -302,8 +300,8 @@ const (
 	stateFree = 92 << 20  // bytes
 )
 
-// Mounts implements machine.MachineServiceServer: sizes are in bytes, and like
-// those of a real machine not all of the file systems have one.
+// Mounts implements machine.MachineServiceServer. Sizes are in bytes; as on a real machine, some file systems have
+// none.
 func (m *machineService) Mounts(ctx context.Context, _ *emptypb.Empty) (*machine.MountsResponse, error) {
 	vitals, err := m.world.Vitals(ctx, m.node)
 	if err != nil {
@@ -317,8 +315,8 @@ func (m *machineService) Mounts(ctx context.Context, _ *emptypb.Empty) (*machine
 	return &machine.MountsResponse{Messages: []*machine.Mounts{{Stats: mountsOf(vitals)}}}, nil
 }
 
-// mountsOf are the mounts of a machine. What is bound into /var, and the images
-// of containers, show the size of the file system below them.
+// mountsOf returns the mounts of a machine. What is bound into /var, and the images of containers, show the size of
+// the file system below them.
 func mountsOf(vitals model.Vitals) []*machine.MountStat {
 	const ephemeral, volume, containerd = "/dev/sda6", "/dev/sdb1", "/var/lib/containerd"
 
@@ -365,8 +363,7 @@ func (d *dataWriter) Write(bytes []byte) (int, error) {
 	return len(bytes), nil
 }
 
-// logChunk is how many bytes of a log come in one message, whatever lines they
-// are of.
+// logChunk is how many bytes of a log are in one message, regardless of lines.
 const logChunk = 1000
 
 // Logs implements machine.MachineServiceServer for the services of Talos and the
@@ -386,7 +383,7 @@ func (m *machineService) Logs(request *machine.LogsRequest, stream grpc.ServerSt
 	case err != nil:
 		return statusOf(err)
 	case container:
-		// As the container runtime keeps them.
+		// The container runtime keeps them in this form.
 		for i := range lines {
 			lines[i] = time.Now().UTC().Format(time.RFC3339Nano) + " stderr F " + lines[i]
 		}
@@ -424,8 +421,8 @@ func (m *machineService) Dmesg(request *machine.DmesgRequest, stream grpc.Server
 	return nil
 }
 
-// Events implements machine.MachineServiceServer: an empty event first, then
-// those asked for, until the machine goes down.
+// Events implements machine.MachineServiceServer: an empty event first, then the requested ones, until the machine
+// goes down.
 func (m *machineService) Events(request *machine.EventsRequest, stream grpc.ServerStreamingServer[machine.Event]) error {
 	if err := stream.Send(&machine.Event{}); err != nil {
 		return err
@@ -457,7 +454,7 @@ func (m *machineService) send(event model.Event, stream grpc.ServerStreamingServ
 
 	return stream.Send(&machine.Event{
 		Id: event.ID, ActorId: event.Actor,
-		// Talos has a prefix of its own here.
+		// Talos has its own prefix here.
 		Data: &anypb.Any{TypeUrl: "talos/runtime/" + string(proto.MessageName(payload)), Value: value},
 	})
 }
@@ -526,8 +523,8 @@ func stageEvent(event model.Event) *machine.MachineStatusEvent {
 	return converted
 }
 
-// services are what the machine offers in the version that runs: calls it does
-// not know are answered as unimplemented by the server itself.
+// services returns what the machine offers in the version that runs. The server itself answers calls that it does
+// not know as unimplemented.
 func (s *station) services(running model.NodeState) *grpc.Server {
 	guard := gate{node: s.node, recorder: s.server.world, called: s.server.world.Called, sync: s.server.sync}
 
@@ -553,7 +550,7 @@ func (s *station) services(running model.NodeState) *grpc.Server {
 	return services
 }
 
-// checkInstance tells whether a containerd instance exists.
+// checkInstance checks whether a containerd instance exists.
 func checkInstance(instance *common.ContainerdInstance) error {
 	switch {
 	case instance == nil:
@@ -588,7 +585,7 @@ func (i *imageService) Pull(
 	}
 
 	name, err := pull(stream.Context(), i.world, i.node, request.GetImageRef(), into, func(progress model.Progress) {
-		// A caller that is gone shows in the context of the pull.
+		// If the caller is gone, the context of the pull has ended.
 		_ = stream.Send(layerProgress(progress))
 	})
 	if err != nil {
@@ -647,7 +644,7 @@ func (l *lifecycleService) Upgrade(
 	}
 
 	exit, err := l.world.InstallFrom(stream.Context(), l.node, request.GetSource().GetImageName(), from, func(line string) {
-		// A caller that is gone shows in the context of the installation.
+		// If the caller is gone, the context of the installation has ended.
 		_ = stream.Send(installProgress(&machine.LifecycleServiceInstallProgress{
 			Response: &machine.LifecycleServiceInstallProgress_Message{Message: line + "\n"},
 		}))
@@ -678,7 +675,7 @@ func (l *lifecycleService) Install(
 	return status.Error(codes.AlreadyExists, "Talos is already installed")
 }
 
-// observe asks the model on behalf of a call.
+// observe asks the model for a call.
 func (m *machineService) observe(ctx context.Context, what string) (model.NodeState, error) {
 	state, err := m.world.Observe(ctx, m.node, what)
 
@@ -691,7 +688,7 @@ type service struct {
 	running, healthy bool
 	// unwatched services have no health check.
 	unwatched bool
-	// absent services are known and not there just now.
+	// absent services are known but not there now.
 	absent bool
 	since  time.Time
 }
@@ -728,7 +725,7 @@ func servicesOf(state model.NodeState) []service {
 	return list
 }
 
-// info is the service as machines list it, with how it got where it is.
+// info returns the service as machines list it, with its last events.
 func (s service) info() *machine.ServiceInfo {
 	at := timestamppb.New(s.since)
 	info := &machine.ServiceInfo{

@@ -9,8 +9,7 @@ import (
 	"syscall"
 )
 
-// holdPort finds a free port. Where sockets cannot share a port it is not
-// kept between two listeners.
+// holdPort finds a free port. If sockets cannot share a port, it is not kept between two listeners.
 func holdPort() (port int, release func(), err error) {
 	listener, err := net.Listen("tcp4", "127.0.0.1:0")
 	if err != nil {

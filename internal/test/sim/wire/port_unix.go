@@ -12,9 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// holdPort binds a free port without listening there: connections to it are
-// refused, nobody else is given it, and sharePort listeners of our own may
-// come and go.
+// holdPort binds a free port without listening there: connections to it are refused, nobody else gets it, and
+// listeners with sharePort may come and go.
 func holdPort() (port int, release func(), err error) {
 	socket, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM, 0)
 	if err != nil {

@@ -38,8 +38,8 @@ import (
 
 var errReadOnly = status.Error(codes.PermissionDenied, "write access is not allowed")
 
-// access decides who may see which resources on a machine of a version, and
-// lets the model know that somebody looked.
+// access returns the rule that decides who may read which resources on a machine of a version. It records each read
+// in the model.
 func (s *station) access(talos string) state.FilteringRule {
 	definitions := map[resource.Type]meta.ResourceDefinitionSpec{}
 	for _, sample := range samples() {
@@ -74,7 +74,7 @@ func (s *station) access(talos string) state.FilteringRule {
 	}
 }
 
-// offered tells whether a type existed in a version of Talos.
+// offered reports whether a type exists in a version of Talos.
 func offered(of resource.Type, talos string) bool {
 	switch of {
 	case runtime.ImageFactorySchematicType, runtime.BootIDType, k8s.KubeletStatusType:
@@ -84,7 +84,7 @@ func offered(of resource.Type, talos string) bool {
 	}
 }
 
-// observed is how the history names a look at a type.
+// observed returns what the history calls a read of a type.
 func observed(of resource.Type) string {
 	switch of {
 	case runtime.MachineStatusType:
@@ -100,8 +100,7 @@ func observed(of resource.Type) string {
 	}
 }
 
-// namespaces are those a machine has, whether or not this simulation keeps
-// anything in them.
+// namespaces returns those of a machine, whether or not this simulation keeps anything in them.
 func namespaces() []resource.Namespace {
 	return []resource.Namespace{
 		meta.NamespaceName, "runtime", "cluster", "cluster-raw", "config", "containers", "controlplane", "cri", "etcd", "files",
@@ -114,7 +113,7 @@ const (
 	factoryURL    = "https://factory.talos.dev"
 )
 
-// samples has one resource of each type that machines offer.
+// samples returns one resource of each type that machines offer.
 func samples() []meta.ResourceWithRD {
 	return []meta.ResourceWithRD{
 		cluster.NewIdentity(cluster.NamespaceName, ""), cluster.NewInfo(), cluster.NewMember(cluster.NamespaceName, ""),
@@ -135,7 +134,7 @@ func samples() []meta.ResourceWithRD {
 	}
 }
 
-// memberResources is what discovery knows.
+// memberResources returns the members that discovery lists.
 func memberResources(members []model.Member) []resource.Resource {
 	list := make([]resource.Resource, 0, len(members))
 
@@ -162,7 +161,7 @@ func memberResources(members []model.Member) []resource.Resource {
 	return list
 }
 
-// ownResources are all resources of one machine.
+// ownResources returns all resources of one machine.
 func ownResources(world *model.World, state model.NodeState, made *rendering) []resource.Resource {
 	var list []resource.Resource
 
@@ -224,8 +223,7 @@ func runtimeResources(state model.NodeState) []resource.Resource {
 	list := []resource.Resource{machineStatus(state), version, platform, boot, disk}
 	list = append(list, toldResources(state)...)
 
-	// An installation that has just been made does not show: machines read
-	// their metadata when they boot.
+	// An installation of the present boot does not show: machines read their metadata when they boot.
 	if state.UpgradePending && !state.Armed {
 		pending := runtime.NewMetaKey(runtime.NamespaceName, runtime.MetaKeyTagToID(talosmeta.Upgrade))
 		pending.TypedSpec().Value = state.UpgradeTag
@@ -235,8 +233,7 @@ func runtimeResources(state model.NodeState) []resource.Resource {
 	return append(list, schematicResources(state)...)
 }
 
-// toldResources are what a machine may keep to itself: how it booted, and how its
-// clock is kept.
+// toldResources returns what a machine may fail to report: how it booted, and the state of its clock.
 func toldResources(state model.NodeState) []resource.Resource {
 	var list []resource.Resource
 
@@ -255,8 +252,8 @@ func toldResources(state model.NodeState) []resource.Resource {
 	return list
 }
 
-// schematicResources tell which extensions the running image has and what it was made of;
-// an image that does not come from the Image Factory tells only the first.
+// schematicResources returns the extensions of the running image and the schematic that it was made of. An image
+// that does not come from the Image Factory has only the extensions.
 func schematicResources(state model.NodeState) []resource.Resource {
 	var list []resource.Resource
 
@@ -349,8 +346,8 @@ func machineType(role model.Role) machine.Type {
 	return machine.TypeWorker
 }
 
-// sharedResources are those that are the same on every machine: definitions,
-// and the member list. With many machines, one copy each would be large.
+// sharedResources are those that are the same on every machine: definitions, and the member list. With many
+// machines, a copy for each would be large.
 type sharedResources struct {
 	world       *model.World
 	definitions state.CoreState
@@ -391,12 +388,12 @@ func newSharedResources(world *model.World) (*sharedResources, error) {
 	return shared, nil
 }
 
-// refresh brings the member list up to date.
+// refresh updates the member list.
 func (s *sharedResources) refresh(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 
-	// Most changes of machines change nothing of this.
+	// Most changes of machines do not change the list.
 	members := s.world.Members()
 	if reflect.DeepEqual(members, s.listed) {
 		return nil
@@ -422,9 +419,9 @@ type nodeResources struct {
 	mu     sync.Mutex
 	bootID string
 	own    *mirror
-	// rendered is what the configuration of the last look came to.
+	// rendered is what the last configuration was rendered to.
 	rendered *rendering
-	// kubelet is when the service kubelet of the last look was created.
+	// kubelet is when the last kubelet service was created.
 	kubelet time.Time
 }
 
@@ -432,7 +429,7 @@ func newNodeResources(world *model.World, node string, shared *sharedResources) 
 	return &nodeResources{world: world, node: node, shared: shared, own: newMirror()}
 }
 
-// refresh brings the machine's resources up to date.
+// refresh updates the machine's resources.
 func (r *nodeResources) refresh(ctx context.Context) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -461,8 +458,8 @@ func (r *nodeResources) refresh(ctx context.Context) error {
 	return r.own.apply(ctx, wanted)
 }
 
-// removeKubelet takes the service kubelet away when another one has taken its
-// place since the last look: whoever watches it must see that it was gone.
+// removeKubelet removes the kubelet service if another one has replaced it since the last refresh: watchers must
+// see that it was gone.
 func (r *nodeResources) removeKubelet(ctx context.Context, since time.Time, wanted []resource.Resource) error {
 	before := r.kubelet
 	r.kubelet = since
@@ -476,7 +473,7 @@ func (r *nodeResources) removeKubelet(ctx context.Context, since time.Time, want
 	}))
 }
 
-// holder is the state that has resources of a type, brought up to date.
+// holder returns the state that has resources of a type, up to date.
 func (r *nodeResources) holder(ctx context.Context, of resource.Type) (state.CoreState, error) {
 	switch of {
 	case meta.ResourceDefinitionType, meta.NamespaceType:
@@ -523,8 +520,7 @@ func (r *nodeResources) Get(ctx context.Context, at resource.Pointer, options ..
 	return aged(found, view.BootedAt), nil
 }
 
-// aged is a resource as of a moment by the clock of the machine: that of the state is the one on
-// the wall.
+// aged returns a resource with a creation time by the clock of the machine: the state uses the wall clock.
 func aged(found resource.Resource, created time.Time) resource.Resource {
 	found = found.DeepCopy()
 	found.Metadata().SetCreated(created)
@@ -591,9 +587,8 @@ func (r *nodeResources) Destroy(context.Context, resource.Pointer, ...state.Dest
 	return errReadOnly
 }
 
-// mirror keeps resources in a state equal to a wanted set. Versions count the
-// changes, unless the wanted resource comes with a version: then that is the
-// one it gets.
+// mirror keeps the resources of a state equal to a wanted set. Versions count the changes, unless the wanted
+// resource has a version: then it gets that one.
 type mirror struct {
 	core state.CoreState
 	kept map[string]kept
@@ -633,7 +628,7 @@ func (m *mirror) apply(ctx context.Context, wanted []resource.Resource) error {
 	return nil
 }
 
-// nameOf tells resources of one state apart, whatever their versions.
+// nameOf returns a name that is unique among the resources of one state, whatever their versions.
 func nameOf(entry resource.Resource) string {
 	metadata := entry.Metadata()
 

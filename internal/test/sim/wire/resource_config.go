@@ -30,8 +30,8 @@ const (
 	clusterDomain = "cluster.local"
 )
 
-// podResources are the static pods of a control plane: what they are
-// configured as, what is made of that, and how what runs is.
+// podResources returns the resources of the static pods of a control plane: their configuration, the pods made from
+// it, and the status of the pods that run.
 func podResources(state model.NodeState, arguments extraArguments) []resource.Resource {
 	var list []resource.Resource
 
@@ -69,7 +69,7 @@ func podResources(state model.NodeState, arguments extraArguments) []resource.Re
 	return list
 }
 
-// versionOf is a version that counts elsewhere, undefined below 1.
+// versionOf returns a version that is counted elsewhere; undefined below 1.
 func versionOf(count int) resource.Version {
 	version, err := resource.ParseVersion(strconv.Itoa(max(count, 0)))
 	if err != nil {
@@ -79,8 +79,8 @@ func versionOf(count int) resource.Version {
 	return version
 }
 
-// componentConfigs is what a component is configured as: what the machine
-// configuration says and, from Talos 1.14 on, what that comes to.
+// componentConfigs returns the configuration of a component: what the machine configuration says and, from Talos
+// 1.14 on, the result.
 func componentConfigs(state model.NodeState, component string, pod model.StaticPod, extra map[string]argument) []resource.Resource {
 	source := componentConfig(state, component, component, pod, extra)
 	if source == nil {
@@ -99,7 +99,7 @@ func componentConfigs(state model.NodeState, component string, pod model.StaticP
 	return []resource.Resource{source, final}
 }
 
-// componentConfig is one of them, without a version.
+// componentConfig returns one of them, without a version.
 func componentConfig(
 	state model.NodeState, id resource.ID, component string, pod model.StaticPod, extra map[string]argument,
 ) resource.Resource {
@@ -132,7 +132,7 @@ func componentConfig(
 	}
 }
 
-// argValues are arguments as resources have them.
+// argValues returns arguments in the form that resources have.
 func argValues(extra map[string]argument) map[string]k8s.ArgValues {
 	values := map[string]k8s.ArgValues{}
 	for name, value := range extra {
@@ -142,7 +142,7 @@ func argValues(extra map[string]argument) map[string]k8s.ArgValues {
 	return values
 }
 
-// ownFlags are those that Talos sets, as far as anybody looks for them.
+// ownFlags returns the flags that Talos sets, as far as something looks for them.
 func ownFlags(state model.NodeState, component string) map[string]string {
 	switch component {
 	case model.APIServerName:
@@ -169,7 +169,7 @@ func ownFlags(state model.NodeState, component string) map[string]string {
 	}
 }
 
-// podManifest is a pod as the kubelet is given it.
+// podManifest returns a pod as the kubelet is given it.
 func podManifest(component string, pod model.StaticPod, flags []string) map[string]any {
 	command := []any{"/usr/local/bin/" + component}
 	for _, flag := range flags {
@@ -196,7 +196,7 @@ func podManifest(component string, pod model.StaticPod, flags []string) map[stri
 	}
 }
 
-// podStatus is what the kubelet says of a static pod.
+// podStatus returns what the kubelet says about a static pod.
 func podStatus(state model.NodeState, component string, pod model.StaticPod) map[string]any {
 	ready := "False"
 	if pod.Ready {
@@ -227,8 +227,8 @@ func podStatus(state model.NodeState, component string, pod model.StaticPod) map
 	}
 }
 
-// rendering is what a machine's configuration comes to. It is kept, because
-// machines change often and their configurations rarely.
+// rendering is what a machine's configuration is rendered to. It is kept, because machines change often and their
+// configurations rarely.
 type rendering struct {
 	view      model.NodeState
 	arguments extraArguments
@@ -245,14 +245,13 @@ func render(view model.NodeState) *rendering {
 	return made
 }
 
-// of tells whether it still holds for a machine.
+// of reports whether it is still valid for a machine.
 func (r *rendering) of(view model.NodeState) bool {
 	return r != nil && bytes.Equal(r.view.Config, view.Config) && r.view.Talos == view.Talos &&
 		r.view.ProxyImage == view.ProxyImage && r.view.CoreDNSImage == view.CoreDNSImage
 }
 
-// resources are the manifests that a control plane offers, and what they are
-// made from.
+// resources returns the manifests that a control plane offers, and what they are made from.
 func (r *rendering) resources() []resource.Resource {
 	if r.view.Role != model.ControlPlane {
 		return nil
@@ -286,7 +285,7 @@ type extraArguments map[string]map[string]argument
 // argument is the value of a flag, or several.
 type argument []string
 
-// UnmarshalYAML implements yaml.Unmarshaler: a list is given several times.
+// UnmarshalYAML implements yaml.Unmarshaler: with a list, the flag is given several times.
 func (a *argument) UnmarshalYAML(value *yaml.Node) error {
 	if value.Kind == yaml.SequenceNode {
 		return value.Decode((*[]string)(a))
@@ -307,8 +306,8 @@ type section struct {
 	ExtraArgs map[string]argument `yaml:"extraArgs"`
 }
 
-// readArguments finds the extra arguments in a configuration of either form.
-// What cannot be read has none: a machine does not take such a configuration.
+// readArguments returns the extra arguments in a configuration of either form. It stops at a document that cannot
+// be parsed: a machine does not take such a configuration.
 func readArguments(config []byte) extraArguments {
 	found := extraArguments{}
 
@@ -335,7 +334,7 @@ func readArguments(config []byte) extraArguments {
 	}
 }
 
-// addClassic reads the document that has everything in one.
+// addClassic reads the main document, which configures all components.
 func (e extraArguments) addClassic(document *yaml.Node) {
 	var classic struct {
 		Machine struct {
@@ -362,7 +361,7 @@ func (e extraArguments) addClassic(document *yaml.Node) {
 	}
 }
 
-// documentOf is the component that a kind of document configures.
+// documentOf returns the component that a kind of document configures.
 func documentOf(kind string) string {
 	return map[string]string{
 		"KubeletConfig":               model.KubeletName,
@@ -372,9 +371,8 @@ func documentOf(kind string) string {
 	}[kind]
 }
 
-// flagsOf is the command line of a component without its program: what Talos
-// sets, and what the configuration adds or sets otherwise, in order of the
-// flags' names.
+// flagsOf returns the command line of a component without its program: what Talos sets, and what the configuration
+// adds or overrides, sorted by the names of the flags.
 func flagsOf(own map[string]string, extra map[string]argument) []string {
 	merged := map[string]argument{}
 	for name, value := range own {
@@ -400,13 +398,13 @@ func flagsOf(own map[string]string, extra map[string]argument) []string {
 	return flags
 }
 
-// additive flags take what is configured besides what Talos sets.
+// additive reports whether the configured values of a flag are added to those that Talos sets.
 func additive(flag string) bool {
 	return slices.Contains([]string{"enable-admission-plugins", "authorization-mode", "feature-gates"}, flag)
 }
 
-// configDocument is the resource MachineConfig with the YAML as it is, whether
-// or not the Talos library of this build could read it.
+// configDocument is the resource MachineConfig with the YAML as it is, whether or not the Talos library of this
+// build could read it.
 type configDocument struct {
 	metadata resource.Metadata
 	spec     configSpec

@@ -1,16 +1,13 @@
 // SPDX-License-Identifier: MPL-2.0
 
-// Package wire serves a simulated cluster over the real Talos API: gRPC with
-// mutual TLS, one endpoint per machine. As on Talos, an endpoint is a proxy
-// that knows the caller's roles from its certificate and routes by the
-// metadata keys node and nodes; behind it each machine has its own services,
-// those of its own version. An endpoint refuses connections while its machine
-// is down or its API does not answer, and comes back at the same address.
+// Package wire serves a simulated cluster over the real Talos API: gRPC with mutual TLS, one endpoint per machine.
+// As on Talos, an endpoint is a proxy that knows the caller's roles from its certificate and routes by the metadata
+// keys node and nodes; behind it each machine has its own services, those of its own version. An endpoint refuses
+// connections while its machine is down or its API does not answer, and comes back at the same address.
 //
-// director.go is the proxy, authorization.go who may call what (resource.go who may read
-// a sensitive resource). Behind it, machine.go,
-// etcd.go and upgrade.go answer for a machine, resource.go and resource_config.go are
-// its resources, and strike.go is how scripted faults look over the wire.
+// director.go is the proxy, authorization.go who may call what (resource.go who may read a sensitive resource).
+// Behind it, machine.go, etcd.go and upgrade.go answer for a machine, resource.go and resource_config.go are its
+// resources, and strike.go is how scripted faults look over the wire.
 package wire
 
 import (
@@ -36,31 +33,29 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/pipe"
 )
 
-// Options of a [Server].
+// Options are the options of a [Server].
 type Options struct {
 	// World is the cluster to serve; it must outlive the server.
 	World *model.World
-	// Kubeconfig is what control planes answer when asked for it; nil lets
-	// them answer that there is none yet.
+	// Kubeconfig returns what control planes answer when asked for it; if it is nil, they answer that there is none
+	// yet.
 	Kubeconfig func() ([]byte, error)
 	// InMemory serves over pipes at the machines' own addresses instead of
 	// sockets, for testing/synctest bubbles. Clients need [Server.Dialer].
 	InMemory bool
-	// Sync is called before every call that changes something, so that what
-	// other faces have answered before is recorded before what the call
-	// brings about. It is bounded by a context; its error is of no account.
+	// Sync is called before every call that changes something, so that what other faces answered before is recorded
+	// before the effects of the call. Its context has a timeout; its error is ignored.
 	Sync func(ctx context.Context) error
-	// Intercept, when not nil, decides about each call that reaches an endpoint.
+	// Intercept, if not nil, decides about each call that reaches an endpoint.
 	Intercept Interceptor
 }
 
-// Endpoint is where one machine's Talos API is served.
+// Endpoint is where the Talos API of one machine is served.
 type Endpoint struct {
 	// Node is the machine's name.
 	Node string
 	Role model.Role
-	// Address is host:port on sockets, and an IP address in memory, where
-	// clients add the port of the Talos API.
+	// Address is host:port on sockets, and an IP address in memory, to which clients add the port of the Talos API.
 	Address string
 }
 
@@ -183,8 +178,8 @@ func (s *Server) admit(state model.NodeState) (*station, error) {
 	return added, nil
 }
 
-// Start listens on the endpoints of all machines that are up and follows what
-// becomes of them, until Stop. The context bounds only the start.
+// Start listens on the endpoints of all machines that are up and follows their changes until Stop. The context
+// bounds only the start.
 func (s *Server) Start(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -223,7 +218,7 @@ func (s *Server) Stop() {
 	s.network.close()
 }
 
-// changed is told of every change of the world; it must not block.
+// changed is called with every change of the world; it must not block.
 func (s *Server) changed(node string) {
 	s.mu.Lock()
 	station := s.stations[node]
@@ -243,7 +238,7 @@ func signal(wake chan struct{}) {
 	}
 }
 
-// welcome opens endpoints for machines that join and keeps the member list.
+// welcome opens endpoints for machines that join, and updates the member list.
 func (s *Server) welcome(ctx context.Context) {
 	welcomed := 0
 
@@ -256,15 +251,14 @@ func (s *Server) welcome(ctx context.Context) {
 
 		_ = s.shared.refresh(ctx)
 
-		// Few of the changes are machines that join.
+		// Most changes are not machines that join.
 		if joined := s.world.Joined(); joined > welcomed && s.admitAll(ctx) {
 			welcomed = joined
 		}
 	}
 }
 
-// admitAll opens endpoints for the machines that have none; false where one is left for
-// the next change.
+// admitAll opens endpoints for the machines that have none. It returns false if one is left for the next change.
 func (s *Server) admitAll(ctx context.Context) bool {
 	all := true
 
@@ -291,8 +285,7 @@ func (s *Server) admitAll(ctx context.Context) bool {
 	return all
 }
 
-// Endpoints lists where each machine that is part of the cluster is served,
-// in the world's order.
+// Endpoints lists the endpoints of the machines that are part of the cluster, in the world's order.
 func (s *Server) Endpoints() []Endpoint {
 	var endpoints []Endpoint
 
@@ -309,14 +302,14 @@ func (s *Server) Endpoints() []Endpoint {
 	return endpoints
 }
 
-// Dialer connects to the endpoints; clients need it where the server is in
-// memory, as grpc.WithContextDialer.
+// Dialer returns a function that connects to the endpoints. If the server is in memory, clients need it as
+// grpc.WithContextDialer.
 func (s *Server) Dialer() func(ctx context.Context, address string) (net.Conn, error) {
 	return s.network.dial
 }
 
-// cuttable is a listener that can break everything it ever accepted, also
-// connections whose handshake is not over.
+// cuttable is a listener that can break everything that it ever accepted, including connections whose handshake is
+// not over.
 type cuttable struct {
 	net.Listener
 
@@ -382,12 +375,12 @@ func (t *tracked) Close() error {
 
 // network is where endpoints listen: on sockets of this host, or in memory.
 type network interface {
-	// reserve takes an address for a machine for as long as the server lives;
-	// nothing listens there until listen.
+	// reserve reserves an address for a machine for as long as the server lives; nothing listens there until
+	// listen.
 	reserve(machine string) (address string, err error)
 	listen(address string) (net.Listener, error)
 	dial(ctx context.Context, address string) (net.Conn, error)
-	// close gives all addresses back.
+	// close releases all addresses.
 	close()
 }
 
@@ -437,9 +430,9 @@ func (s *sockets) close() {
 // memory connects by pipes, at the machines' own addresses. It works inside a
 // testing/synctest bubble.
 type memory struct {
-	// answers tells whether the machine at an address has an API just now.
+	// answers reports whether the machine at an address has an API now.
 	answers func(address string) bool
-	// silent machines that do not answer refuse nothing.
+	// silent is true if machines that do not answer refuse nothing.
 	silent bool
 
 	mu        sync.Mutex
@@ -500,7 +493,7 @@ func (m *memory) dial(ctx context.Context, address string) (net.Conn, error) {
 
 func (m *memory) close() {}
 
-// memoryListener is gone from its network once it is closed.
+// memoryListener leaves its network once it is closed.
 type memoryListener struct {
 	*pipe.Listener
 	network *memory
@@ -519,20 +512,19 @@ func (l *memoryListener) Close() error {
 	return l.Listener.Close()
 }
 
-// Contexts of the talosconfig besides the cluster's own; each name is the
-// cluster's name with one of these behind it.
+// The contexts of the talosconfig besides the cluster's own; the name of each is the cluster's name followed by one
+// of these.
 const (
 	// ContextOperator and ContextReader have certificates of those roles.
 	ContextOperator = "-operator"
 	ContextReader   = "-reader"
-	// ContextBackup may ask etcd, and take a snapshot of it, and nothing else.
+	// ContextBackup may only ask etcd and take a snapshot of it.
 	ContextBackup = "-etcd-backup"
 	// ContextWorker has only a worker as endpoint.
 	ContextWorker = "-worker"
 	// ContextExpired has a certificate that is no longer valid.
 	ContextExpired = "-expired"
-	// ContextForeign belongs to another cluster altogether, by its
-	// certificates; its endpoints are this one's.
+	// ContextForeign belongs to another cluster by its certificates; its endpoints are this one's.
 	ContextForeign = "-foreign"
 	// ContextDead has an endpoint where nothing ever listens.
 	ContextDead = "-dead"
@@ -540,9 +532,9 @@ const (
 
 const clientLifetime = 365 * 24 * time.Hour
 
-// Talosconfig is the client configuration, as YAML. Its current context is
-// the cluster's name: role admin, with all control planes as endpoints. The
-// Context constants name the others; ContextWorker exists with a worker only.
+// Talosconfig returns the client configuration as YAML. Its current context is the cluster's name: role admin, with
+// all control planes as endpoints. The Context constants name the others; ContextWorker exists only if there is a
+// worker.
 func (s *Server) Talosconfig() ([]byte, error) {
 	planes, workers := s.endpointsOf(model.ControlPlane), s.endpointsOf(model.Worker)
 	name := s.world.ClusterName()

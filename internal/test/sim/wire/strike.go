@@ -26,19 +26,19 @@ type Call struct {
 	Client string
 	// Method is the full name, as in "/machine.MachineService/Reboot".
 	Method string
-	// Node is the machine concerned, by its name where it has one.
+	// Node is the machine concerned, by its name if it has one.
 	Node string
 	// Through is the machine whose endpoint took the call.
 	Through string
-	// Mutates tells that the method changes a machine.
+	// Mutates is true if the method changes a machine.
 	Mutates bool
 }
 
-// Strike is what becomes of a call. The zero value lets it pass.
+// Strike is what happens to a call. The zero value lets it pass.
 type Strike struct {
 	Cut Cut
-	// Replied, when not nil, is called when a call that was not cut has been
-	// handled and its reply is on its way; whether the client has read it is open.
+	// Replied, if not nil, is called after a call that was not cut has been handled and its reply was sent; the
+	// client may not have read it yet.
 	Replied func()
 }
 
@@ -49,24 +49,21 @@ type Cut int
 const (
 	// CutNot leaves the connection alone.
 	CutNot Cut = iota
-	// CutBefore breaks it before the call is handed on to the machine.
+	// CutBefore breaks it before the call is passed on to the machine.
 	CutBefore
-	// CutAfter breaks it when the call has been handled. What the machine said on
-	// the way reaches the client, but for the last message, which has the result.
+	// CutAfter breaks it after the call has been handled. The client gets the messages of the machine except the
+	// last one, which has the result.
 	CutAfter
-	// EndBefore ends the call instead of handing it on, without a message and
-	// without an error, and leaves the connection alone: what a stream looks like
-	// whose server stops gracefully.
+	// EndBefore ends the call instead of passing it on, without a message and without an error, and leaves the
+	// connection alone: a stream looks like this if its server stops gracefully.
 	EndBefore
 )
 
-// Interceptor decides about each call that reaches an endpoint, also about
-// those that will be refused. It is called from several goroutines, and may
-// block until the context ends, which it does when the client gives up or the
-// connection breaks.
+// Interceptor decides about each call that reaches an endpoint, including those that will be refused. It is called
+// from several goroutines, and may block until the context ends: when the client gives up or the connection breaks.
 type Interceptor func(ctx context.Context, call Call) Strike
 
-// strikes puts the interceptor in front of an endpoint.
+// strikes returns the interceptor of an endpoint.
 func (s *station) strikes() grpc.StreamServerInterceptor {
 	return func(server any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
 		if s.server.intercept == nil {
@@ -97,7 +94,7 @@ func (s *station) strikes() grpc.StreamServerInterceptor {
 	}
 }
 
-// call describes a call by what its metadata say.
+// call describes a call by its metadata.
 func (s *station) call(ctx context.Context, method string) Call {
 	said, _ := metadata.FromIncomingContext(ctx)
 	client, _, _ := strings.Cut(strings.Join(said["user-agent"], " "), " ")
@@ -110,8 +107,7 @@ func (s *station) call(ctx context.Context, method string) Call {
 	return Call{Client: client, Method: method, Node: s.server.nameOf(plain(node)), Through: s.node, Mutates: mutating(method)}
 }
 
-// nameOf is the name of the machine at an address, or the address where there is
-// none.
+// nameOf returns the name of the machine at an address; the address if there is none.
 func (s *Server) nameOf(address string) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -125,8 +121,7 @@ func (s *Server) nameOf(address string) string {
 	return address
 }
 
-// withheld is a stream whose last message does not get through: each is sent
-// when there is another one after it.
+// withheld is a stream whose last message is not sent: each is sent once there is another one after it.
 type withheld struct {
 	grpc.ServerStream
 
@@ -150,8 +145,8 @@ func (w *withheld) SendMsg(message any) error {
 	return w.ServerStream.SendMsg(before)
 }
 
-// lines are the connections of clients to all endpoints. Each has an address of
-// its own, which pipes do not have, so that it can be told from the others.
+// lines are the connections of clients to all endpoints. Each has an address of its own, which pipes do not have,
+// to distinguish it from the others.
 type lines struct {
 	mu   sync.Mutex
 	made int
@@ -160,7 +155,7 @@ type lines struct {
 
 func newLines() *lines { return &lines{open: map[string]net.Conn{}} }
 
-// over is a listener whose connections are among the lines.
+// over returns a listener whose connections are among the lines.
 func (l *lines) over(listener net.Listener) net.Listener {
 	return &lineListener{Listener: listener, lines: l}
 }
@@ -180,7 +175,7 @@ func (l *lines) cut(ctx context.Context) error {
 	return status.Error(codes.Unavailable, "the connection was cut")
 }
 
-// Connections counts the connections of clients that are open.
+// Connections returns how many connections of clients are open.
 func (s *Server) Connections() int {
 	s.lines.mu.Lock()
 	defer s.lines.mu.Unlock()
@@ -236,7 +231,7 @@ type lineAddr string
 func (a lineAddr) Network() string { return "tcp" }
 func (a lineAddr) String() string  { return string(a) }
 
-// statusOf is how a machine's services report what the model answered.
+// statusOf returns the status with which a machine's services report an error of the model.
 func statusOf(err error) error {
 	if err == nil {
 		return nil

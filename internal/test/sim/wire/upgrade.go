@@ -47,8 +47,8 @@ func (m *machineService) Rollback(ctx context.Context, _ *machine.RollbackReques
 	return &machine.RollbackResponse{Messages: []*machine.Rollback{{}}}, nil
 }
 
-// Upgrade implements machine.MachineServiceServer: the upgrade of all versions
-// of Talos, which drains and reboots by itself.
+// Upgrade implements machine.MachineServiceServer: the upgrade of all versions of Talos, which drains and reboots
+// by itself.
 func (m *machineService) Upgrade(ctx context.Context, request *machine.UpgradeRequest) (*machine.UpgradeResponse, error) {
 	options := model.LegacyOptions{
 		Image: request.GetImage(), Preserve: request.GetPreserve(), Stage: request.GetStage(), Force: request.GetForce(),
@@ -84,8 +84,8 @@ func (m *machineService) ImagePull(ctx context.Context, request *machine.ImagePu
 	return &machine.ImagePullResponse{Messages: []*machine.ImagePull{{}}}, nil
 }
 
-// pull downloads an image into one of containerd's namespaces: an installer,
-// which lives beside the kubelet, or an image of Kubernetes.
+// pull downloads an image into one of containerd's namespaces: an installer, unless into the namespace cri, or an
+// image of Kubernetes.
 func pull(
 	ctx context.Context, world *model.World, node, image string, into model.ImageNamespace, progress func(model.Progress),
 ) (string, error) {
@@ -97,8 +97,8 @@ func pull(
 	}
 }
 
-// isInstaller tells by its name whether an image installs Talos: installer,
-// metal-installer/<schematic>, and so on.
+// isInstaller reports by its name whether an image installs Talos: installer, metal-installer/<schematic>, and so
+// on.
 func isInstaller(image string) bool {
 	repository, _, _ := strings.Cut(image, "@")
 
@@ -170,12 +170,12 @@ func (i *imageService) Remove(ctx context.Context, request *machine.ImageService
 	return &emptypb.Empty{}, nil
 }
 
-// kubeletContainerd is the only instance that the older calls know.
+// kubeletContainerd returns the only instance that the older calls know.
 func kubeletContainerd(namespace common.ContainerdNamespace) *common.ContainerdInstance {
 	return &common.ContainerdInstance{Driver: common.ContainerDriver_CRI, Namespace: namespace}
 }
 
-// namespaceOf is where a containerd instance of a machine keeps its images.
+// namespaceOf returns the namespace in which a containerd instance of a machine keeps its images.
 func namespaceOf(instance *common.ContainerdInstance) (model.ImageNamespace, error) {
 	if err := checkInstance(instance); err != nil {
 		return "", err

@@ -9,8 +9,7 @@ import (
 	"time"
 )
 
-// Isolate kills the command when its context ends: neither process groups nor
-// interrupts are to be had here.
+// Isolate kills the command when its context ends: here there are neither process groups nor interrupts.
 func Isolate(command *exec.Cmd, grace time.Duration) { command.WaitDelay = grace }
 
 // Reap has nothing to do without process groups.

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
-// Package workspace is a directory in which Terraform or OpenTofu runs with
-// the provider as it was just built, whatever the environment of the person
-// who started it says.
+// Package workspace is a directory in which Terraform or OpenTofu runs with the provider as it was just built,
+// whatever the environment of the user says.
 package workspace
 
 import (
@@ -18,8 +17,8 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/toolchain"
 )
 
-// grace is how long a command may take to stop by itself once it was asked to.
-// A provider that is in the middle of a step has 15 seconds to leave it.
+// grace is how long a command may take to stop by itself once it was interrupted. A provider that is in the middle
+// of a step has 15 seconds to leave it.
 const grace = 25 * time.Second
 
 // Workspace runs one command line in one directory.
@@ -31,8 +30,7 @@ type Workspace struct {
 	config string
 }
 
-// New prepares dir: the configuration of the command line is written beside
-// whatever the directory holds.
+// New prepares dir: the configuration of the command line is written next to what the directory holds.
 func New(dir string, cli toolchain.CLI, providerDir string) (*Workspace, error) {
 	config, err := toolchain.CLIConfig(dir, providerDir)
 	if err != nil {
@@ -42,9 +40,8 @@ func New(dir string, cli toolchain.CLI, providerDir string) (*Workspace, error) 
 	return &Workspace{Dir: dir, cli: cli, config: config}, nil
 }
 
-// Command is a call of the command line that has not been started, for [Workspace.Run].
-// It runs in a process group of its own; when the context ends it is
-// interrupted and given time to stop before it is killed.
+// Command returns a call of the command line that has not been started, for [Workspace.Run]. It runs in its own
+// process group; when the context ends, it is interrupted and given time to stop before it is killed.
 func (w *Workspace) Command(ctx context.Context, args ...string) *exec.Cmd {
 	command := exec.CommandContext(ctx, w.cli.Path, args...)
 	command.Dir = w.Dir
@@ -55,7 +52,7 @@ func (w *Workspace) Command(ctx context.Context, args ...string) *exec.Cmd {
 	return command
 }
 
-// Run runs the command to its end and leaves nothing of it behind.
+// Run runs the command to its end and leaves no process of it behind.
 func (w *Workspace) Run(command *exec.Cmd) error {
 	defer Reap(command)
 
@@ -87,9 +84,8 @@ func (w *Workspace) CopyConfiguration(from string) error {
 	return nil
 }
 
-// Environment is an environment without what would change how Terraform runs
-// or which cluster the provider reaches. TF_LOG and its companions stay, for
-// whoever looks for an error.
+// Environment returns an environment without the variables that would change how Terraform runs or which cluster
+// the provider reaches. TF_LOG and its companions stay, for those who look for an error.
 func Environment(environ []string) []string {
 	return slices.DeleteFunc(slices.Clone(environ), func(entry string) bool {
 		name, _, _ := strings.Cut(entry, "=")

@@ -14,7 +14,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// annotationPrefix is what all keys of the annotation protocol begin with.
+// annotationPrefix begins all keys of the annotation protocol.
 const annotationPrefix = "upgrade.vitistack.io/"
 
 // ours is the label of every object that the provider creates.
@@ -36,8 +36,8 @@ func connect(kubeconfig string) (*kubernetes.Clientset, error) {
 	return client, nil
 }
 
-// readAnnotations reads what was published, the way anybody with a kubeconfig
-// can: from the ConfigMap kube-system/talosupgrade.
+// readAnnotations reads what was published, as everybody with a kubeconfig can: from the ConfigMap
+// kube-system/talosupgrade.
 func readAnnotations(ctx context.Context, kubeconfig string) (map[string]string, error) {
 	client, err := connect(kubeconfig)
 	if err != nil {
@@ -58,7 +58,7 @@ func readAnnotations(ctx context.Context, kubeconfig string) (map[string]string,
 	return annotations, nil
 }
 
-// leftovers names the objects of the provider that are in the cluster.
+// leftovers names the provider's objects that are in the cluster.
 func leftovers(ctx context.Context, kubeconfig string) ([]string, error) {
 	client, err := connect(kubeconfig)
 	if err != nil {

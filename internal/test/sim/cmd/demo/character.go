@@ -12,21 +12,21 @@ import (
 // character is a node as the events show it.
 type character struct {
 	role string
-	// before is the version the node had when it was introduced, talos the one that it
-	// runs, from the slot.
+	// before is the version that the node had when it was introduced, talos the one that it runs, and slot the slot
+	// of that.
 	before, talos, target, slot string
 
 	cordoned, down, ready, etcdDown bool
-	// pulled is whether it has the image.
+	// pulled is true once it has the image.
 	pulled bool
-	// turn is nil but from a cordon to the end of it.
+	// turn is nil except from a cordon to its end.
 	turn *turn
 }
 
 // turn is what happens to a node from its cordon on.
 type turn struct {
 	began float64
-	// doing is what happens now, done what did.
+	// doing is what happens now, done is what happened.
 	doing string
 	done  []string
 	bad   bool
@@ -36,14 +36,13 @@ type turn struct {
 // drain is how the pods of a node leave it.
 type drain struct {
 	evicted, deleted int
-	// held are the pods that a budget kept, from blockedAt on until the last of them
-	// left at freedAt.
+	// held are the pods that a budget kept, from blockedAt until the last of them left at freedAt.
 	held               map[string]bool
 	budgets            map[string]bool
 	blockedAt, freedAt float64
 }
 
-// out tells whether the node is out of service.
+// out reports whether the node is out of service.
 func (c *character) out() bool { return c.cordoned || c.down || !c.ready }
 
 // act changes the node by an event and returns the lines about it, without
@@ -78,14 +77,14 @@ func (c *character) act(event history.Event) []entry {
 	return nil
 }
 
-// doing says what happens to the node now, in its turn.
+// doing notes what happens to the node now, in its turn.
 func (c *character) doing(what string) {
 	if c.turn != nil {
 		c.turn.doing = what
 	}
 }
 
-// did says what has happened to the node, in its turn.
+// did notes what has happened to the node, in its turn.
 func (c *character) did(what string) {
 	if c.turn != nil {
 		c.turn.drained()
@@ -117,7 +116,7 @@ func (c *character) cordon(event history.Event) []entry {
 	return nil
 }
 
-// end ends the turn, and is the line about it.
+// end ends the turn and returns the line about it.
 func (c *character) end(now float64) entry {
 	c.turn.drained()
 
@@ -131,7 +130,7 @@ func (c *character) end(now float64) entry {
 	return line
 }
 
-// leave follows a pod on its way out.
+// leave follows a pod that leaves.
 func (c *character) leave(event history.Event) {
 	if c.turn == nil {
 		return
@@ -164,7 +163,7 @@ func (c *character) leave(event history.Event) {
 	c.turn.doing = fmt.Sprintf("drains: %s gone", several(pods.evicted+pods.deleted, "pod"))
 }
 
-// drained says how the pods left, once something else happens.
+// drained notes how the pods left, once something else happens.
 func (t *turn) drained() {
 	pods := t.drain
 	t.drain = drain{}
@@ -235,7 +234,7 @@ func (c *character) boot(detail map[string]string) {
 	}
 }
 
-// etcd tells of a member that is back; the others' events are about elections.
+// etcd notes a member that is back; the others' events are about elections.
 func (c *character) etcd(detail map[string]string) {
 	wasDown := c.etcdDown
 	c.etcdDown = detail["state"] != "healthy"

@@ -20,11 +20,10 @@ const fallbackNode = "worker-1"
 // fallbackScript is the fault script of that story.
 const fallbackScript = "faults: [{node: " + fallbackNode + ", step: boot, effect: fallback}]\n"
 
-// retryAdvice is what an error says about how the image is tried again.
+// retryAdvice matches what an error says about how to try the image again.
 var retryAdvice = regexp.MustCompile(`node_overrides = \{ "([^"]+)" = \{ retry_boot_id = "([^"]+)" \} \}`)
 
-// fallBack is the first act of the fallback: an apply that fails, and what its error says
-// is to be done.
+// fallBack is the first act of the fallback: an apply that fails, and the advice of its error.
 func (p *play) fallBack(ctx context.Context) error {
 	var failed *failedCall
 
@@ -78,13 +77,12 @@ func (p *play) fallBack(ctx context.Context) error {
 	return nil
 }
 
-// keptPage is where the report of a run that failed stays.
+// keptPage returns where the report of a failed run is kept.
 func (p *play) keptPage() string {
 	return filepath.Join(filepath.Dir(p.given.ReportPath), "fallback.html")
 }
 
-// keepPage keeps the report of the failed run beside the one that the next apply writes,
-// and returns where.
+// keepPage keeps the report of the failed run next to the one that the next apply writes, and returns its path.
 func (p *play) keepPage(advice string) (string, error) {
 	page, err := os.ReadFile(p.given.ReportPath)
 	if err != nil {

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
-// Command demo upgrades a simulated Talos cluster of five nodes with a real
-// terraform apply and shows what happens to each node meanwhile. It fails when
-// anything about the upgrade is off, and leaves nothing behind.
+// Command demo upgrades a simulated Talos cluster of five nodes with a real terraform apply and shows what happens
+// to each node meanwhile. It fails if anything about the upgrade is wrong, and leaves nothing behind.
 package main
 
 import (
@@ -17,8 +16,8 @@ import (
 	"syscall"
 )
 
-// slowest and fastest are what -speed may be: slower, and Terraform is given up on;
-// faster, and what the provider does in real time takes simulated hours.
+// slowest and fastest bound -speed: if it is slower, Terraform times out; if it is faster, what the provider does
+// in real time takes simulated hours.
 const (
 	slowest = 5
 	fastest = 240
@@ -68,7 +67,7 @@ func main() {
 	}
 }
 
-// oneOf is an error unless a flag has one of its values.
+// oneOf returns an error unless a flag has one of its values.
 func oneOf(name, value string, values ...string) error {
 	if slices.Contains(values, value) {
 		return nil

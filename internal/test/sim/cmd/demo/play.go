@@ -25,9 +25,9 @@ type play struct {
 	tail  *tail
 }
 
-// acts are the parts of the play, in order.
+// acts plays the parts of the play, in order.
 func (p *play) acts(ctx context.Context) error {
-	// What an earlier demo left is no proof of anything.
+	// Reports of an earlier demo prove nothing.
 	for _, page := range []string{p.given.ReportPath, p.keptPage()} {
 		if err := os.Remove(page); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return fmt.Errorf("removing the report of an earlier demo: %w", err)
@@ -51,7 +51,7 @@ func (p *play) acts(ctx context.Context) error {
 	return p.afterwards(ctx)
 }
 
-// upgrade plans and applies the configuration, and tells what happens meanwhile.
+// upgrade plans and applies the configuration, and shows what happens meanwhile.
 func (p *play) upgrade(ctx context.Context) error {
 	if err := p.given.write(p.terraform.space.Dir); err != nil {
 		return err
@@ -147,8 +147,7 @@ func row(show *screen, told entry) {
 	show.tell(told)
 }
 
-// afterwards checks that nothing is left to do, and that a destroy touches
-// nothing but what is ours.
+// afterwards checks that nothing is left to do, and that a destroy touches only the provider's own objects.
 func (p *play) afterwards(ctx context.Context) error {
 	if _, err := p.terraform.run(ctx, "plan", "-detailed-exitcode"); err != nil {
 		return fmt.Errorf("a second plan should be empty: %w", err)

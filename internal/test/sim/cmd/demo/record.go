@@ -10,10 +10,10 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/history"
 )
 
-// record is what the events of the upgrades show of what a cluster can lose.
+// record is what the events of the upgrades show about what a cluster can lose.
 type record struct {
-	// mostOut is how many nodes were out of service at a time, leastUp how many members
-	// of etcd were up, at the worst.
+	// mostOut is how many nodes were out of service at a time, leastUp how many members of etcd were up, both at
+	// worst.
 	mostOut, leastUp int
 	// cordoned counts control planes, unsafe those of them that were cordoned while a
 	// member of etcd was down, or had not been asked since the last node was done.
@@ -31,7 +31,7 @@ type record struct {
 	stopped  bool
 }
 
-// before takes an event into account that the node has not followed yet.
+// before counts an event before the node has followed it.
 func (r *record) before(s *story, node *character, event history.Event) {
 	detail := event.Detail
 	ours := detail["by"] == "client" || detail["by"] == "legacy"
@@ -85,7 +85,7 @@ func (r *record) before(s *story, node *character, event history.Event) {
 	}
 }
 
-// after counts who is out of service, once a node has followed an event.
+// after counts the nodes that are out of service, once a node has followed an event.
 func (r *record) after(s *story) {
 	if !s.applying {
 		return
@@ -103,7 +103,7 @@ func (r *record) after(s *story) {
 	r.mostOut = max(r.mostOut, out)
 }
 
-// members are those of etcd.
+// members returns the number of etcd members.
 func (s *story) members() int { return s.count(func(*character) bool { return true }) }
 
 func (s *story) membersUp() int { return s.count(func(c *character) bool { return !c.etcdDown }) }
@@ -121,7 +121,7 @@ func (s *story) count(matches func(*character) bool) int {
 	return count
 }
 
-// protected is the record in words: a subject and what was seen of it.
+// protected returns the record in words: a subject and what was seen of it.
 func (s *story) protected() []entry {
 	r, quorum := s.kept, s.members()/2+1
 
@@ -165,7 +165,7 @@ func (s *story) protected() []entry {
 	return lines
 }
 
-// versionsBefore are what the nodes ran when they were introduced.
+// versionsBefore returns what the nodes ran when they were introduced.
 func (s *story) versionsBefore() []string {
 	var versions []string
 

@@ -14,7 +14,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/toolchain"
 )
 
-// The stories, and what the simulated Kubernetes API can be.
+// The stories, and the kinds of the simulated Kubernetes API.
 const (
 	storyRoll     = "roll"
 	storyFallback = "fallback"
@@ -27,14 +27,14 @@ const (
 type scenario struct {
 	story, apiServer             string
 	controlPlanes, workers, pods int
-	// speed is how many simulated seconds a second has.
+	// speed is how many simulated seconds pass in a second.
 	speed                int
 	from, to, kubernetes string
 }
 
 func (s scenario) size() int { return s.controlPlanes + s.workers }
 
-// faults are the script of what goes wrong.
+// faults returns the fault script.
 func (s scenario) faults() string {
 	if s.story == storyFallback {
 		return fallbackScript
@@ -58,9 +58,8 @@ func (s scenario) all(same fate) map[string]fate {
 	return fates
 }
 
-// fallenBack is where the first apply of the fallback leaves the nodes: the node that falls back
-// was installed, rebooted, and rebooted again by itself, those before it are done, and
-// those after it were not touched.
+// fallenBack returns the state after the first apply of the fallback: the node that falls back was installed,
+// rebooted, and rebooted again by itself, those before it are done, and those after it were not touched.
 func (s scenario) fallenBack() map[string]fate {
 	fates := s.all(fate{Talos: s.from})
 	fates["worker-0"] = fate{Talos: s.to, Installs: 1, Reboots: 1}
@@ -69,7 +68,7 @@ func (s scenario) fallenBack() map[string]fate {
 	return fates
 }
 
-// end is where the last apply leaves them.
+// end returns the state after the last apply.
 func (s scenario) end() map[string]fate {
 	fates := s.all(fate{Talos: s.to, Installs: 1, Reboots: 1})
 	if s.story == storyFallback {
@@ -79,7 +78,7 @@ func (s scenario) end() map[string]fate {
 	return fates
 }
 
-// verdict is the end in words.
+// verdict returns the end in words.
 func (s scenario) verdict() string {
 	if s.story == storyFallback {
 		return "no violation; " + fallbackNode + " was installed twice, every other node once; none is cordoned"
@@ -165,9 +164,9 @@ func run(ctx context.Context, show *screen, wanted scenario, keep bool) (err err
 	}).acts(ctx)
 }
 
-// introduce says how one can watch.
+// introduce shows how to watch the demo.
 func introduce(show *screen, kubeconfig, report string) {
-	// It outlives the demo, so that one can look at it in peace.
+	// The report stays after the demo, so there is time to look at it.
 	show.hang(plain, "To watch it:  ", report+" in a browser, once terraform apply has begun")
 
 	if command := watchCommand(kubeconfig); command != "" {
@@ -175,7 +174,7 @@ func introduce(show *screen, kubeconfig, report string) {
 	}
 }
 
-// variables are those of the demo's configuration.
+// variables are the variables of the demo's configuration.
 type variables struct {
 	Talosconfig  string `json:"talosconfig"`
 	TalosVersion string `json:"talos_version"`
@@ -184,7 +183,7 @@ type variables struct {
 	RetryBootIDs map[string]string `json:"retry_boot_ids,omitempty"`
 }
 
-// write puts them where the configuration in the directory takes them from.
+// write writes them to where the configuration in the directory reads them.
 func (v variables) write(dir string) error {
 	values, err := json.Marshal(v)
 	if err != nil {
@@ -227,7 +226,7 @@ func prepare(ctx context.Context, show *screen, apiServer string) (tools, error)
 	return tools{cli: cli, provider: provider, talossim: filepath.Join(filepath.Dir(self), "talossim")}, nil
 }
 
-// tidy removes the demo's directory, unless somebody may want to look into it.
+// tidy removes the demo's directory, unless somebody may want to read it.
 func tidy(ctx context.Context, show *screen, dir string, keep bool, err error) error {
 	if keep || (err != nil && ctx.Err() == nil) {
 		show.line(plain, "\nconfiguration, history and logs are in %s", dir)

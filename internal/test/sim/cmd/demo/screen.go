@@ -11,17 +11,17 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/toolchain"
 )
 
-// widest is how long lines get, where the terminal has room for them.
+// widest is how long lines get if the terminal is wide enough.
 const widest = 110
 
-// mood is how a line is to be read, and on a terminal, coloured.
+// mood is how a line is meant and, on a terminal, coloured.
 type mood int
 
 const (
 	plain mood = iota
 	// quiet is context.
 	quiet
-	// busy is a node that is on its way.
+	// busy is a node that is being upgraded.
 	busy
 	// good is a node, or a check, that is where it should be.
 	good
@@ -31,7 +31,7 @@ const (
 	heading
 )
 
-// escape is the ANSI sequence of a mood; empty for none.
+// escape returns the ANSI sequence of a mood; empty for none.
 func (m mood) escape() string {
 	switch m {
 	case quiet:
@@ -69,8 +69,7 @@ func (s *screen) line(as mood, format string, args ...any) {
 	s.hang(as, "", fmt.Sprintf(format, args...))
 }
 
-// hang writes a text in a mood, and what does not fit into a line below it, beside the
-// lead.
+// hang writes a text in a mood. What does not fit into a line goes below it, next to the lead.
 func (s *screen) hang(as mood, lead, text string) {
 	room := widest
 	if width := s.Width(); width > 0 {
@@ -85,12 +84,11 @@ func (s *screen) hang(as mood, lead, text string) {
 		}
 	}
 
-	// There is nobody to tell that the terminal is gone.
+	// If the terminal is gone, nobody reads the error.
 	_, _ = fmt.Fprintln(s, strings.Join(lines, "\n"))
 }
 
-// copy writes a line as it is, for people to copy: the terminal may break it, and knows
-// that it is one.
+// copy writes a line as it is, for people to copy: the terminal may wrap it, but knows that it is one line.
 func (s *screen) copy(line string) { _, _ = fmt.Fprintln(s, line) }
 
 // tell writes an entry.
@@ -99,7 +97,7 @@ func (s *screen) tell(told entry) { s.hang(told.mood, told.lead(), told.what) }
 // chapter begins a part of the demo.
 func (s *screen) chapter(format string, args ...any) { s.line(heading, "\n== "+format, args...) }
 
-// lead is the node and how long it was out of service, in columns.
+// lead returns the node and how long it was out of service, in columns.
 func (e entry) lead() string {
 	switch {
 	case e.node == "":
@@ -111,10 +109,10 @@ func (e entry) lead() string {
 	}
 }
 
-// wrap makes lines of the text that are no longer than the room, but for words that are.
+// wrap splits the text into lines that are no longer than the room, except for longer words.
 func wrap(lead, text string, room int) []string {
 	indent := utf8.RuneCountInString(lead)
-	// Beside a lead that leaves no room, nothing could be read.
+	// Next to a lead that leaves no room, nothing could be read.
 	if indent > room/2 {
 		indent = 2
 	}

@@ -40,8 +40,8 @@ type simulator struct {
 	log   bytes.Buffer
 }
 
-// startSimulator starts talossim on dir and returns when it is ready. It does
-// not stop with ctx: Terraform needs it to stop in good order.
+// startSimulator starts talossim on dir and returns once it is ready. It does not stop with ctx, because Terraform
+// needs it to stop in good order.
 func startSimulator(ctx context.Context, program, dir string, wanted scenario) (*simulator, error) {
 	background, stop := context.WithCancel(context.WithoutCancel(ctx))
 	made := &simulator{program: program, dir: dir, stop: stop, ended: make(chan struct{})}
@@ -86,7 +86,7 @@ func startSimulator(ctx context.Context, program, dir string, wanted scenario) (
 	return made, nil
 }
 
-// listen waits for the line "ready" and takes whatever else is printed.
+// listen waits for the line "ready" and discards all other output.
 func (s *simulator) listen(output io.Reader, ready chan<- struct{}) {
 	scanner := bufio.NewScanner(output)
 	for scanner.Scan() {
@@ -126,8 +126,8 @@ func (s *simulator) close() error {
 	s.stop()
 	<-s.ended
 
-	// Interrupted and gone with exit code 0 is how it should end; the context
-	// that interrupted it shows in the error all the same.
+	// It should be interrupted and end with exit code 0; the error contains the context that interrupted it all the
+	// same.
 	if s.err == nil || errors.Is(s.err, context.Canceled) {
 		return nil
 	}
@@ -137,7 +137,7 @@ func (s *simulator) close() error {
 
 func (s *simulator) path(name string) string { return filepath.Join(s.dir, name) }
 
-// verdict asks for the judgement of what happened so far.
+// verdict returns the judgement of what happened so far.
 func (s *simulator) verdict(ctx context.Context) (verdict, error) {
 	bounded, cancel := context.WithTimeout(ctx, verdictTimeout)
 	defer cancel()

@@ -11,16 +11,15 @@ import (
 
 // entry is something that happened and is worth a line.
 type entry struct {
-	// node is empty for what concerns the cluster as a whole.
+	// node is empty if the entry concerns the cluster as a whole.
 	node string
-	// took is how long the node was out of service, as text; empty where that is not known.
+	// took is how long the node was out of service, as text; empty if that is not known.
 	took string
 	what string
 	mood mood
 }
 
-// story turns events of the simulator into lines for people. It is a function
-// of the events alone.
+// story turns events of the simulator into lines for people. It depends only on the events.
 type story struct {
 	target string
 	nodes  map[string]*character
@@ -29,12 +28,12 @@ type story struct {
 	kept  record
 	// asked are the members of etcd that were asked since the last node was done.
 	asked map[string]bool
-	// applying is whether the lease is held, which was taken at begun: what happens
-	// without one is not told.
+	// applying is true while the lease is held, which was acquired at begun: what happens without a lease is not
+	// shown.
 	applying bool
 	begun    float64
 	now      float64
-	// moving is whether a node was cordoned since the lease was taken.
+	// moving is true once a node was cordoned since the lease was acquired.
 	moving bool
 }
 
@@ -42,7 +41,7 @@ func newStory(target string) *story {
 	return &story{target: target, nodes: map[string]*character{}, asked: map[string]bool{}}
 }
 
-// tell follows one event and returns what is worth a line.
+// tell follows one event and returns the entries about it.
 func (s *story) tell(event history.Event) []entry {
 	s.now = event.Sim
 
@@ -82,7 +81,7 @@ func (s *story) introduce(event history.Event) {
 	s.names = append(s.names, event.Node)
 }
 
-// opening tells of what was prepared, when the first node of an apply is cordoned.
+// opening returns what was prepared, when the first node of an apply is cordoned.
 func (s *story) opening(event history.Event) []entry {
 	if !s.applying || s.moving || event.Kind != history.KindCordon {
 		return nil
@@ -96,7 +95,7 @@ func (s *story) opening(event history.Event) []entry {
 	}}
 }
 
-// pulled is how many nodes have the image.
+// pulled returns how many nodes have the image.
 func (s *story) pulled() string {
 	count := 0
 
@@ -109,7 +108,7 @@ func (s *story) pulled() string {
 	return fmt.Sprintf("%d of %d nodes", count, len(s.nodes))
 }
 
-// cluster is what happens to the cluster as a whole.
+// cluster returns the entries about the cluster as a whole.
 func (s *story) cluster(event history.Event) []entry {
 	switch {
 	case event.Kind == history.KindLease && event.Detail["action"] == "acquire":
@@ -134,7 +133,7 @@ func (s *story) cluster(event history.Event) []entry {
 	}
 }
 
-// unfinished tells of the nodes that the run leaves in their turn.
+// unfinished returns the nodes that the run leaves in their turn.
 func (s *story) unfinished() []entry {
 	var entries []entry
 
@@ -149,7 +148,7 @@ func (s *story) unfinished() []entry {
 	return entries
 }
 
-// fault says that a scripted fault struck, or that it is over.
+// fault returns the entry of a scripted fault that struck or is over.
 func fault(detail map[string]string) entry {
 	what := detail["step"] + ", " + detail["effect"]
 	if detail["step"] == "boot" && detail["effect"] == "fallback" {
@@ -163,7 +162,7 @@ func fault(detail map[string]string) entry {
 	return entry{took: "-", what: "the planted fault: " + what, mood: bad}
 }
 
-// status is what goes on now, on one line.
+// status returns what happens now, on one line.
 func (s *story) status() string {
 	done, doing := 0, ""
 
@@ -196,7 +195,7 @@ func (s *story) status() string {
 	return fmt.Sprintf("[%d/%d] %02d:%02d  %s", done, len(s.nodes), clock/60, clock%60, doing)
 }
 
-// sorted are the names of the nodes, workers last.
+// sorted returns the names of the nodes, workers last.
 func (s *story) sorted() []string {
 	names := slices.Clone(s.names)
 	slices.Sort(names)
@@ -204,7 +203,7 @@ func (s *story) sorted() []string {
 	return names
 }
 
-// short is seconds such as 6m58s.
+// short returns seconds as text, such as 6m58s.
 func short(seconds float64) string {
 	whole := int(seconds)
 	if whole < 60 {
@@ -214,7 +213,7 @@ func short(seconds float64) string {
 	return fmt.Sprintf("%dm%02ds", whole/60, whole%60)
 }
 
-// several is "1 pod" or "2 pods".
+// several returns "1 pod" or "2 pods".
 func several(count int, what string) string {
 	if count == 1 {
 		return "1 " + what

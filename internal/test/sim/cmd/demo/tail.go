@@ -15,7 +15,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/history"
 )
 
-// tailPoll is how often a file that grows is looked at.
+// tailPoll is how often a growing file is read.
 const tailPoll = 50 * time.Millisecond
 
 // tail follows a history file as it grows.
@@ -44,7 +44,7 @@ func (t *tail) follow(ctx context.Context, each func(history.Event)) error {
 	t.cut.each = each
 
 	for {
-		// Asked before reading, so that nothing written before the end is lost.
+		// The context is checked before reading, so that nothing written before the end is lost.
 		ended := ctx.Err() != nil
 
 		if err := t.cut.read(t.file); err != nil {

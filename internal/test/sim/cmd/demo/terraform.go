@@ -35,7 +35,7 @@ type diagnostic struct {
 	Detail   string `json:"detail"`
 }
 
-// failedCall is a call that ended with another exit code than 0.
+// failedCall is the error of a call that ended with an exit code other than 0.
 type failedCall struct {
 	what   string
 	err    error
@@ -56,8 +56,8 @@ func (f *failedCall) Error() string {
 	return text
 }
 
-// run calls Terraform, keeps all of its output in the logs, and returns its warnings.
-// Where the exit code is not 0, the error is a [*failedCall].
+// run calls Terraform, keeps all of its output in the logs, and returns its warnings. If the exit code is not 0,
+// the error is a [*failedCall].
 func (t *terraform) run(ctx context.Context, args ...string) ([]diagnostic, error) {
 	bounded, cancel := context.WithTimeout(ctx, commandTimeout)
 	defer cancel()
@@ -92,7 +92,7 @@ func (t *terraform) run(ctx context.Context, args ...string) ([]diagnostic, erro
 	}
 }
 
-// diagnostics are those in an output, one message in JSON a line; other lines are left out.
+// diagnostics returns those in an output that has one JSON message per line; other lines are ignored.
 func diagnostics(output []byte) (warnings, failures []diagnostic) {
 	for line := range bytes.Lines(output) {
 		var message struct {
@@ -121,8 +121,8 @@ var (
 	plannedTime  = regexp.MustCompile(`(?m)^Planned duration: (about [^(.]*[^(. ])`)
 )
 
-// planned is what a plan says of the upgrade: what it is; and from what to what, in which
-// order, and how long it may take.
+// planned returns what a plan says about the upgrade: what it is; and from what to what, in which order, and how
+// long it may take.
 func planned(warnings []diagnostic) (what, how string) {
 	for _, one := range warnings {
 		for _, what := range all(plannedNodes, one.Summary) {
@@ -134,7 +134,7 @@ func planned(warnings []diagnostic) (what, how string) {
 	return "", ""
 }
 
-// all are the first groups of all matches.
+// all returns the first groups of all matches.
 func all(pattern *regexp.Regexp, text string) []string {
 	var groups []string
 	for _, match := range pattern.FindAllStringSubmatch(text, -1) {
@@ -144,10 +144,10 @@ func all(pattern *regexp.Regexp, text string) []string {
 	return groups
 }
 
-// sentenceEnd is a full stop before a new sentence.
+// sentenceEnd matches a full stop before a new sentence.
 var sentenceEnd = regexp.MustCompile(`\. [A-Z]`)
 
-// essence is the first sentences of each paragraph.
+// essence returns the first sentences of each paragraph.
 func essence(detail string) []string {
 	const sentences = 2
 

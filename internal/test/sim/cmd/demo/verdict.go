@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// verdict is what the simulator says about what happened to it.
+// verdict is the judgement of the simulator.
 type verdict struct {
 	Violations []violation     `json:"violations"`
 	Nodes      map[string]fate `json:"nodes"`
@@ -22,7 +22,7 @@ type violation struct {
 	What      string `json:"what"`
 }
 
-// fate is what became of a node.
+// fate is the final state of a node.
 type fate struct {
 	Talos    string `json:"talos"`
 	Installs int    `json:"installs"`
@@ -30,8 +30,8 @@ type fate struct {
 	Cordoned bool   `json:"cordoned"`
 }
 
-// complaints are the ways in which the verdict is not that of a cluster whose nodes
-// came to the given fates, with no cordon left and no invariant violated.
+// complaints returns how the verdict differs from that of a cluster whose nodes came to the given fates, with no
+// cordon left and no invariant violated.
 func (v verdict) complaints(want map[string]fate) []string {
 	var complaints []string
 
@@ -64,7 +64,7 @@ func (v verdict) complaints(want map[string]fate) []string {
 	return complaints
 }
 
-// standing is which nodes were touched and what they run, and whether a cordon is left.
+// standing returns which nodes were touched and what they run, and whether a cordon is left.
 func (v verdict) standing() string {
 	versions, untouched, cordoned := map[string][]string{}, []string{}, "none"
 
@@ -102,8 +102,7 @@ func orCluster(node string) string {
 	return node
 }
 
-// announced are the ways in which the published annotations do not say that
-// all nodes run the target.
+// announced returns how the published annotations differ from saying that all nodes run the target.
 func announced(annotations map[string]string, target string, size int) []string {
 	wanted := map[string]string{
 		annotationPrefix + "talos-status":   "completed",

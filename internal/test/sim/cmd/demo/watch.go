@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// watchCommand is a line for another terminal that shows the nodes as they change; empty
-// where there is no kubectl.
+// watchCommand returns a command for another terminal that shows the nodes as they change; empty if there is no
+// kubectl.
 func watchCommand(kubeconfig string) string {
 	if _, err := exec.LookPath("kubectl"); err != nil {
 		return ""
@@ -17,5 +17,5 @@ func watchCommand(kubeconfig string) string {
 	return "kubectl --kubeconfig " + shellQuote(kubeconfig) + " get nodes --watch"
 }
 
-// shellQuote makes one word of a path that may hold anything.
+// shellQuote makes one word of a path that may contain anything.
 func shellQuote(path string) string { return "'" + strings.ReplaceAll(path, "'", `'\''`) + "'" }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
-// Command demoarchive writes an archive for each platform with everything that the demo
-// needs but the command line, for whoever has no Go.
+// Command demoarchive writes an archive for each platform with everything that the demo needs except the command
+// line, for those who have no Go.
 package main
 
 import (
@@ -21,7 +21,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/toolchain"
 )
 
-// platforms are those that people try something on.
+// platforms are those on which people try something.
 var platforms = [...]toolchain.Platform{
 	{OS: "linux", Arch: "amd64"},
 	{OS: "linux", Arch: "arm64"},
@@ -86,7 +86,7 @@ func run(ctx context.Context, args []string, progress io.Writer) error {
 	return nil
 }
 
-// chosen are the platforms of a list that have a demo.
+// chosen returns the platforms of a list that have a demo.
 func chosen(list string) []toolchain.Platform {
 	if list == "" {
 		return platforms[:]

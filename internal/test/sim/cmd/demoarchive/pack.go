@@ -19,7 +19,7 @@ import (
 //go:embed archive.md
 var readme string
 
-// write makes the archive a file. What failed leaves none.
+// write writes the archive to a file. If it fails, it leaves none.
 func write(name, top string, files map[string]string, modified time.Time) error {
 	file, err := os.Create(name)
 	if err != nil {
@@ -33,8 +33,8 @@ func write(name, top string, files map[string]string, modified time.Time) error 
 	return nil
 }
 
-// pack writes the files, and the README, below one directory. The same files give the
-// same bytes: nothing is said of whose they are, or of the order they came in.
+// pack writes the files, and the README, below one directory. The same files give the same bytes: owners are not
+// written, and the files are sorted.
 func pack(out io.Writer, top string, files map[string]string, modified time.Time) error {
 	compressed, err := gzip.NewWriterLevel(out, gzip.BestCompression)
 	if err != nil {

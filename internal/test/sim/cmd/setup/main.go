@@ -72,7 +72,7 @@ func run(ctx context.Context, args []string, out, progress io.Writer) error {
 	}
 }
 
-// locate prints the path of a program that is built.
+// locate prints the path of a program that it builds.
 func locate(ctx context.Context, options toolchain.Options, out io.Writer, build func(context.Context, toolchain.Options) (string, error)) error {
 	path, err := build(ctx, options)
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/toolchain"
 )
 
-// required is the smallest configuration that asks for the provider.
+// required is the smallest configuration that requires the provider.
 const required = `terraform {
   required_providers {
     talosupgrade = { source = "vitistack/talosupgrade" }
@@ -26,9 +26,8 @@ const required = `terraform {
 // shortName is the key under which tfplugindocs looks for a schema.
 const shortName = "talosupgrade"
 
-// writeSchema asks Terraform for the schema of the provider in the source tree. Only newer
-// ones know all of it, such as identities and list resources, so it is the pinned one,
-// whichever the tests run with.
+// writeSchema asks Terraform for the schema of the provider in the source tree. Only newer versions know all of it,
+// such as identities and list resources, so it uses the pinned one, whichever the tests run with.
 func writeSchema(ctx context.Context, options toolchain.Options, path string) error {
 	output, err := schemaOutput(ctx, options)
 	if err != nil {
@@ -90,8 +89,8 @@ func schemaOutput(ctx context.Context, options toolchain.Options) (output []byte
 	return answer.Bytes(), nil
 }
 
-// renameProvider puts the schema under the name that tfplugindocs expects,
-// whichever registry the command line believes in.
+// renameProvider puts the schema under the name that tfplugindocs expects, whichever registry the command line
+// uses.
 func renameProvider(output []byte) ([]byte, error) {
 	document := map[string]json.RawMessage{}
 	if err := json.Unmarshal(output, &document); err != nil {

@@ -19,7 +19,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/model"
 )
 
-// verdict prints what the history in a directory amounts to.
+// verdict prints the judgement of the history in a directory.
 func verdict(args []string, out, progress io.Writer) error {
 	set, dir := flags("verdict", progress)
 	most := set.Int("max-unavailable", 1, "how many workers may be unavailable at a time")
@@ -85,7 +85,7 @@ func verdict(args []string, out, progress io.Writer) error {
 		return err
 	}
 
-	// A name that is not spelled right would be judged to have been respected.
+	// A misspelled name would be judged as respected.
 	for _, name := range append(names(*held), names(*canary)...) {
 		if _, known := judged.Nodes[name]; !known {
 			return fmt.Errorf("--held, --canary: the cluster has no node %q, only %s",
@@ -143,7 +143,7 @@ func printHistory(args []string, out, progress io.Writer) error {
 	return err
 }
 
-// names are the names in a list that is separated by commas.
+// names returns the names in a list that is separated by commas.
 func names(list string) []string {
 	return strings.FieldsFunc(list, func(r rune) bool { return r == ',' || r == ' ' })
 }

@@ -27,7 +27,7 @@ const usage = `talossim runs a simulated Talos cluster that speaks the real prot
 Every command explains its flags with -h.
 `
 
-// errUsage is a command line that was explained already.
+// errUsage is the error of a command line that was explained already.
 var errUsage = errors.New("usage")
 
 func main() {
@@ -79,7 +79,7 @@ func run(ctx context.Context, args []string, in io.Reader, out, progress io.Writ
 	}
 }
 
-// flags makes the flag set of a command, with the directory all of them take.
+// flags returns the flag set of a command, with the directory that all of them take.
 func flags(name string, progress io.Writer) (set *flag.FlagSet, dir *string) {
 	set = flag.NewFlagSet("talossim "+name, flag.ContinueOnError)
 	set.SetOutput(progress)
@@ -87,7 +87,7 @@ func flags(name string, progress io.Writer) (set *flag.FlagSet, dir *string) {
 	return set, set.String("dir", "", "directory of the simulation (required)")
 }
 
-// parse reads the flags and wants exactly the given number of arguments.
+// parse parses the flags and requires exactly the given number of arguments.
 func parse(set *flag.FlagSet, args []string, dir *string, arguments int) error {
 	if err := set.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {

@@ -104,7 +104,7 @@ func up(ctx context.Context, args []string, out, progress io.Writer) (err error)
 	return simulator.Wait(ctx)
 }
 
-// pairs reads one NAME=VALUE at a time.
+// pairs returns a function that adds one NAME=VALUE.
 func pairs(into *map[string]string) func(string) error {
 	return func(text string) error {
 		name, value, found := strings.Cut(text, "=")
