@@ -87,7 +87,7 @@ func TestManagement_BothClustersShareResourcesAndHistory(t *testing.T) {
 		t.Error("in the management cluster:", err)
 	}
 
-	// Only the provider's is judged, wherever it is.
+	// Only what the provider does is judged, in both clusters.
 	verdict, err := simulator.Verdict(t.Context())
 	if err != nil {
 		t.Fatal(err)

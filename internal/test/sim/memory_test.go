@@ -37,7 +37,7 @@ func inMemory(t *testing.T, options sim.Options) *sim.Simulator {
 	return simulator
 }
 
-// user is a client with the kubeconfig of the cluster.
+// user returns a client with the kubeconfig of the cluster.
 func user(t *testing.T, simulator *sim.Simulator, agent string) kubernetes.Interface {
 	t.Helper()
 
@@ -56,8 +56,8 @@ func user(t *testing.T, simulator *sim.Simulator, agent string) kubernetes.Inter
 	return client
 }
 
-// TestMemory_APIComesAndGoesWithTheControlPlane of which there is one: its connections are cut,
-// and later it answers again. Past it, nothing ends.
+// TestMemory_APIComesAndGoesWithTheControlPlane, of which there is only one: its connections are cut, and later it
+// answers again. Connections that bypass it do not end.
 func TestMemory_APIComesAndGoesWithTheControlPlane(t *testing.T) {
 	simulator := inMemory(t, sim.Options{ControlPlanes: 1, Workers: 1, Pods: 2, Speed: 120})
 	client := user(t, simulator, "test")
@@ -186,8 +186,7 @@ func TestMemory_HistoryTellsTheProviderFromOthers(t *testing.T) {
 	}
 }
 
-// TestMemory_NodeThatComesBackIsAnotherObject: a kubelet whose Node object was deleted makes a
-// new one.
+// TestMemory_NodeThatComesBackIsAnotherObject: a kubelet whose Node object was deleted creates a new one.
 func TestMemory_NodeThatComesBackIsAnotherObject(t *testing.T) {
 	simulator := inMemory(t, sim.Options{ControlPlanes: 1, Workers: 1, Speed: 120})
 	nodes := user(t, simulator, "test").CoreV1().Nodes()
@@ -252,7 +251,7 @@ func TestMemory_LostReplyComesAfterTheEffect(t *testing.T) {
 	}
 }
 
-// TestMemory_OperatorsNeedTheRealServer and whoever asks for them is told so.
+// TestMemory_OperatorsNeedTheRealServer, so asking for them in memory is an error.
 func TestMemory_OperatorsNeedTheRealServer(t *testing.T) {
 	_, err := sim.Start(t.Context(), sim.Options{ControlPlanes: 1, Talos: "1.13.2", Kubernetes: "1.34.2", Dir: t.TempDir(), InMemory: true, Management: true})
 	if err == nil {

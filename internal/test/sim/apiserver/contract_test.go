@@ -17,7 +17,7 @@ func TestContract_HoldsInMemory(t *testing.T) {
 	for _, clause := range contract.Cases() {
 		t.Run(clause.Name, func(t *testing.T) {
 			inBubble(t, apiserver.Options{}, func(r *rig) {
-				// Not every firmware tells a UUID.
+				// Not every firmware reports a UUID.
 				if err := r.cluster.World().SetUUID("worker-1", ""); err != nil {
 					r.T.Fatal(err)
 				}
@@ -28,7 +28,7 @@ func TestContract_HoldsInMemory(t *testing.T) {
 	}
 }
 
-// The API server in memory answers what the real one does.
+// The API server in memory answers as the real one does.
 func TestContract_OfTheWireHoldsInMemory(t *testing.T) {
 	for _, clause := range contract.WireCases() {
 		t.Run(clause.Name, func(t *testing.T) {

@@ -21,8 +21,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/history"
 )
 
-// etcd forgets the state that a list was begun in; what changed since is not in
-// the pages before.
+// etcd forgets the state in which a list began; the pages before that do not contain later changes.
 func TestHandler_ListCanBeContinuedForSomeMinutes(t *testing.T) {
 	inBubble(t, apiserver.Options{}, func(r *rig) {
 		r.cluster.AddApp("web", 4, nil)
@@ -51,7 +50,7 @@ func TestHandler_ListCanBeContinuedForSomeMinutes(t *testing.T) {
 	})
 }
 
-// What machines and kubelets do is a change of the node as well.
+// Changes by machines and kubelets change the node object as well.
 func TestHandler_PatchLosesToWhatTheMachineDid(t *testing.T) {
 	inBubble(t, apiserver.Options{}, func(r *rig) {
 		nodes := r.plain().CoreV1().Nodes()
@@ -84,8 +83,8 @@ func TestHandler_PatchLosesToWhatTheMachineDid(t *testing.T) {
 	})
 }
 
-// The cluster keeps nothing that nobody needs: rather than dropping it in silence,
-// the server refuses it.
+// The server rejects fields that the cluster does not keep, because nobody needs them, rather than dropping them
+// silently.
 func TestHandler_RefusesFieldsTheClusterDoesNotKeep(t *testing.T) {
 	inBubble(t, apiserver.Options{}, func(r *rig) {
 		core := r.plain().CoreV1()
@@ -111,7 +110,7 @@ func TestHandler_RefusesFieldsTheClusterDoesNotKeep(t *testing.T) {
 	})
 }
 
-// A journal that nobody can read is stored as it was written.
+// A journal that cannot be parsed is stored as it was written.
 func TestHandler_DamagedJournalIsServedAsItIs(t *testing.T) {
 	inBubble(t, apiserver.Options{}, func(r *rig) {
 		damaged := &corev1.ConfigMap{
@@ -127,7 +126,7 @@ func TestHandler_DamagedJournalIsServedAsItIs(t *testing.T) {
 			r.Errorf("%v, want it damaged", err)
 		}
 
-		// Of what nobody can read the history says that it may be unfinished.
+		// In the history, a record that cannot be parsed may be unfinished.
 		if told := r.log.of(history.KindJournal); len(told) != 2 || told[1].Detail["phase"] != "unreadable" {
 			r.Errorf("the history tells of %v", told)
 		}
@@ -187,7 +186,7 @@ func TestHandler_ObjectsOfAnyKindAreRead(t *testing.T) {
 	})
 }
 
-// An identity that the cluster does not know is turned away in the handshake.
+// An identity that the cluster does not know is rejected in the handshake.
 func TestHandler_OnlyClientsOfTheClusterAreLetIn(t *testing.T) {
 	inBubble(t, apiserver.Options{}, func(r *rig) {
 		other, err := r.cluster.Listen(apiserver.Options{})
@@ -208,7 +207,7 @@ func TestHandler_OnlyClientsOfTheClusterAreLetIn(t *testing.T) {
 	})
 }
 
-// Both ends of everything are closed with the server.
+// Stop closes both ends of all connections.
 func TestHandler_StoppedServerAnswersNobody(t *testing.T) {
 	inBubble(t, apiserver.Options{}, func(r *rig) {
 		if _, err := r.api.Nodes(r.Context()); err != nil {
@@ -242,8 +241,7 @@ func TestHandler_StoppedServerAnswersNobody(t *testing.T) {
 	})
 }
 
-// A mark that a machine left does not turn our cordon into its own, and goes with
-// our patch.
+// The mark that a machine left does not make our cordon the machine's, and our patch removes it.
 func TestHandler_MarkOfAMachineGoesWithOurCordon(t *testing.T) {
 	inBubble(t, apiserver.Options{}, func(r *rig) {
 		const installer = "factory.talos.dev/metal-installer/ce4c980550dd2ab1b17bbf2b08801c7eb59418eafe8f279833297925d67c7515:v1.13.4"

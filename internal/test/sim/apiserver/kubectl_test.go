@@ -22,7 +22,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/toolchain"
 )
 
-// terminal is where somebody uses kubectl with a cluster that lives in real time.
+// terminal runs kubectl against a cluster in real time.
 type terminal struct {
 	*testing.T
 	cluster *ports.Cluster
@@ -35,7 +35,7 @@ func newTerminal(t *testing.T) *terminal {
 
 	toolchain.NeedKubernetes(t)
 
-	// Building it, where nobody has yet, takes minutes.
+	// If kubectl has not been built yet, that takes minutes.
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute)
 	defer cancel()
 
@@ -66,7 +66,7 @@ func newTerminal(t *testing.T) *terminal {
 	}
 }
 
-// kubectl is what it prints, with single spaces.
+// kubectl returns what kubectl prints, with single spaces.
 func (c *terminal) kubectl(args ...string) string {
 	c.Helper()
 
@@ -79,7 +79,7 @@ func (c *terminal) kubectl(args ...string) string {
 		c.Fatalf("kubectl %s: %v\n%s%s", strings.Join(args, " "), err, &out, &failed)
 	}
 
-	// Of what there is nothing, it says so elsewhere.
+	// If there is nothing to list, kubectl says so on stderr.
 	if out.Len() == 0 {
 		out = failed
 	}
@@ -92,7 +92,7 @@ func (c *terminal) kubectl(args ...string) string {
 	return strings.Join(lines, "\n")
 }
 
-// apply has kubectl apply an object, in which a field that there is not would be an error.
+// apply runs kubectl apply with an object; an unknown field is an error.
 func (c *terminal) apply(object string, options ...string) {
 	c.Helper()
 
@@ -104,7 +104,7 @@ func (c *terminal) apply(object string, options ...string) {
 	c.kubectl(append([]string{"apply", "-f", name}, options...)...)
 }
 
-// expect compares what kubectl prints, in which ages count for nothing.
+// expect compares what kubectl prints, ignoring ages.
 func (c *terminal) expect(want string, args ...string) {
 	c.Helper()
 
@@ -174,11 +174,11 @@ func TestKubectl_SuspendsAndResumesUpgrades(t *testing.T) {
 	}
 }
 
-// follow are the lines that kubectl prints from now on, until the test ends.
+// follow returns the lines that kubectl prints from now on, until the test ends.
 func (c *terminal) follow(args ...string) *bufio.Scanner {
 	c.Helper()
 
-	// What goes on has no timeout of requests.
+	// A watch has no request timeout.
 	ctx, cancel := context.WithTimeout(c.Context(), time.Minute)
 	command := exec.CommandContext(ctx, c.program, append(c.options[:len(c.options)-2:len(c.options)-2], args...)...)
 
@@ -218,7 +218,7 @@ func TestKubectl_FollowsAnUpgrade(t *testing.T) {
 
 func TestKubectl_PrintsChangesOfNodes(t *testing.T) {
 	c := newTerminal(t)
-	// Of one that is named, kubectl leaves out what has changed before it watches.
+	// If the node is named, kubectl omits changes from before it watches.
 	lines := c.follow("get", "no", "-l", "kubernetes.io/hostname=worker-0", "-w")
 
 	for _, begins := range []string{"NAME ", "worker-0 "} {
@@ -272,7 +272,7 @@ func TestKubectl_PatchesInEveryWay(t *testing.T) {
 	c.expect(`{"b":"2","c":"3"} ["example.org/b","example.org/a"]`,
 		"-n", "kube-system", "get", "cm", "patched", "-o", "jsonpath={.data} {.metadata.finalizers}")
 
-	// As in the documentation, of a file.
+	// This is how the documentation does it: from a file.
 	c.apply(`{apiVersion: v1, kind: ConfigMap, metadata: {name: applied, namespace: kube-system}, data: {a: "1", b: "2"}}`)
 	c.apply(`{apiVersion: v1, kind: ConfigMap, metadata: {name: applied, namespace: kube-system}, data: {a: "3"}}`)
 	c.apply(`{apiVersion: v1, kind: ConfigMap, metadata: {name: applied, namespace: kube-system}, data: {a: "4"}}`, "--server-side", "--force-conflicts")

@@ -14,8 +14,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/history"
 )
 
-// Of a journal that is written as a whole, the history tells of the records that are
-// other ones now, and whose they are.
+// If a journal is written as a whole, the history has the records that changed, and whose they are.
 func TestLedger_TellsOfEachRecordOfTheJournal(t *testing.T) {
 	inBubble(t, apiserver.Options{}, func(r *rig) {
 		journal := cluster.Journal{Holder: "run-1 (test)"}.WithManifests(&cluster.ManifestsDue{Run: "run-1", Written: time.Now()}).
@@ -51,7 +50,7 @@ func TestLedger_TellsOfEachRecordOfTheJournal(t *testing.T) {
 	})
 }
 
-// What changes neither the holder nor the time of the last renewal is no renewal.
+// A write that changes neither the holder nor the time of the last renewal is no renewal.
 func TestLedger_TellsWhoHoldsTheLease(t *testing.T) {
 	inBubble(t, apiserver.Options{}, func(r *rig) {
 		reason := "not before Monday"

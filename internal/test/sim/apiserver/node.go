@@ -145,7 +145,7 @@ func (k *kubelet) fade(now time.Time) {
 // lost reports whether Kubernetes has noticed that the kubelet is silent: then no pod of the node counts as ready.
 func (k *kubelet) lost() bool { return !k.ready && !k.silentSince.IsZero() }
 
-// unable reports whether the kubelet does not look after its pods, and since when. A node that was never registered
+// unable reports whether the kubelet does not manage its pods, and since when. A node that was never registered
 // has no kubelet.
 func (k *kubelet) unable() (since time.Time, unable bool) {
 	switch {

@@ -71,7 +71,7 @@ func (s *Server) LabelAsPerson(node, label, value string) error {
 }
 
 // DeleteNodeAsPerson deletes the Node object of a machine that runs on, and with it its cordon and its pods. Its
-// kubelet registers it anew at the machine's next change, or on [Server.RegisterNode].
+// kubelet registers it again at the machine's next change, or on [Server.RegisterNode].
 func (s *Server) DeleteNodeAsPerson(node string) error {
 	s.lock()
 	defer s.mu.Unlock()

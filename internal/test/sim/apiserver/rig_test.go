@@ -58,7 +58,7 @@ func (r *record) Record(node string, kind history.Kind, detail map[string]string
 	r.events = append(r.events, history.Event{Node: node, Kind: kind, Detail: detail})
 }
 
-// of are the events of a kind.
+// of returns the events of a kind.
 func (r *record) of(kind history.Kind) []history.Event {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -102,7 +102,7 @@ func inBubble(t *testing.T, options apiserver.Options, test func(*rig)) {
 	})
 }
 
-// client is one of kubeapi, which the history shows under a name.
+// client returns a client of kubeapi, which has this name in the history.
 func (r *rig) client(name string) *kubeapi.Client {
 	r.Helper()
 
@@ -120,7 +120,7 @@ func (r *rig) client(name string) *kubeapi.Client {
 	return made
 }
 
-// plain is a client of client-go over the connections of the other one.
+// plain returns a client of client-go over the connections of the other one.
 func (r *rig) plain() kubernetes.Interface {
 	r.Helper()
 
@@ -132,7 +132,7 @@ func (r *rig) plain() kubernetes.Interface {
 	return made
 }
 
-// custom is a client of client-go for objects of a kind without a Go type.
+// custom returns a client of client-go for objects of a kind without a Go type.
 func (r *rig) custom(apiVersion, resource string) dynamic.NamespaceableResourceInterface {
 	r.Helper()
 

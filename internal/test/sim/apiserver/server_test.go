@@ -22,7 +22,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/model"
 )
 
-// striker strikes mutating requests of a verb, and keeps all requests in mind.
+// striker strikes mutating requests of a verb, and records all requests.
 type striker struct {
 	mu      sync.Mutex
 	verb    string
@@ -129,7 +129,7 @@ func TestServer_RequestsAreNamedAndNumbered(t *testing.T) {
 			r.Fatal(err)
 		}
 
-		// Nothing else would end the test.
+		// The test hangs if Replied is not called.
 		<-replies
 
 		if _, err := r.api.WriteLease(r.Context(), cluster.Lease{Holder: "run-1"}); err != nil {
@@ -152,7 +152,7 @@ func TestServer_RequestsAreNamedAndNumbered(t *testing.T) {
 	})
 }
 
-// The fault script can want the reply to a request lost that took effect.
+// A fault of the script can lose the reply to a request that took effect.
 func TestServer_ScriptedLossOfAReplyIsLost(t *testing.T) {
 	inBubble(t, apiserver.Options{}, func(r *rig) {
 		r.cluster.World().SetFaults([]model.Fault{{
@@ -169,7 +169,7 @@ func TestServer_ScriptedLossOfAReplyIsLost(t *testing.T) {
 	})
 }
 
-// hangs waits until the request that it stands in front of ends.
+// hangs delays a patch until its request ends.
 func hangs(ctx context.Context, request apiserver.Request) apiserver.Strike {
 	if request.Verb == "patch" {
 		<-ctx.Done()
@@ -198,7 +198,7 @@ func TestServer_RequestThatIsGivenUpHasNoEffect(t *testing.T) {
 	})
 }
 
-// What else goes over the connection is not broken off.
+// Other requests over the connection are not broken off.
 func TestServer_RequestThatIsGivenUpLeavesItsConnection(t *testing.T) {
 	inBubble(t, apiserver.Options{Intercept: hangs}, func(r *rig) {
 		dials := 0
@@ -230,8 +230,7 @@ func TestServer_RequestThatIsGivenUpLeavesItsConnection(t *testing.T) {
 	})
 }
 
-// Who stands behind the address of the kubeconfig is another one when a machine
-// goes down, and its connections break.
+// If a machine goes down, its connections break, and another one answers at the address of the kubeconfig.
 func TestServer_ConnectionsBreakWithTheirMachine(t *testing.T) {
 	inBubble(t, apiserver.Options{}, func(r *rig) {
 		direct, own := r.direct("cp-1"), r.direct("cp-0")
@@ -242,7 +241,7 @@ func TestServer_ConnectionsBreakWithTheirMachine(t *testing.T) {
 
 		r.reboot("cp-0")
 
-		// At once, and not when somebody loses patience.
+		// It breaks at once, and not when somebody's patience ends.
 		if err := own.SetReadDeadline(time.Now().Add(time.Second)); err != nil {
 			r.Fatal(err)
 		}
@@ -255,7 +254,7 @@ func TestServer_ConnectionsBreakWithTheirMachine(t *testing.T) {
 			r.Errorf("%d nodes, %v, want another API server to answer", len(nodes), err)
 		}
 
-		// An API server that is well waits for its client to say something.
+		// A healthy API server waits for its client to send something.
 		if err := direct.SetReadDeadline(time.Now().Add(time.Second)); err != nil {
 			r.Fatal(err)
 		}
@@ -287,8 +286,7 @@ func refused(err error) bool {
 	return errors.As(err, &failed) && failed.Op == "dial"
 }
 
-// While no API server runs, nothing answers; a change that would have been made
-// has not been sent then.
+// While no API server runs, nothing answers; a change has not been sent then.
 func TestServer_NothingAnswersWithoutAnAPIServer(t *testing.T) {
 	inBubble(t, apiserver.Options{}, func(r *rig) {
 		if _, err := r.api.Nodes(r.Context()); err != nil {
@@ -325,7 +323,7 @@ func (r *rig) address(name string) string {
 	return net.JoinHostPort(state.Address, "6443")
 }
 
-// direct is a bare connection to the API server of one machine.
+// direct returns a bare connection to the API server of one machine.
 func (r *rig) direct(name string) net.Conn {
 	r.Helper()
 
@@ -337,7 +335,7 @@ func (r *rig) direct(name string) net.Conn {
 	return conn
 }
 
-// reboot has a machine restart, and waits until it is down.
+// reboot makes a machine reboot, and waits until it is down.
 func (r *rig) reboot(name string) {
 	r.Helper()
 

@@ -71,7 +71,7 @@ func TestBootstrap_EachFileRendersStrictlyIntoItsKind(t *testing.T) {
 		}
 
 		for _, object := range objects {
-			// It refuses what is neither int64 nor float64 by a panic.
+			// DeepCopyJSON panics if a number is neither int64 nor float64.
 			object := &unstructured.Unstructured{Object: runtime.DeepCopyJSON(object)}
 
 			typed, err := scheme.Scheme.New(object.GroupVersionKind())

@@ -23,7 +23,7 @@ const (
 	s13, s14, s15          = checker.S13, checker.S14, checker.S15
 )
 
-// judgement is a tale and the invariants it breaks, in order of their names.
+// judgement is a tale and the invariants that it violates, in order of their names.
 type judgement struct {
 	name    string
 	want    []checker.Invariant
@@ -31,7 +31,7 @@ type judgement struct {
 	tale    func() *tale
 }
 
-// held is a cluster of three control planes and two workers under our lease.
+// held returns a tale of three control planes and two workers, with our lease held.
 func held() *tale {
 	t := begin(3, 2)
 	t.acquire("run-1 (test)")
@@ -71,7 +71,7 @@ func TestChecker_JudgesEveryTale(t *testing.T) {
 	}
 }
 
-// judgeFile judges a history by way of its file, with every look taken three times.
+// judgeFile judges a history from its file, with every observation repeated three times.
 func judgeFile(t *testing.T, told []history.Event, given ...checker.Option) checker.Verdict {
 	t.Helper()
 
@@ -105,7 +105,7 @@ func judgeFile(t *testing.T, told []history.Event, given ...checker.Option) chec
 	return judge.Verdict()
 }
 
-// TestChecker_EveryInvariantIsBrokenOnce keeps the table honest.
+// TestChecker_EveryInvariantIsBrokenOnce checks that the table is complete.
 func TestChecker_EveryInvariantIsBrokenOnce(t *testing.T) {
 	all := []checker.Invariant{s1, s2, s3, s4, s5, s6, s7, s8, s9, s10, s11, s12, s13, s14, s15}
 
@@ -116,7 +116,7 @@ func TestChecker_EveryInvariantIsBrokenOnce(t *testing.T) {
 	}
 }
 
-// roll is an upgrade of the whole cluster, as it should be.
+// roll is an upgrade of the whole cluster without a violation.
 func roll() *tale {
 	told := held()
 	told.annotate("talos-current", before)
@@ -176,7 +176,7 @@ func TestVerdict_FirstBootOfANodeThatJoinsIsNoReboot(t *testing.T) {
 		told.events = nil
 	}
 
-	// Nobody waits for a worker that was never there, nor counts it.
+	// Nobody waits for a worker that has never come up, and nobody counts it.
 	told.wait(120)
 	told.cordon("worker-0", true, "client")
 	told.cordon("worker-0", false, "client")

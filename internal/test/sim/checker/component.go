@@ -99,7 +99,7 @@ func (c *Checker) speaks(name string) bool {
 	return name != proxy || c.proxyMoved || c.options.syncsManifests
 }
 
-// bootParts notes that a boot makes everything anew. The API server is away until the history says that it is back
+// bootParts notes that a boot recreates everything. The API server is away until the history says that it is back
 // or, if it does not say so, the node is ready.
 func (c *Checker) bootParts(n *node) {
 	for _, part := range n.parts {

@@ -46,7 +46,7 @@ func (c *Checker) configured(event history.Event) {
 		part.was = part.image
 
 		if name == scheduler && part.restarting && !parse(n.talos).AtLeast(1, 14) {
-			// Its files count as those of the API server, which is made anew with them.
+			// Its files count as those of the API server, which is recreated with them.
 			server := n.part(apiServer)
 			server.restarting, server.was = true, ""
 		}
@@ -62,7 +62,7 @@ func (c *Checker) configured(event history.Event) {
 	}
 }
 
-// installer is the name in the history of the image from which a machine would be installed anew.
+// installer is the name in the history of the image from which a machine would be reinstalled.
 const installer = "installer"
 
 // disturbs reports whether a configuration does more than name another image to install from, which affects nothing

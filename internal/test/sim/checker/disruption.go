@@ -197,7 +197,8 @@ func (c *Checker) checkQuorum(n *node) {
 
 	needed := members/2 + 1
 	if members == 2 && c.options.skips[skipTwoMembers] {
-		// Neither can be missed, and somebody accepted that. The other one has to be there so that nothing is lost.
+		// Two members have no quorum without either, which somebody accepted. The other one must be healthy, so that no
+		// data is lost.
 		needed = 1
 	}
 

@@ -7,7 +7,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/history"
 )
 
-// on is a tale that begins under our lease.
+// on returns a tale that begins with our lease held.
 func on(do func(*tale)) func() *tale {
 	return func() *tale {
 		t := held()
@@ -310,7 +310,7 @@ func componentJudgements() []judgement {
 	}
 }
 
-// kubernetesClaimJudgements are about what annotations say of Kubernetes.
+// kubernetesClaimJudgements are about what annotations say about Kubernetes.
 func kubernetesClaimJudgements() []judgement {
 	synced := []checker.Option{checker.SyncsManifests()}
 	behind := func(key, value string) func() *tale {

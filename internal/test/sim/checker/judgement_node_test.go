@@ -20,7 +20,7 @@ func (t *tale) over(node, step, effect string) {
 	t.tell(node, history.KindFault, "step", step, "effect", effect, "outcome", "over")
 }
 
-// troubled is a cluster with a fault of etcd that everybody has seen.
+// troubled is a cluster with an etcd fault that every client has observed.
 func troubled(node, effect string) *tale {
 	t := held()
 	t.fault(node, "etcd", effect)
@@ -214,7 +214,7 @@ func pairJudgements() []judgement {
 	}
 }
 
-// neighbourJudgements are about control planes beside the one that is disturbed.
+// neighbourJudgements are about the control planes other than the one that is disturbed.
 func neighbourJudgements() []judgement {
 	unready := func(wait float64, node string) func() *tale {
 		return func() *tale {
@@ -404,7 +404,7 @@ func hopJudgements() []judgement {
 
 const rpcRollback = "/machine.MachineService/Rollback"
 
-// sick takes a node to a new system that does not become healthy.
+// sick upgrades a node to a new system that does not become healthy.
 func sick(node string) *tale {
 	t := held()
 	t.look()
@@ -419,13 +419,13 @@ func sick(node string) *tale {
 	return t
 }
 
-// sendBack tells a node to start its old system.
+// sendBack calls the rollback of a node.
 func (t *tale) sendBack(node, code string) {
 	t.look()
 	t.rpc(node, rpcRollback, code)
 }
 
-// returns is what follows.
+// returns is the reboot that follows.
 func (t *tale) returns(node, talos, cause string) {
 	t.stage(node, "running", "rebooting")
 	t.down(node, "client")
@@ -439,7 +439,7 @@ func (t *tale) returns(node, talos, cause string) {
 	t.ready(node, true, t.kubelet)
 }
 
-// rollback is a whole one, as it should be.
+// rollback is a whole rollback without a violation.
 func (t *tale) rollback(node string) {
 	t.journal(node, "rolling-back", after, "run-1")
 	t.sendBack(node, "OK")
@@ -448,7 +448,7 @@ func (t *tale) rollback(node string) {
 	t.journal(node, "rolled-back", after, "run-1")
 }
 
-// rollbackJudgements are about nodes that are sent back to their old system.
+// rollbackJudgements are about nodes that are rolled back.
 func rollbackJudgements() []judgement {
 	return []judgement{
 		{name: "S5: a rollback that the journal knows of", tale: func() *tale {
@@ -604,10 +604,10 @@ func rollbackJudgements() []judgement {
 	}
 }
 
-// rollbackHazardJudgements are about what keeps a node from being sent back, which
-// is not what is wrong with it.
+// rollbackHazardJudgements are about what prevents a rollback of a node; what is wrong with the node itself does
+// not.
 func rollbackHazardJudgements() []judgement {
-	// ill has a member of etcd in trouble, and then disturbs cp-1 by a call.
+	// ill has a member of etcd in trouble, and then disturbs cp-1 with a call.
 	ill := func(member, phase, method string) func() *tale {
 		return func() *tale {
 			t := sick("cp-1")
@@ -718,7 +718,7 @@ func rollbackHazardJudgements() []judgement {
 	}
 }
 
-// rollbackClaimJudgements are about what annotations say of it.
+// rollbackClaimJudgements are about what annotations say about rollbacks.
 func rollbackClaimJudgements() []judgement {
 	// failed is an annotation with the nodes that failed.
 	failed := func(names string) func() *tale {
@@ -773,8 +773,8 @@ func rollbackClaimJudgements() []judgement {
 	}
 }
 
-// withoutExtension has a node with the extensions iscsi and tools boot what was installed, with
-// these extensions and of a schematic.
+// withoutExtension returns a tale of a node with the extensions iscsi and tools that boots what was installed, with
+// the given extensions and schematic.
 func withoutExtension(extensions, schematic string) *tale {
 	t := begin(3, 2)
 	for _, event := range t.events {
@@ -1031,7 +1031,7 @@ func versionJudgements() []judgement {
 	}
 }
 
-// rebooted has a worker boot another version, and more happen after that.
+// rebooted returns a tale of a worker that boots another version, and of what happens then.
 func rebooted(then func(*tale)) func() *tale {
 	return func() *tale {
 		t := held()

@@ -12,17 +12,17 @@ const owned = "KubernetesCluster/tenant-a/prod"
 
 const hold = "do-not-reconcile"
 
-// write has somebody write an annotation of the object.
+// write is a write of an annotation of the object.
 func (t *tale) write(by, key, value string) {
 	t.tell("", history.KindAnnotation, "object", owned, "key", key, "value", value, "by", by)
 }
 
-// asks has our client write what another operator's machines are to run.
+// asks is a write of what the machines of another operator should run.
 func (t *tale) asks(by string) {
 	t.tell("", history.KindWrite, "verb", "patch", "resource", "taloscontrolplanes", "namespace", "tenant-a", "name", "prod", "by", by, "code", "200")
 }
 
-// besideRoll is an upgrade beside an operator, as it should be.
+// besideRoll is an upgrade beside an operator without a violation.
 func besideRoll(changes ...func(t *tale)) *tale {
 	t := held()
 	t.write("client", hold, "run-1")
@@ -153,7 +153,7 @@ func operatorJudgements() []judgement {
 	}, delegateJudgements(delegated)...)
 }
 
-// delegateJudgements are about runs that only ask.
+// delegateJudgements are about runs that only ask the operator.
 func delegateJudgements(delegated []checker.Option) []judgement {
 	return []judgement{
 		{name: "S7: a run that asks, and looks on", options: delegated, tale: func() *tale {
@@ -219,9 +219,9 @@ func (t *tale) condition(kind, status, reason, message string) {
 	t.tell("", history.KindStatus, "object", owned, "condition", kind, "status", status, "reason", reason, "message", message, "by", "client")
 }
 
-// statusJudgements are about phases, conditions, messages and what is offered.
+// statusJudgements are about phases, conditions, messages and the available versions.
 func statusJudgements() []judgement {
-	// said is a lease, and one thing that is said under it.
+	// said returns a tale in which one thing is said while the lease is held.
 	said := func(say func(t *tale)) func() *tale {
 		return func() *tale {
 			t := held()

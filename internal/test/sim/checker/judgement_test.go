@@ -11,7 +11,7 @@ import (
 
 func breaks(invariants ...checker.Invariant) []checker.Invariant { return invariants }
 
-// machineJudgements are about who goes down when.
+// machineJudgements are about which machines go down when.
 func machineJudgements() []judgement {
 	return []judgement{
 		{name: "a roll as it should be", tale: roll},
@@ -278,7 +278,7 @@ func workloadJudgements() []judgement {
 	}
 }
 
-// beginningJudgements are about when something may begin.
+// beginningJudgements are about when a step may begin.
 func beginningJudgements() []judgement {
 	began := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 	window := func(from, to time.Duration) []checker.Option {
@@ -485,9 +485,9 @@ func claimJudgements() []judgement {
 	}
 }
 
-// lookJudgements are about looks at the Node objects by a watch: S3.
+// lookJudgements are about observations of the Node objects by a watch: S3.
 func lookJudgements() []judgement {
-	// step installs on one worker, and looks at everything but the Node objects after it.
+	// step installs on one worker, and then observes everything except the Node objects.
 	step := func() *tale {
 		t := begin(3, 2)
 		t.acquire("run-1")
@@ -585,7 +585,7 @@ func lookJudgements() []judgement {
 	}
 }
 
-// unheardJudgements are about calls whose answers got lost.
+// unheardJudgements are about calls whose answers were lost.
 func unheardJudgements() []judgement {
 	lost := func(wait float64) func() *tale {
 		return func() *tale {
@@ -754,7 +754,7 @@ func writerJudgements() []judgement {
 	}
 }
 
-// six is a cluster of three control planes and six workers under our lease.
+// six returns a tale of three control planes and six workers, with our lease held.
 func six() *tale {
 	t := begin(3, 6)
 	t.acquire("run-1 (test)")
@@ -868,9 +868,8 @@ func budgetJudgements() []judgement {
 	}
 }
 
-// overlapping is a roll of two workers, of which the second one is cordoned,
-// looked at and installed while the first one goes down and comes back, and of
-// a third one as soon as the first is done.
+// overlapping is a roll of workers: the second one is cordoned, observed and installed while the first one goes
+// down and comes back, and a third one is cordoned as soon as the first is done.
 func overlapping() *tale {
 	t := six()
 	t.look()
@@ -894,7 +893,7 @@ func overlapping() *tale {
 	return t
 }
 
-// holdJudgements are about nodes that had to be left alone.
+// holdJudgements are about nodes that are held.
 func holdJudgements() []judgement {
 	options := []checker.Option{checker.Held("worker-1")}
 	on := func(do func(*tale)) func() *tale {
@@ -951,7 +950,7 @@ func holdJudgements() []judgement {
 	}
 }
 
-// settleJudgements are about nodes that had to stay healthy before another one.
+// settleJudgements are about nodes that have to stay healthy for a time before the next one.
 func settleJudgements() []judgement {
 	options := []checker.Option{checker.Settle(2 * time.Minute)}
 	moved := func(do func(*tale)) func() *tale {
@@ -993,7 +992,7 @@ func settleJudgements() []judgement {
 	}
 }
 
-// canaryJudgements are about nodes that had to move first.
+// canaryJudgements are about nodes that have to be upgraded first.
 func canaryJudgements() []judgement {
 	options := []checker.Option{checker.Canary("worker-1"), checker.MaxUnavailable(2)}
 	left := func(do func(*tale)) func() *tale {
@@ -1105,7 +1104,7 @@ func canaryJudgements() []judgement {
 	}
 }
 
-// departing is a worker that is deleted on its way, and another one that a run cordons then.
+// departing is a worker that is deleted while it is being upgraded, and another one that a run cordons after that.
 func departing(run string) func() *tale {
 	return func() *tale {
 		t := held()

@@ -22,7 +22,7 @@ const (
 	rpcPull    = "/machine.ImageService/Pull"
 )
 
-// tale is a history in the making.
+// tale is a history that a test composes.
 type tale struct {
 	events []history.Event
 	now    float64
@@ -32,7 +32,7 @@ type tale struct {
 	kubelet string
 }
 
-// tell adds an event a second after the one before.
+// tell adds an event a second after the previous one.
 func (t *tale) tell(node string, kind history.Kind, pairs ...string) {
 	detail := map[string]string{}
 	for i := 0; i+1 < len(pairs); i += 2 {
@@ -75,7 +75,7 @@ func (t *tale) release() {
 	t.tell("", history.KindLease, "holder", "", "action", "release", "by", "client")
 }
 
-// look observes everything there is.
+// look observes everything.
 func (t *tale) look() {
 	for _, name := range t.names {
 		t.tell(name, history.KindRead, "what", "machine")
@@ -88,7 +88,7 @@ func (t *tale) look() {
 	t.tell("", history.KindRead, "what", "nodes")
 }
 
-// told is what a look at a machine came to that began a second ago.
+// told is the result of an observation of a machine that began a second ago.
 func (t *tale) told(node, bootID, talos, schematic, platform string) {
 	t.tell(node, history.KindTold, "client", "run-1", "boot_id", bootID, "talos", talos, "schematic", schematic, "platform", platform,
 		"began", strconv.FormatFloat(t.now, 'f', -1, 64))
@@ -152,7 +152,7 @@ func (t *tale) annotate(key, value string) {
 	t.tell("", history.KindAnnotation, "object", "ConfigMap/kube-system/talosupgrade", "key", key, "value", value, "by", "client")
 }
 
-// goDown takes a node down by a call of ours.
+// goDown takes a node down with a call of ours.
 func (t *tale) goDown(node string) {
 	t.look()
 	t.stage(node, "running", "rebooting")
@@ -187,7 +187,7 @@ func (t *tale) put(node, talos string) {
 	t.journal(node, "installed", talos, "run-1")
 }
 
-// turn is the whole upgrade of a node, as it should be.
+// turn is the whole upgrade of a node without a violation.
 func (t *tale) turn(node, talos string) {
 	t.look()
 	t.cordon(node, true, "client")
@@ -200,7 +200,7 @@ func (t *tale) turn(node, talos string) {
 
 const rpcApply = "/machine.MachineService/ApplyConfiguration"
 
-// next is the version of Kubernetes that tales move to.
+// next is the Kubernetes version that tales upgrade to.
 const next = "1.35.2"
 
 const (
@@ -228,7 +228,7 @@ func (t *tale) restart(node, name, version string) {
 	t.component(node, name, image, version, "ready")
 }
 
-// move configures a component, as it should be, and waits until it is ready.
+// move configures a component without a violation, and waits until it is ready.
 func (t *tale) move(node, name, version string) {
 	t.look()
 	t.configure(node, name, "client")
@@ -243,7 +243,7 @@ func (t *tale) move(node, name, version string) {
 	}
 }
 
-// along restarts the API server, as Talos does below 1.14 with the scheduler.
+// along restarts the API server, as Talos before 1.14 does with the scheduler.
 func (t *tale) along(node string) {
 	t.component(node, apiServer, "", "", "starting")
 	t.component(node, apiServer, "", "", "ready")
@@ -258,7 +258,7 @@ func (t *tale) moveAll(name, version string, nodes ...string) {
 
 func controlPlaneNames() []string { return []string{"cp-0", "cp-1", "cp-2"} }
 
-// serve moves everything but the kubelets.
+// serve moves all components except the kubelets.
 func (t *tale) serve(version string) {
 	for _, name := range []string{apiServer, manager, scheduler} {
 		t.moveAll(name, version, controlPlaneNames()...)
@@ -284,7 +284,7 @@ func (t *tale) due(phase, run string) {
 	t.tell("", history.KindJournal, "key", "manifests", "phase", phase, "run", run, "value", "", "by", "client")
 }
 
-// kubernetesRoll is an upgrade of Kubernetes, as it should be.
+// kubernetesRoll is an upgrade of Kubernetes without a violation.
 func kubernetesRoll() *tale {
 	told := held()
 	told.annotate("kubernetes-current", runsOn)

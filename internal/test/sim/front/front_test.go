@@ -16,7 +16,7 @@ import (
 // eventually bounds what must happen soon.
 const eventually = 30 * time.Second
 
-// echo is a server that returns what it is sent.
+// echo starts a server that returns what it is sent, and returns its address.
 func echo(t *testing.T) string {
 	t.Helper()
 
@@ -44,7 +44,7 @@ func echo(t *testing.T) string {
 	return listener.Addr().String()
 }
 
-// converse opens a connection and makes sure that it works.
+// converse opens a connection and checks that it works.
 func converse(t *testing.T, port int) net.Conn {
 	t.Helper()
 
@@ -143,8 +143,8 @@ func TestFront_StoppedGateLeavesNothingRunning(t *testing.T) {
 	}
 }
 
-// TestFront_LossCutsBeforeAnotherAnswerPasses: when one answer tells that a reply has to be lost,
-// the one that is read next may be that reply.
+// TestFront_LossCutsBeforeAnotherAnswerPasses: once an answer shows that a reply has to be lost, the next one may
+// be that reply.
 func TestFront_LossCutsBeforeAnotherAnswerPasses(t *testing.T) {
 	var (
 		judged sync.Mutex

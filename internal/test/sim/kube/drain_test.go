@@ -31,7 +31,7 @@ func readyPods(t *testing.T, client kubernetes.Interface, app string) []corev1.P
 	})
 }
 
-// whole waits until all pods of a Deployment run and its budget knows it.
+// whole waits until all pods of a Deployment run and its budget has counted them, and returns them.
 func whole(t *testing.T, client kubernetes.Interface, app string) []corev1.Pod {
 	t.Helper()
 
@@ -65,8 +65,7 @@ func evictEvent(pod corev1.Pod, outcome, budget string) history.Event {
 	return history.Event{Node: pod.Spec.NodeName, Kind: history.KindEvict, Detail: detail}
 }
 
-// cordonWorkers makes room scarce, or plenty again, and waits until the
-// scheduler knows.
+// cordonWorkers leaves no room for pods, or makes room again, and waits until the scheduler has noticed.
 func cordonWorkers(t *testing.T, client kubernetes.Interface, patch string) {
 	t.Helper()
 
@@ -147,8 +146,7 @@ func TestDrain_DeletionNamesTheExhaustedBudget(t *testing.T) {
 				t.Fatal(err)
 			}
 
-			// The budget takes note a few milliseconds later, and so does who
-			// writes the history.
+			// The budget is updated a few milliseconds later, and so is what the ledger knows of it.
 			until(t, "the budget to be spent", func() bool {
 				budget, err := client.PolicyV1().PodDisruptionBudgets(namespaceWorkload).Get(t.Context(), "app-1", metav1.GetOptions{})
 				if err != nil {
@@ -227,8 +225,8 @@ func TestDrain_MachineDrainsItselfAndKeepsForeignCordons(t *testing.T) {
 	patchNode(t, client, "worker-0", uncordonPatch, metav1.PatchOptions{})
 }
 
-// TestDrain_MachineLiftsAnyCordonThatHasItsAnnotation: the annotation alone decides, and
-// it stays on a node that somebody else uncordoned.
+// TestDrain_MachineLiftsAnyCordonThatHasItsAnnotation: only the annotation matters, and it stays on a node that
+// somebody else uncordoned.
 func TestDrain_MachineLiftsAnyCordonThatHasItsAnnotation(t *testing.T) {
 	s := need(t)
 	client := s.as(t, "test")

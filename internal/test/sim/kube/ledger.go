@@ -643,7 +643,7 @@ type resultCondition struct {
 	Message string `json:"message"`
 }
 
-// status is what is known of the status of an object, as of a resource version.
+// status is what is known about the status of an object, as of a resource version.
 type status struct {
 	fields     map[string]string
 	conditions map[string]resultCondition

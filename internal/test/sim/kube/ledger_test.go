@@ -23,8 +23,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/history"
 )
 
-// told is what the history says of the requests that act makes, once they have
-// been answered.
+// told returns the events of the requests that act makes, once they have been answered.
 func told(t *testing.T, s shared, act func()) []history.Event {
 	t.Helper()
 
@@ -225,8 +224,8 @@ func journalIsTold(t *testing.T, s shared, key string) {
 	)
 }
 
-// TestLedger_JournalIsToldWhenTheAnswerHasNoObject: the audit log has the answers, and
-// these say nothing of what is in the journal.
+// TestLedger_JournalIsToldWhenTheAnswerHasNoObject: the audit log has the answers, which do not contain the
+// journal.
 func TestLedger_JournalIsToldWhenTheAnswerHasNoObject(t *testing.T) {
 	s := need(t)
 	client := s.as(t, providerAgent).CoreV1().RESTClient()
@@ -325,9 +324,9 @@ func TestLedger_SyncWaitsForWhatWasAnswered(t *testing.T) {
 	}
 }
 
-// TestLedger_WriteWhoseClientLeftIsToldWhenItTookEffect: the API server logs it as failed,
-// and without that the next writer would be charged with it. Sync does not wait for
-// such a write, because nobody was answered: the API server may begin with it later.
+// TestLedger_WriteWhoseClientLeftIsToldWhenItTookEffect: the API server logs it as failed, and without that event
+// the next writer would be blamed for it. Sync does not wait for such a write, because nobody was answered: the API
+// server may start it later.
 func TestLedger_WriteWhoseClientLeftIsToldWhenItTookEffect(t *testing.T) {
 	const cutOff, patience = 100, 10 * time.Second
 
@@ -343,7 +342,7 @@ func TestLedger_WriteWhoseClientLeftIsToldWhenItTookEffect(t *testing.T) {
 		}
 	})
 
-	// agree tells whether the journal is what the history says of it.
+	// agree reports whether the journal is the one in the history, and returns it.
 	agree := func() (journal string, agree bool) {
 		now, err := person.Get(t.Context(), journalName, metav1.GetOptions{})
 		if err != nil && !apierrors.IsNotFound(err) {
@@ -396,7 +395,7 @@ func TestLedger_WriteWhoseClientLeftIsToldWhenItTookEffect(t *testing.T) {
 	t.Logf("%d of %d clients left before they had their answer", left, cutOff)
 }
 
-// patched is the line of a patch of annotations that was answered with an object.
+// patched returns the audit line of a patch of annotations that was answered with an object.
 func patched(t *testing.T, agent string, version int, patch, now map[string]any) auditEvent {
 	t.Helper()
 

@@ -24,7 +24,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/toolchain"
 )
 
-// managed is a management cluster and what its history says.
+// managed is a management cluster and its history.
 type managed struct {
 	*testing.T
 
@@ -64,7 +64,7 @@ func newManaged(t *testing.T) managed {
 	return m
 }
 
-// as is a client, through the kubeconfig, that goes by its user agent.
+// as returns a client through the kubeconfig, with a user agent.
 func (m managed) as(agent string) *client {
 	m.Helper()
 
@@ -104,7 +104,7 @@ func (m managed) sync() {
 	}
 }
 
-// told is what the history says of the requests that act makes.
+// told returns the events of the requests that act makes.
 func (m managed) told(act func()) []history.Event {
 	m.Helper()
 
@@ -146,7 +146,7 @@ func (m managed) patch(at dynamic.ResourceInterface, patch string, parts ...stri
 	}
 }
 
-// refuses makes sure that the API server says why it does not take a patch.
+// refuses checks that the API server rejects a patch, and says why.
 func (m managed) refuses(at dynamic.ResourceInterface, patch, why string, parts ...string) {
 	m.Helper()
 
@@ -156,7 +156,7 @@ func (m managed) refuses(at dynamic.ResourceInterface, patch, why string, parts 
 	}
 }
 
-// TestManagement_ClusterShowsEverythingOfOneStart looks at everything that one start of it can show.
+// TestManagement_ClusterShowsEverythingOfOneStart checks everything that one start of it can show.
 func TestManagement_ClusterShowsEverythingOfOneStart(t *testing.T) {
 	m := newManaged(t)
 
@@ -181,7 +181,7 @@ func (m managed) tellsWhoWrote() {
 		}}
 	}
 
-	// Of a key that stays as it is nothing is told, whoever writes it.
+	// A key that does not change has no event, whoever writes it.
 	expect(m.T, m.told(func() {
 		m.patch(operator, `{"metadata":{"annotations":{"upgrade.vitistack.io/talos-current":"1.13.2","elsewhere":"x"}}}`)
 		m.patch(provider, `{"metadata":{"annotations":{"upgrade.vitistack.io/do-not-reconcile":"talosupgrade-1","upgrade.vitistack.io/talos-current":"1.13.2"}}}`)
@@ -197,11 +197,11 @@ func (m managed) tellsOfStatus() {
 	events := m.told(func() {
 		m.patch(provider, `{"status":{"phase":"UpgradingTalos","conditions":[{"type":"TalosUpgrade","status":"True","reason":"InProgress",
 			"message":"Upgrading node cp-0 (0/1)","lastTransitionTime":"2026-03-01T12:00:00Z"}]}}`, "status")
-		// The time alone is no change.
+		// A change of the time alone is no event.
 		m.patch(provider, `{"status":{"conditions":[{"type":"TalosUpgrade","status":"True","reason":"InProgress",
 			"message":"Upgrading node cp-0 (0/1)","lastTransitionTime":"2026-03-01T12:00:01Z"}]}}`, "status")
 		m.patch(provider, `{"status":{"phase":"Ready","conditions":null}}`, "status")
-		// Beside the subresource it is not written.
+		// Without the subresource, the status is not written.
 		m.patch(provider, `{"status":{"phase":"UpgradeFailed"}}`)
 	})
 
@@ -225,8 +225,7 @@ func (m managed) tellsOfStatus() {
 		wrote("kubernetesclusters"))
 }
 
-// keepsSecrets looks at what nobody may see, and at names that mean something in
-// the upgraded cluster only.
+// keepsSecrets checks what nobody may see, and names that only mean something in the upgraded cluster.
 func (m managed) keepsSecrets() {
 	const hidden = "bm90LWZvci10aGUtbG9n"
 
@@ -263,7 +262,7 @@ func (m managed) keepsSecrets() {
 	}
 }
 
-// refusesWhatTheOperatorsDo looks at what the custom resources demand.
+// refusesWhatTheOperatorsDo checks what the custom resources require.
 func (m managed) refusesWhatTheOperatorsDo() {
 	operator := m.over(m.server.Config())
 

@@ -24,8 +24,7 @@ import (
 
 const (
 	inventoryOfTalos = "talos-bootstrap-manifests-inventory"
-	// nameSpare is an object of the manifests that nothing in the cluster needs,
-	// keySpare how the inventory names it.
+	// nameSpare is an object of the manifests that nothing in the cluster needs, keySpare its key in the inventory.
 	nameSpare, keySpare = "kubeconfig-in-cluster", "kube-system_kubeconfig-in-cluster__ConfigMap"
 )
 
@@ -77,7 +76,7 @@ func deleteConfigMap(t *testing.T, client kubernetes.Interface, name string) {
 	}
 }
 
-// listed are the objects that the inventory names; nil where there is none.
+// listed returns the objects that the inventory names; nil if there is no inventory.
 func listed(t *testing.T, client kubernetes.Interface) []string {
 	t.Helper()
 
@@ -89,7 +88,7 @@ func listed(t *testing.T, client kubernetes.Interface) []string {
 	return slices.Sorted(maps.Keys(inventory.Data))
 }
 
-// renderOn has a control plane of a version of Talos look after its manifests.
+// renderOn makes a control plane with a version of Talos sync its manifests.
 func (s shared) renderOn(t *testing.T, node, talos string) {
 	t.Helper()
 
@@ -159,7 +158,7 @@ func TestManifest_Talos113CreatesWhatIsNotInTheInventory(t *testing.T) {
 		t.Error("a machine created what the inventory says was created before")
 	}
 
-	// As a sync does that pruned the one and added another.
+	// This is what a sync leaves that pruned one object and added another.
 	inventory := getConfigMap(t, client, inventoryOfTalos)
 	delete(inventory.Data, keySpare)
 	inventory.Data["kube-system_theirs__ConfigMap"] = ""
@@ -189,8 +188,7 @@ func TestManifest_Talos113CreatesWhatIsNotInTheInventory(t *testing.T) {
 	}
 }
 
-// bornWithInventory wants a cluster that has just started to know all of its
-// manifests.
+// bornWithInventory checks that a cluster that has just started has all of its manifests in the inventory.
 func (s shared) bornWithInventory(t *testing.T, client kubernetes.Interface, keys []string) {
 	t.Helper()
 
@@ -225,7 +223,7 @@ func getDNS(t *testing.T, client kubernetes.Interface) *appsv1.Deployment {
 	return deployment
 }
 
-// available tells whether a Deployment of two says of itself that all is well.
+// available reports whether the status of a Deployment of two replicas says that it is up to date and available.
 func available(deployment *appsv1.Deployment) bool {
 	status := deployment.Status
 
@@ -250,7 +248,7 @@ func dnsPods(t *testing.T, client kubernetes.Interface) []corev1.Pod {
 	return list.Items
 }
 
-// nodesOf are the nodes that pods run on, sorted.
+// nodesOf returns the nodes that pods run on, sorted.
 func nodesOf(pods []corev1.Pod) []string {
 	var nodes []string
 
@@ -276,7 +274,7 @@ func TestCoreDNS_RunsOnTwoControlPlanes(t *testing.T) {
 		t.Errorf("CoreDNS runs on %v, want two control planes", nodes)
 	}
 
-	// Pods that are evicted come up elsewhere, and their node is free of them.
+	// Evicted pods start on other nodes, and none is left on this one.
 	node := nodes[1]
 	patchNode(t, client, node, cordonPatch, metav1.PatchOptions{})
 
@@ -344,8 +342,7 @@ func TestProxy_ClusterWithoutKubeProxy(t *testing.T) {
 	replaceDNS(t, client)
 }
 
-// replaceDNS deletes CoreDNS in the way that waits for what belongs to it, and
-// creates it again.
+// replaceDNS deletes CoreDNS, waits for its dependents to be deleted, and creates it again.
 func replaceDNS(t *testing.T, client kubernetes.Interface) {
 	t.Helper()
 
@@ -396,7 +393,7 @@ func getProxies(t *testing.T, client kubernetes.Interface) *appsv1.DaemonSet {
 	return set
 }
 
-// rolled tells whether a DaemonSet says of itself that all is as it should be.
+// rolled reports whether the status of a DaemonSet says that it is up to date and available.
 func rolled(set *appsv1.DaemonSet, nodes int32) bool {
 	status := set.Status
 
@@ -417,7 +414,7 @@ func setProxyImage(t *testing.T, client kubernetes.Interface, image string) {
 	}
 }
 
-// proxyVersions are the versions that the world was told of, each once.
+// proxyVersions returns the versions that the world was told, each once.
 func (w *fakeWorld) proxyVersions() []string {
 	var versions []string
 	for _, machine := range w.Machines() {
@@ -455,7 +452,7 @@ func TestManifest_MachinesCreateWhatIsMissingAndLeaveTheRest(t *testing.T) {
 	s := need(t)
 	client := s.as(t, providerAgent)
 
-	// render lets a control plane look after its manifests again.
+	// render makes a control plane sync its manifests again.
 	render := func(node, image string) {
 		s.world.change(node, func(w *fakeWorld, m *Machine) {
 			w.rendered.ProxyImage = image

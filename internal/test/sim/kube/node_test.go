@@ -60,8 +60,8 @@ func TestNode_SilentKubeletIsNoticedAfterTheGracePeriodOnly(t *testing.T) {
 	})
 }
 
-// TestNode_LookingAtAFullDiskAgainChangesNothing: each look would write otherwise, and
-// each write be looked at.
+// TestNode_LookingAtAFullDiskAgainChangesNothing: otherwise each observation would cause a write, and each write an
+// observation.
 func TestNode_LookingAtAFullDiskAgainChangesNothing(t *testing.T) {
 	t.Parallel()
 
@@ -178,8 +178,8 @@ func TestNode_WithoutAUUIDReportsItsMachineID(t *testing.T) {
 	}
 }
 
-// lonely is a pod of a Deployment that has its node for itself. An earlier test
-// may have left all of them on one node.
+// lonely returns a pod of a Deployment that is the only one of it on its node. An earlier test may have left all of
+// them on one node.
 func lonely(t *testing.T, client kubernetes.Interface, app string) corev1.Pod {
 	t.Helper()
 
@@ -240,7 +240,7 @@ func TestNode_KubeletThatIsNotReadyConfirmsNoDeletion(t *testing.T) {
 		return exists && !podReady(found)
 	})
 
-	// It does not serve, so its budget lets it go.
+	// It is not ready, so its budget allows the eviction.
 	until(t, "the eviction", func() bool {
 		err := evict(t, client, pod)
 		if err != nil && !apierrors.IsTooManyRequests(err) {

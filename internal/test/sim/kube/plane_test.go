@@ -74,8 +74,7 @@ func TestPlane_StoppingReachesTheGrandchildren(t *testing.T) {
 		t.Skip("needs a shell")
 	}
 
-	// The pipe is at its end when the last process that could write to it is
-	// gone, which is what done waits for.
+	// The pipe ends when the last process that could write to it has ended, which is what done waits for.
 	child, err := startProcess(t.TempDir(), "family", "/bin/sh", &strings.Builder{}, "-c", "sleep 600 & sleep 600")
 	if err != nil {
 		t.Fatal(err)

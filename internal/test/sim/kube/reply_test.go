@@ -46,7 +46,7 @@ func TestReply_LostOneComesAfterTheEffect(t *testing.T) {
 	}
 }
 
-// doubtfulWorld answers the first question about replies at risk late, and with no.
+// doubtfulWorld answers the first question about replies at risk late, and with false.
 type doubtfulWorld struct {
 	World
 
@@ -65,8 +65,8 @@ func (w *doubtfulWorld) RepliesAtRisk() bool {
 	return false
 }
 
-// TestReply_NewestAssessmentStands: a world that changes from two sides at once is not taken for
-// what it was before.
+// TestReply_NewestAssessmentStands: if the world changes from two goroutines at once, an older assessment does not
+// replace the newer one.
 func TestReply_NewestAssessmentStands(t *testing.T) {
 	world := &doubtfulWorld{asked: make(chan struct{}), answer: make(chan struct{})}
 	s := &Server{options: Options{World: world}, auditor: &auditor{ledger: newLedger(nil)}}
@@ -84,7 +84,7 @@ func TestReply_NewestAssessmentStands(t *testing.T) {
 		s.assess()
 	})
 
-	// The second may overtake the first, or has to wait for it.
+	// The second assessment may overtake the first, or has to wait for it.
 	select {
 	case <-second:
 	case <-time.After(50 * time.Millisecond):

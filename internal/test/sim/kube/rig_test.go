@@ -18,7 +18,7 @@ const (
 	nameScheduler         = "kube-scheduler"
 )
 
-// fakeWorld is a cluster whose machines do what the test says.
+// fakeWorld is a cluster whose machines do what the test sets.
 type fakeWorld struct {
 	mutex    sync.Mutex
 	machines []Machine
@@ -26,7 +26,7 @@ type fakeWorld struct {
 	noQuorum bool
 	// rendered is what the control planes render their manifests from.
 	rendered model.NodeState
-	// lost names the node about which the next reply gets lost.
+	// lost names the node whose next reply is lost.
 	lost     string
 	watchers map[int]func(string)
 	next     int
@@ -158,7 +158,7 @@ func (w *fakeWorld) OnChange(changed func(string)) (cancel func()) {
 	}
 }
 
-// change lets the function alter the world, and one machine of it by name.
+// change calls a function that changes the world, and one machine of it by name.
 func (w *fakeWorld) change(node string, alter func(w *fakeWorld, m *Machine)) {
 	w.mutex.Lock()
 
@@ -215,7 +215,7 @@ func (c fastClock) Sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// notebook is a recorder that tests look into.
+// notebook is a recorder whose events tests read.
 type notebook struct {
 	mutex  sync.Mutex
 	events []history.Event
@@ -228,7 +228,7 @@ func (n *notebook) Record(node string, kind history.Kind, detail map[string]stri
 	n.events = append(n.events, history.Event{Node: node, Kind: kind, Detail: detail})
 }
 
-// since lists the events after the first count of them.
+// since returns the events after the first count of them.
 func (n *notebook) since(count int) []history.Event {
 	n.mutex.Lock()
 	defer n.mutex.Unlock()

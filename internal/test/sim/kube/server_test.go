@@ -33,8 +33,7 @@ const eventually = time.Minute
 
 const providerAgent = clientAgent + "/test"
 
-// shared is one server with workloads that most tests use together; each of
-// them leaves the machines as it found them.
+// shared is one server with workloads that most tests share; each of them leaves the machines as it found them.
 type shared struct {
 	world  *fakeWorld
 	notes  *notebook
@@ -42,13 +41,13 @@ type shared struct {
 	server *Server
 }
 
-// suite is set once, by TestMain: starting one takes seconds.
+// suite is set once, by TestMain: starting a server takes seconds.
 var suite shared
 
 func TestMain(m *testing.M) {
 	flag.Parse()
 
-	// What the libraries start once for the whole process is not ours.
+	// Goroutines that libraries start once for the whole process are not ours.
 	ignored := goleak.IgnoreCurrent()
 
 	code, err := run(m, ignored)
@@ -86,7 +85,7 @@ func run(m *testing.M, ignored goleak.Option) (code int, err error) {
 	return code, goleak.Find(ignored)
 }
 
-// newShared starts a server of its own.
+// newShared starts a server.
 func newShared(dir string, controlPlanes, workers, pods int, changes ...func(w *fakeWorld)) (shared, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Minute)
 	defer cancel()
@@ -119,7 +118,7 @@ func newShared(dir string, controlPlanes, workers, pods int, changes ...func(w *
 	return s, s.server.Start(ctx)
 }
 
-// need skips a test that wants real processes when only quick ones are wanted.
+// need skips the test if only quick tests are wanted, because it needs real processes.
 func need(t *testing.T) shared {
 	t.Helper()
 
@@ -130,7 +129,7 @@ func need(t *testing.T) shared {
 	return suite
 }
 
-// as is a client of the shared address, known by its user agent.
+// as returns a client of the shared address with a user agent.
 func (s shared) as(t *testing.T, agent string) kubernetes.Interface {
 	t.Helper()
 
@@ -220,8 +219,8 @@ func TestServer_ClusterLooksLikeTalosWhenStarted(t *testing.T) {
 	}
 }
 
-// TestServer_ModelAndKubernetesAgree runs the real model through the adapter: a
-// cluster without workers, whose control plane goes through a legacy upgrade.
+// TestServer_ModelAndKubernetesAgree runs the real model through the adapter: a cluster without workers whose
+// control plane does a legacy upgrade.
 func TestServer_ModelAndKubernetesAgree(t *testing.T) {
 	toolchain.NeedKubernetes(t)
 
@@ -281,7 +280,7 @@ func TestServer_ModelAndKubernetesAgree(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// A client would try again behind the test's back.
+	// A client would retry without the test noticing.
 	until(t, "the API server to be away", func() bool {
 		connection, err := net.Dial("tcp", front.HostPort(server.front.Shared()))
 		if err == nil {

@@ -48,8 +48,8 @@ type staticStep struct {
 	want  mirror
 }
 
-// staticSteps take a scheduler through a change of its image that goes wrong in
-// every way before it goes well.
+// staticSteps returns the steps of a scheduler through a change of its image that fails in every way before it
+// succeeds.
 func staticSteps() []staticStep {
 	const before, after = "registry.k8s.io/kube-scheduler:v1.34.2", "mirror.example:5000/kube-scheduler:v1.35.0"
 
@@ -209,7 +209,7 @@ func TestStaticPod_KubeletOfAnotherVersionShowsOnItsNode(t *testing.T) {
 		t.Errorf("the node was not ready in between: ready since %s, before %s", after, before)
 	}
 
-	// Version and readiness are seen apart.
+	// Version and readiness are reported separately.
 	s.world.change("worker-0", func(_ *fakeWorld, m *Machine) { m.Kubelet.Ready, m.Kubelet.Version = false, "1.35.0" })
 	until(t, "worker-0 to report the new kubelet as not ready", func() bool {
 		node := getNode(t, client, "worker-0")

@@ -227,7 +227,7 @@ func TestApply_TwoAtATime(t *testing.T) {
 					r.t.Errorf("the first: %v", err)
 				}
 
-				// The last writer wins where both were taken.
+				// If both were changed, the last writer wins.
 				version := "1.35.2"
 				if want != nil {
 					version = "1.35.1"

@@ -9,7 +9,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/model"
 )
 
-// arrives reboots a machine into what is installed and gives it ample time.
+// arrives reboots a machine into what is installed and gives it enough time.
 func (r rig) arrives(name string) model.NodeState {
 	r.t.Helper()
 
@@ -97,8 +97,8 @@ func TestBoot_MemberIsDownForAWhile(t *testing.T) {
 	})
 }
 
-// TestBoot_MachineStuckInBooting is row 42 of the catalogue: its API answers, and its
-// boot does not go on.
+// TestBoot_MachineStuckInBooting is row 42 of the catalogue: the machine's API answers, but its boot does not
+// continue.
 func TestBoot_MachineStuckInBooting(t *testing.T) {
 	for name, test := range map[string]struct {
 		fault model.Fault

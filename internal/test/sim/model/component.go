@@ -171,7 +171,7 @@ func (w *World) restKubernetes(n *node) {
 	}
 }
 
-// stopKubernetes ends the components of a machine on its way down.
+// stopKubernetes ends the components of a machine that goes down.
 func (n *node) stopKubernetes() {
 	n.kubelet.Running, n.kubelet.Ready = false, false
 	n.service.run++
@@ -331,7 +331,7 @@ func (w *World) reconcilePod(n *node, component string, pod *staticPod) {
 		return
 	}
 
-	// An API server is made anew with each version of its files. Below Talos 1.14 those include the files of the
+	// An API server is recreated with each version of its files. Below Talos 1.14 those include the files of the
 	// scheduler.
 	if server := n.pods[APIServerName]; component == APIServerName || component == SchedulerName && !AtLeast(n.running().talos, 1, 14) {
 		server.FilesVersion++
@@ -366,7 +366,7 @@ func (n *node) sourceVersion(pod *staticPod) int {
 	return pod.ConfigVersion
 }
 
-// make makes the pod anew from the present configuration, if that wants one.
+// make recreates the pod from the present configuration, if that wants one.
 func (p *staticPod) make() {
 	p.PodImage, p.PodConfigVersion, p.PodFilesVersion, p.Trouble = p.Image, p.ConfigVersion, p.FilesVersion, ""
 

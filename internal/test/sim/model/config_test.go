@@ -251,8 +251,8 @@ func TestConfig_InstallerImageChangesWithoutAReboot(t *testing.T) {
 	}
 }
 
-// TestConfig_StoredForTheNextBoot goes through the modes: what is in effect, what
-// is stored, and what a boot then takes.
+// TestConfig_StoredForTheNextBoot goes through the modes: what is in effect, what is stored, and what a boot then
+// uses.
 func TestConfig_StoredForTheNextBoot(t *testing.T) {
 	const old, second, first = "kubelet:v1.34.2", "kubelet:v1.34.3", "kubelet:v1.34.4"
 
@@ -306,8 +306,7 @@ func TestConfig_StoredForTheNextBoot(t *testing.T) {
 	}
 }
 
-// TestConfig_PodsAreMadeFromTheFinalOne: from Talos 1.14 on two resources
-// have versions, and they must not be confused.
+// TestConfig_PodsAreMadeFromTheFinalOne: since Talos 1.14 two resources have versions, which must not be confused.
 func TestConfig_PodsAreMadeFromTheFinalOne(t *testing.T) {
 	for talos, want := range map[string]struct{ before, between, after int }{
 		"1.13.4": {1, 1, 2},

@@ -14,7 +14,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/model"
 )
 
-// intact tells whether a snapshot carries its own checksum.
+// intact reports whether a snapshot ends with its own checksum.
 func intact(snapshot []byte) bool {
 	const sector = 512
 
@@ -27,7 +27,7 @@ func intact(snapshot []byte) bool {
 	return sha256.Sum256(body) == [sha256.Size]byte(snapshot[len(body):])
 }
 
-// snapshot takes one, and tells how long that took.
+// snapshot takes a snapshot, and returns how long that took.
 func (r rig) snapshot(name string) (taken []byte, length time.Duration, err error) {
 	var to bytes.Buffer
 
@@ -101,7 +101,7 @@ func TestEtcd_SnapshotFaults(t *testing.T) {
 	}
 }
 
-// refusing is a disk without room.
+// refusing is a disk that is full.
 type refusing struct{ err error }
 
 func (r refusing) Write([]byte) (int, error) { return 0, r.err }

@@ -23,7 +23,7 @@ func (r rig) status(name string) model.EtcdStatus {
 	return status
 }
 
-// kill lets a machine go down hard and stay down.
+// kill makes machines go down hard and stay down.
 func (r rig) kill(names ...string) {
 	r.t.Helper()
 
@@ -225,7 +225,7 @@ func TestEtcd_VersionFollowsThatOfTalos(t *testing.T) {
 	}
 }
 
-// back rolls a machine back and gives it ample time.
+// back rolls a machine back and gives it enough time.
 func (r rig) back(name string) model.NodeState {
 	r.t.Helper()
 
@@ -240,8 +240,8 @@ func (r rig) back(name string) model.NodeState {
 	return r.node(name)
 }
 
-// TestEtcd_OldOneCannotJoinANewerCluster: once all members run the newer one, a
-// machine may be sent back, but its member stays away.
+// TestEtcd_OldOneCannotJoinANewerCluster: once all members run the newer version, a machine can be rolled back, but
+// its member stays down.
 func TestEtcd_OldOneCannotJoinANewerCluster(t *testing.T) {
 	inWorld(t, model.Options{ControlPlanes: 3}, func(r rig) {
 		for i, name := range []string{"cp-0", "cp-1", "cp-2"} {
@@ -252,7 +252,7 @@ func TestEtcd_OldOneCannotJoinANewerCluster(t *testing.T) {
 			r.pullAndInstall(name, image114)
 			r.reboot(name)
 
-			// As long as one is older, there is a way back.
+			// As long as one member is older, a rollback works.
 			if i == 0 {
 				if state := r.back(name); !state.EtcdHealthy || state.Talos != "1.13.2" {
 					r.t.Fatalf("sent back early: %+v", state)
@@ -283,14 +283,14 @@ func TestEtcd_OldOneCannotJoinANewerCluster(t *testing.T) {
 			r.t.Errorf("etcd says %q, %v", lines, err)
 		}
 
-		// It never goes down, and the new system comes up again.
+		// The cluster version never goes down, and the new system comes up again.
 		if state = r.back("cp-1"); !state.EtcdHealthy || state.Talos != "1.14.1" || r.EtcdClusterVersion() != "3.7" {
 			r.t.Errorf("back again: %+v", state)
 		}
 	})
 }
 
-// TestEtcd_MemberThatIsDownKeepsTheVersionOfTheCluster, and with it the way back.
+// TestEtcd_MemberThatIsDownKeepsTheVersionOfTheCluster, so a rollback still works.
 func TestEtcd_MemberThatIsDownKeepsTheVersionOfTheCluster(t *testing.T) {
 	inWorld(t, model.Options{ControlPlanes: 1, Talos: "1.10.7", Faults: []model.Fault{
 		{Node: "cp-0", Step: model.StepBoot, Effect: model.EffectEtcdDown, Talos: "1.11.5"},
@@ -307,8 +307,8 @@ func TestEtcd_MemberThatIsDownKeepsTheVersionOfTheCluster(t *testing.T) {
 	})
 }
 
-// TestEtcd_OldMemberThatIsDownHoldsTheOthersBack: until it runs a newer version too,
-// nothing is agreed on that it could not join.
+// TestEtcd_OldMemberThatIsDownHoldsTheOthersBack: until it runs a newer version too, the members do not agree on a
+// version that it could not join.
 func TestEtcd_OldMemberThatIsDownHoldsTheOthersBack(t *testing.T) {
 	inWorld(t, model.Options{ControlPlanes: 3}, func(r rig) {
 		for _, name := range []string{"cp-0", "cp-1"} {
@@ -360,7 +360,7 @@ func TestEtcd_NewMemberThatDoesNotComeUpStaysALearner(t *testing.T) {
 	})
 }
 
-// wantLearner asks a member without a vote, and the first one about it.
+// wantLearner checks what a learner answers, and what the first member answers about it.
 func (r rig) wantLearner(name string) {
 	r.t.Helper()
 
@@ -398,7 +398,7 @@ func (r rig) wantLearner(name string) {
 		}
 	}
 
-	// Last, as one that joins may have a vote when this is done.
+	// This is last because a joining member may have a vote when it is done.
 	var taken bytes.Buffer
 	if err := r.EtcdSnapshot(ctx, name, &taken); err != nil || taken.Len() < model.SnapshotSize {
 		r.t.Errorf("the snapshot, by the learner: %d bytes, %v", taken.Len(), err)

@@ -41,9 +41,9 @@ const (
 	StepComponentPull Step = "component-pull"
 	// StepApply is a call that applies a machine configuration.
 	StepApply Step = "apply"
-	// StepStaticPod is the start of a static pod that was configured anew.
+	// StepStaticPod is the start of a static pod whose configuration changed.
 	StepStaticPod Step = "static-pod"
-	// StepKubeletRestart is the start of a kubelet that was configured anew.
+	// StepKubeletRestart is the start of a kubelet whose configuration changed.
 	StepKubeletRestart Step = "kubelet-restart"
 	// StepAPIServer is each time that a machine's kube-apiserver becomes ready.
 	StepAPIServer Step = "api-server"

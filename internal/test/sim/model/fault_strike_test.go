@@ -17,8 +17,7 @@ func troubled(node string, step model.Step, effect model.Effect, lasts time.Dura
 	return []model.Fault{{Node: node, Step: step, Effect: effect, Times: 1, For: lasts}}
 }
 
-// troubles is what the history says of a node, as "step effect" and with " over"
-// at its end.
+// troubles returns the faults of a node in the history, as "step effect", with " over" at its end.
 func (r rig) troubles(name string) []string {
 	var said []string
 

@@ -136,7 +136,7 @@ func TestFault_OfPulls(t *testing.T) {
 	}
 }
 
-// Talos before 1.14 goes on by itself, for a time, except for what no registry has.
+// Talos before 1.14 retries for a time, except if no registry has the image.
 func TestFault_PullIsTriedAsOftenAsTheVersionDoes(t *testing.T) {
 	for _, test := range []struct {
 		talos        string

@@ -15,7 +15,7 @@ import (
 
 const badArchive = "error running installer: unexpected EOF in initramfs"
 
-// digestOf is the digest that a machine has under a reference, empty without one.
+// digestOf returns the digest that a machine has under a reference; empty if it has none.
 func (r rig) digestOf(name, reference string, in model.ImageNamespace) string {
 	r.t.Helper()
 
@@ -32,7 +32,7 @@ func (r rig) digestOf(name, reference string, in model.ImageNamespace) string {
 	return list[at].Digest
 }
 
-// try pulls an image, unless that is done, and returns how its installer ends.
+// try pulls an image, unless it is there already, and returns how its installer ends.
 func (r rig) try(name, reference string) (int, string) {
 	r.t.Helper()
 
@@ -76,7 +76,7 @@ func TestImage_TagThatIsPushedAgainIsNotDownloadedAgain(t *testing.T) {
 			t.Errorf("the tag installs what was not downloaded: exit %d", exit)
 		}
 
-		// Under its digest the other build is another image, with a tag as without one.
+		// Under its digest, the other build is another image, with and without a tag.
 		for _, reference := range []string{factoryImage + "@" + mended, repository + "@" + mended} {
 			if named, err := r.Pull(r.t.Context(), "worker-0", reference, nil); err != nil || named != repository+"@"+mended {
 				t.Errorf("%s is %s, %v", reference, named, err)

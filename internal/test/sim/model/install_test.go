@@ -114,9 +114,8 @@ func TestInstall_GenericLosesTheSchematicAndIsGoneFrom114(t *testing.T) {
 	})
 }
 
-// TestInstall_UKIBringsItsPlatform: a bootloader that takes the kernel arguments from the
-// UKI makes the machine run on the platform of the image, and one that has its own
-// keeps what there was.
+// TestInstall_UKIBringsItsPlatform: if the bootloader takes the kernel arguments from the UKI, the machine runs on
+// the platform of the image; if it has its own, the platform stays.
 func TestInstall_UKIBringsItsPlatform(t *testing.T) {
 	const generic, ownBuild = "ghcr.io/siderolabs/installer", "registry.example.com/aws-installer"
 

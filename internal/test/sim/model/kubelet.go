@@ -37,7 +37,7 @@ func (w *World) kubeletStep(life context.Context, n *node, run int, do func()) b
 	return done
 }
 
-// restartKubelet ends the service and makes it anew. Before the first kubelet
+// restartKubelet ends the service and starts it again. Before the first kubelet
 // of a boot it has nothing to do.
 func (w *World) restartKubelet(n *node) {
 	n.service.run++
@@ -249,7 +249,7 @@ func (w *World) ail(n *node, fault Fault) {
 func (w *World) heal(n *node) {
 	n.ailment = ailment{}
 
-	// A machine that is on its way down has stopped its kubelet.
+	// A machine that is going down has stopped its kubelet.
 	if n.kubelet.Running {
 		w.becomeReady(n)
 	}

@@ -11,8 +11,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/model"
 )
 
-// reports lists when, after the given moment, the kubelet said what of its
-// node.
+// reports returns what the kubelet said of its node since the given time, and when.
 func (r rig) reports(name string, since time.Duration) (said []string, at []time.Duration) {
 	for _, event := range r.log.of(name, history.KindKubelet) {
 		if moment := time.Duration(event.Sim * float64(time.Second)); moment >= since {

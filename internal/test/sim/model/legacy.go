@@ -271,7 +271,7 @@ func (w *World) task(n *node, name string) {
 }
 
 // liftCordon lifts the cordon that the machine itself set before a legacy upgrade, as soon as the Kubernetes API
-// lets it.
+// accepts that.
 func (w *World) liftCordon(life context.Context, n *node) {
 	w.mu.Lock()
 	wanted, face := n.cordoned, w.kubernetes

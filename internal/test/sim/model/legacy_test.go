@@ -17,7 +17,7 @@ import (
 
 const genericImage = "ghcr.io/siderolabs/installer:v1.13.4"
 
-// face notes what machines ask of Kubernetes.
+// face records what machines ask of Kubernetes.
 type face struct {
 	mu    sync.Mutex
 	calls []string
@@ -85,8 +85,8 @@ func TestLegacy_DrainsInstallsAndReboots(t *testing.T) {
 	})
 }
 
-// What clients pulled is in another store than the one from which the machine
-// installs when it upgrades itself, and is downloaded once more.
+// What clients pulled is in another store than the one from which a machine installs when it upgrades itself, so it
+// is downloaded once more.
 func TestLegacy_HasAnImageStoreOfItsOwn(t *testing.T) {
 	inWorld(t, model.Options{ControlPlanes: 1, Workers: 1, Talos: "1.12.6"}, func(r rig) {
 		if _, err := r.Pull(r.t.Context(), "worker-0", genericImage, nil); err != nil {
@@ -256,7 +256,7 @@ func TestLegacy_TakesEffectBehindALostConnection(t *testing.T) {
 	})
 }
 
-// stages lists what the history says of a machine's stages, with who asked for it.
+// stages returns the stages of a machine in the history, with who asked for each.
 func (r rig) stages(name string) []string {
 	var said []string
 
@@ -292,7 +292,7 @@ func TestLegacy_PersonWithTalosctl(t *testing.T) {
 			inWorld(t, model.Options{ControlPlanes: 1, Workers: 1}, func(r rig) {
 				kubernetes := &face{}
 				r.SetKubernetes(kubernetes)
-				// Faults of the calls are not for people.
+				// Faults of calls do not affect people.
 				r.SetFaults([]model.Fault{
 					{Node: "worker-0", Step: model.StepReboot, Effect: model.EffectFail},
 					{Node: "worker-0", Step: model.StepLegacyUpgrade, Effect: model.EffectFail},

@@ -13,7 +13,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/model"
 )
 
-// logOf is a whole log as one text.
+// logOf returns a whole log as one text.
 func (r rig) logOf(name, service string) string {
 	r.t.Helper()
 
@@ -67,7 +67,7 @@ func TestLog_TellsOfTheBootAndWhatIsWrong(t *testing.T) {
 	})
 }
 
-// TestLog_OfAFallbackIsThatOfTheOldSystem: what the new one said is lost.
+// TestLog_OfAFallbackIsThatOfTheOldSystem: the log of the new system is lost.
 func TestLog_OfAFallbackIsThatOfTheOldSystem(t *testing.T) {
 	inWorld(t, model.Options{ControlPlanes: 1, Workers: 1, Faults: []model.Fault{
 		{Node: "worker-0", Step: model.StepBoot, Effect: model.EffectFallback, Times: 1},

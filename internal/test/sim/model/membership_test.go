@@ -78,7 +78,7 @@ func TestMembership_RemovedNodeIsGone(t *testing.T) {
 	})
 }
 
-// TestMembership_RemovedNodeStaysInDiscovery: nobody can take it from there.
+// TestMembership_RemovedNodeStaysInDiscovery: nobody can remove it from there.
 func TestMembership_RemovedNodeStaysInDiscovery(t *testing.T) {
 	inWorld(t, model.Options{ControlPlanes: 1, Workers: 2}, func(r rig) {
 		listed := func() (names []string) {

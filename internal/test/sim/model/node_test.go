@@ -92,7 +92,7 @@ func TestNode_MachineIDIsMadeOfTheIdentity(t *testing.T) {
 	})
 }
 
-// TestNode_IdentityGoesWithTheStatePartition, and the UUID with the hardware.
+// TestNode_IdentityGoesWithTheStatePartition, but the UUID belongs to the hardware.
 func TestNode_IdentityGoesWithTheStatePartition(t *testing.T) {
 	inWorld(t, model.Options{ControlPlanes: 1, Workers: 2}, func(r rig) {
 		before := r.node("worker-0")
@@ -128,8 +128,8 @@ func TestNode_IdentityGoesWithTheStatePartition(t *testing.T) {
 	})
 }
 
-// TestNode_WalksThroughAllMinors is about a machine that is brought from 1.10
-// to 1.15 minor by minor, by the API that its version has.
+// TestNode_WalksThroughAllMinors upgrades a machine from 1.10 to 1.15, minor by minor, with the API that its
+// version has.
 func TestNode_WalksThroughAllMinors(t *testing.T) {
 	const factory = "factory.talos.dev/metal-installer/" + model.EmptySchematic
 

@@ -10,8 +10,8 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/model"
 )
 
-// A machine that loses its power while it installs boots once, with the system that it had,
-// whichever API it was asked by.
+// A machine that loses its power during an install boots once, with the system that it had, whichever API started
+// the install.
 func TestPower_LostInALegacyUpgradeIsOneBoot(t *testing.T) {
 	fault := model.Fault{Node: "worker-0", Step: model.StepInstall, Effect: model.EffectPowerLost, Times: 1}
 
@@ -37,8 +37,8 @@ func TestPower_LostInALegacyUpgradeIsOneBoot(t *testing.T) {
 	})
 }
 
-// What a machine unpacked onto its disk just before it lost its power in an install is damaged,
-// however often it is removed and downloaded again. What it downloads into its memory is not.
+// What a machine unpacked onto its disk just before it lost its power during an install is damaged, however often
+// it is removed and downloaded again. What it downloads into memory is not.
 func TestPower_LostLeavesTheDiskWithoutTheInstaller(t *testing.T) {
 	fault := model.Fault{Node: "worker-0", Step: model.StepInstall, Effect: model.EffectPowerLost, Times: 1}
 

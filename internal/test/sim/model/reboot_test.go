@@ -127,7 +127,7 @@ func TestReboot_UnreachableMachineRunsTheNewSystem(t *testing.T) {
 	})
 }
 
-// causes lists why a machine booted, each with the version.
+// causes returns why a machine booted, each time with the version.
 func (r rig) causes(name string) []string {
 	var list []string
 	for _, event := range r.log.of(name, history.KindBoot) {
@@ -137,7 +137,7 @@ func (r rig) causes(name string) []string {
 	return list
 }
 
-// wantCauses compares them.
+// wantCauses compares the causes of the boots.
 func (r rig) wantCauses(name string, want ...string) {
 	r.t.Helper()
 
@@ -179,7 +179,7 @@ func TestRollback_ReturnsToThePreviousSystem(t *testing.T) {
 
 				r.wantCauses("worker-0", "upgrade 1.13.4", "rollback 1.13.2")
 
-				// A reboot long after that is a reboot.
+				// A reboot long after that has the cause reboot.
 				r.reboot("worker-0")
 				r.wantCauses("worker-0", "upgrade 1.13.4", "rollback 1.13.2", "reboot 1.13.2")
 			})
@@ -224,7 +224,7 @@ func TestRollback_DoneTwiceIsUndone(t *testing.T) {
 	})
 }
 
-// TestRollback_DuringARebootIsWhatThatBoots, although it starts none of its own.
+// TestRollback_DuringARebootIsWhatThatBoots, although the rollback starts no reboot itself.
 func TestRollback_DuringARebootIsWhatThatBoots(t *testing.T) {
 	inWorld(t, model.Options{ControlPlanes: 1, Workers: 1}, func(r rig) {
 		r.pullAndInstall("worker-0", factoryImage)
@@ -266,7 +266,7 @@ func TestRollback_Faults(t *testing.T) {
 					r.t.Errorf("%v, want %v with %q", err, want.err, want.text)
 				}
 
-				// Without effect nothing happens by itself: then somebody reboots.
+				// A call that fails without an effect does not reboot by itself: somebody has to.
 				if effect == model.EffectFail {
 					time.Sleep(time.Minute)
 
@@ -286,8 +286,8 @@ func TestRollback_Faults(t *testing.T) {
 	}
 }
 
-// TestRollback_OfASystemThatWasNeverConfirmed: the META tag stays until the machine is
-// ready, and names the entry that runs.
+// TestRollback_OfASystemThatWasNeverConfirmed: the META tag stays until the machine is ready, and names the entry
+// before the upgrade, which runs after the rollback.
 func TestRollback_OfASystemThatWasNeverConfirmed(t *testing.T) {
 	for name, test := range map[string]struct {
 		options model.Options
@@ -340,8 +340,8 @@ func rollBackUnconfirmed(t *testing.T, options model.Options, tag string) {
 	})
 }
 
-// TestRollback_MayFallForwardBeforeItIsReady: if machined fails while the META tag is there,
-// the other system is started, which after a rollback is the newer one.
+// TestRollback_MayFallForwardBeforeItIsReady: if machined fails while the META tag is set, the other system boots,
+// which after a rollback is the newer one.
 func TestRollback_MayFallForwardBeforeItIsReady(t *testing.T) {
 	inWorld(t, model.Options{ControlPlanes: 1, Workers: 1}, func(r rig) {
 		r.SetFaults([]model.Fault{{Node: "worker-0", Step: model.StepBoot, Effect: model.EffectFallback, Talos: "1.13.2", Times: 1}})
@@ -363,8 +363,8 @@ func TestRollback_MayFallForwardBeforeItIsReady(t *testing.T) {
 	})
 }
 
-// TestInstall_TagNamesTheEntryBefore: sd-boot's are files, which have a number where one of
-// the version is there already.
+// TestInstall_TagNamesTheEntryBefore: the entries of sd-boot are files, which get a number if one of the same
+// version exists.
 func TestInstall_TagNamesTheEntryBefore(t *testing.T) {
 	inWorld(t, model.Options{ControlPlanes: 1, Workers: 1, UKI: true}, func(r rig) {
 		for _, want := range []string{"talos-v1.13.2.efi", "Talos-v1.13.4.efi", "Talos-v1.13.4~1.efi", "Talos-v1.13.4~2.efi"} {

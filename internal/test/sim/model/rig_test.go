@@ -109,7 +109,7 @@ func (r rig) node(name string) model.NodeState {
 	return state
 }
 
-// until advances time until cond holds for the machine.
+// until lets time pass until cond holds for the machine.
 func (r rig) until(name, what string, limit time.Duration, cond func(model.NodeState) bool) model.NodeState {
 	r.t.Helper()
 
@@ -164,7 +164,7 @@ const (
 	newKubelet   = "ghcr.io/siderolabs/kubelet:v1.35.2"
 )
 
-// edited is a machine's configuration with texts replaced, in pairs.
+// edited returns a machine's configuration with texts replaced, in pairs.
 func (r rig) edited(node string, pairs ...string) []byte {
 	r.t.Helper()
 
@@ -198,7 +198,7 @@ func (r rig) mustApply(node string, pairs ...string) {
 	}
 }
 
-// components are the changes of a component on a node, as state@version.
+// components returns the changes of a component on a node, as state@version.
 func (r rig) components(node, component string) string {
 	var states []string
 
@@ -211,7 +211,7 @@ func (r rig) components(node, component string) string {
 	return strings.Join(states, " ")
 }
 
-// applied are the configurations that a machine was given, as code/changed/by.
+// applied returns the configurations that a machine was given, as code/changed/by.
 func (r rig) applied(node string) string {
 	var applied []string
 
@@ -224,7 +224,7 @@ func (r rig) applied(node string) string {
 
 func (r rig) pass(length time.Duration) { time.Sleep(length) }
 
-// serves tells whether a static pod of that image is ready.
+// serves returns a condition that reports whether a static pod of that image is ready.
 func serves(component, image string) func(model.NodeState) bool {
 	return func(state model.NodeState) bool {
 		pod := state.StaticPods[component]
@@ -233,7 +233,7 @@ func serves(component, image string) func(model.NodeState) bool {
 	}
 }
 
-// kubeletRuns tells whether a kubelet of that version is healthy.
+// kubeletRuns returns a condition that reports whether a kubelet of that version is healthy.
 func kubeletRuns(version string) func(model.NodeState) bool {
 	return func(state model.NodeState) bool {
 		return state.KubeletService.Healthy && state.Kubelet.Running && state.Kubelet.Version == version

@@ -404,7 +404,7 @@ const (
 	SchedulerName         = "kube-scheduler"
 	ProxyName             = "kube-proxy"
 	CoreDNSName           = "coredns"
-	// InstallerName is the image from which a machine would be installed anew. It is only in the configuration.
+	// InstallerName is the image from which a machine would be reinstalled. It is only in the configuration.
 	InstallerName = "installer"
 )
 
@@ -440,7 +440,7 @@ type StaticPod struct {
 	// every write of the machine configuration, while ConfigVersion counts only those that change something about
 	// the pod.
 	SourceVersion int
-	// FilesVersion is the version of the files beside the pod of an API server, which is made anew with each
+	// FilesVersion is the version of the files beside the pod of an API server, which is recreated with each
 	// version. Below Talos 1.14 those of the scheduler count as well.
 	FilesVersion int
 	// Disabled is true if the machine renders no pod of the component: there is no pod, and PodImage is empty.

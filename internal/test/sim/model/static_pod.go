@@ -109,7 +109,7 @@ func (w *World) startPod(life context.Context, n *node, component string, run in
 }
 
 // stopTime returns the time from the new configuration until the old pod is gone. An API server still answers its
-// open requests, so others are made anew before it.
+// open requests, so others are recreated before it.
 func (w *World) stopTime(n *node, component string) time.Duration {
 	if component == APIServerName {
 		return w.spreadOf(n, component, "stop", 10*time.Second, 30*time.Second)
@@ -293,7 +293,7 @@ func (w *World) podsBoot(n *node) {
 }
 
 // remakePods makes the kubelet find the static pods changed, a while after it came up, if another release line made
-// them: each makes something else of their sources (talos#14227). It ends them and makes them anew, as if their
+// them: each makes something else of their sources (talos#14227). It ends and recreates them, as if their
 // configuration had changed.
 func (w *World) remakePods(n *node, run int) {
 	made, makes := n.podsMadeBy, n.kubelet.Version

@@ -77,8 +77,8 @@ func TestStaticPod_PulledImageMakesARestartShort(t *testing.T) {
 	})
 }
 
-// TestStaticPod_SchedulerTakesTheAPIServerAlong: below Talos 1.14 the files of both have one
-// version, and the pod of the API server names it.
+// TestStaticPod_SchedulerTakesTheAPIServerAlong: before Talos 1.14 the files of both have one version, which the
+// pod of the API server names.
 func TestStaticPod_SchedulerTakesTheAPIServerAlong(t *testing.T) {
 	for talos, along := range map[string]bool{"1.12.6": true, "1.13.4": true, "1.14.1": false} {
 		inWorld(t, model.Options{ControlPlanes: 3, Talos: talos, Kubernetes: "1.34.2"}, func(r rig) {

@@ -176,7 +176,7 @@ func (w *World) SetKubernetes(face Kubernetes) {
 
 // OnChange calls fn with a machine's name after each visible change of it,
 // outside of all locks and possibly from several goroutines; fn reads the
-// state anew, must not block, and is not called after the returned function.
+// state itself, must not block, and is not called after the returned function.
 func (w *World) OnChange(fn func(node string)) (remove func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

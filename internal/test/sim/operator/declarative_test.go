@@ -23,7 +23,7 @@ func named(kind, name string) cluster.Reference {
 	return cluster.Reference{APIVersion: operator.DeclarativeAPIVersion, Kind: kind, Namespace: "tenant-a", Name: name}
 }
 
-// ask changes what an object says is to run.
+// ask changes what an object says should run.
 func (r *rig) ask(of cluster.Reference, spec map[string]any) {
 	r.t.Helper()
 
@@ -32,7 +32,7 @@ func (r *rig) ask(of cluster.Reference, spec map[string]any) {
 	}
 }
 
-// states are the values that the state of an object took, in order.
+// states returns the values that the state of an object took, in order.
 func (r *rig) states(of cluster.Reference) []string {
 	var values []string
 
@@ -226,8 +226,7 @@ func TestDeclarative_Habits(t *testing.T) {
 	}
 }
 
-// TestDeclarative_PlayersOutliveTheirAPI: what was not written, or whose answer was lost, is
-// made good.
+// TestDeclarative_PlayersOutliveTheirAPI: a write that failed, or whose answer was lost, is repeated.
 func TestDeclarative_PlayersOutliveTheirAPI(t *testing.T) {
 	for name, lost := range map[string]bool{"refused": false, "lost reply": true} {
 		t.Run(name, func(t *testing.T) {

@@ -227,7 +227,7 @@ func named(what string, err error) error {
 }
 
 // LiveSync returns a function that brings what a control plane renders into the upgraded cluster, whose API server
-// the configuration is of: see [Options.Sync].
+// the configuration is for: see [Options.Sync].
 func LiveSync(config *rest.Config, world *model.World) (func(ctx context.Context, controlPlane string) error, error) {
 	live, err := NewLive(config)
 	if err != nil {

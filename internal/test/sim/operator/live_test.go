@@ -25,7 +25,7 @@ type live struct {
 	objects *operator.Live
 }
 
-// upgraded are the options of players, which sync the manifests of the cluster.
+// upgraded returns the options of players that sync the manifests of the cluster.
 func (l live) upgraded(name string) operator.Options {
 	l.t.Helper()
 
@@ -65,7 +65,7 @@ func (l live) until(of cluster.Reference, value string, path ...string) {
 	}
 }
 
-// field is a string in an object.
+// field returns a string in an object.
 func field(object map[string]any, path ...string) string {
 	last := len(path) - 1
 	for _, key := range path[:last] {
@@ -77,7 +77,7 @@ func field(object map[string]any, path ...string) string {
 	return value
 }
 
-// proxyImage is the image of the DaemonSet of kube-proxy in the upgraded cluster.
+// proxyImage returns the image of the DaemonSet of kube-proxy in the upgraded cluster.
 func (l live) proxyImage() string {
 	l.t.Helper()
 
@@ -103,8 +103,8 @@ func (l live) proxyImage() string {
 	return field(first, "image")
 }
 
-// TestLive_PlayersUpgradeOnARealAPIServer: one operator after the other upgrades the cluster,
-// and the history has it as the work of others.
+// TestLive_PlayersUpgradeOnARealAPIServer: one operator after the other upgrades the cluster, which the history
+// does not attribute to the provider.
 func TestLive_PlayersUpgradeOnARealAPIServer(t *testing.T) {
 	toolchain.NeedKubernetes(t)
 

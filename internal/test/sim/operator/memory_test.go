@@ -19,7 +19,7 @@ func annotations(values map[string]any) map[string]any {
 	return map[string]any{"metadata": map[string]any{"annotations": values}}
 }
 
-// revision is the resource version of the object.
+// revision returns the resource version of the object.
 func (r *rig) revision() string {
 	r.t.Helper()
 
@@ -34,7 +34,7 @@ func (r *rig) revision() string {
 	return version
 }
 
-// TestMemory_MergePatchesLikeTheAPIServer: a merge patch is taken as the API server takes it.
+// TestMemory_MergePatchesLikeTheAPIServer: a merge patch has the same effect as on the API server.
 func TestMemory_MergePatchesLikeTheAPIServer(t *testing.T) {
 	besideVitistack(t, func(r *rig) {
 		ctx := r.t.Context()
@@ -49,7 +49,7 @@ func TestMemory_MergePatchesLikeTheAPIServer(t *testing.T) {
 			t.Error("a write leaves the resource version")
 		}
 
-		// The same again is no write, and neither is a status beside it.
+		// A patch that changes nothing is no write, and neither is a status outside its subresource.
 		patch := annotations(map[string]any{prefix + "talos-status": "idle"})
 		patch["status"] = map[string]any{"phase": "Elsewhere"}
 
@@ -66,7 +66,7 @@ func TestMemory_MergePatchesLikeTheAPIServer(t *testing.T) {
 			t.Fatal(err)
 		}
 
-		// Annotations beside a status are left out, too.
+		// Annotations in a patch of the status are ignored, too.
 		beside := annotations(map[string]any{"other": "changed"})
 		beside["status"] = map[string]any{"phase": "UpgradingTalos"}
 
@@ -189,7 +189,7 @@ func TestMemory_ErrorsMeanWhatThoseOfTheAdapterMean(t *testing.T) {
 	}
 }
 
-// TestMemory_FindsSecretsByLabel: by label, as a client does.
+// TestMemory_FindsSecretsByLabel, as a client does.
 func TestMemory_FindsSecretsByLabel(t *testing.T) {
 	besideVitistack(t, func(r *rig) {
 		ctx := r.t.Context()
@@ -205,7 +205,7 @@ func TestMemory_FindsSecretsByLabel(t *testing.T) {
 			}
 		}
 
-		// What was read belongs to the reader.
+		// What was read is a copy.
 		found[0].Data["talos_version"][0] = 'x'
 
 		if got := r.secret("talos_version"); got != fromTalos {
@@ -214,7 +214,7 @@ func TestMemory_FindsSecretsByLabel(t *testing.T) {
 	})
 }
 
-// TestMemory_ObjectWithAFinalizerStays: an object with a finalizer stays, and its operator lets it be.
+// TestMemory_ObjectWithAFinalizerStays, and its operator ignores it.
 func TestMemory_ObjectWithAFinalizerStays(t *testing.T) {
 	besideVitistack(t, func(r *rig) {
 		if err := r.Delete(r.of, "vitistack.io/keep"); err != nil {
@@ -239,7 +239,7 @@ func TestMemory_ObjectWithAFinalizerStays(t *testing.T) {
 }
 
 // TestMemory_InsideAnswersOnlyWhileAnAPIServerServes: an API inside of the upgraded cluster answers while a
-// kube-apiserver serves; one elsewhere does anyhow.
+// kube-apiserver serves; one elsewhere always does.
 func TestMemory_InsideAnswersOnlyWhileAnAPIServerServes(t *testing.T) {
 	options := model.Options{ControlPlanes: 1, Workers: 1, Talos: fromTalos, Kubernetes: fromKubernetes}
 

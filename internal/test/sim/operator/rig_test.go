@@ -116,7 +116,7 @@ func (r *rig) play(habits operator.Habits) (stop func()) {
 	return operator.PlayVitistack(r.t.Context(), r.options(habits))
 }
 
-// annotate sets annotations without their prefix; an empty value takes one away.
+// annotate sets annotations without their prefix; an empty value removes one.
 func (r *rig) annotate(values map[string]string) {
 	r.t.Helper()
 
@@ -132,7 +132,7 @@ func (r *rig) annotate(values map[string]string) {
 
 func (r *rig) note(key string) string { return r.Annotations(r.of)[prefix+key] }
 
-// want asserts annotations; an empty one does not stand.
+// want asserts annotations; if a value is empty, the annotation must not exist.
 func (r *rig) want(values map[string]string) {
 	r.t.Helper()
 
@@ -146,8 +146,8 @@ func (r *rig) want(values map[string]string) {
 	}
 }
 
-// until lets time pass until the condition holds. It looks once everybody who was
-// at work at this second is done: an operator writes annotations before the status.
+// until lets time pass until the condition holds. It is checked once all goroutines that run at this second are
+// done: an operator writes annotations before the status.
 func (r *rig) until(what string, limit time.Duration, holds func() bool) {
 	r.t.Helper()
 
@@ -169,7 +169,7 @@ func (r *rig) untilNote(key, value string) {
 	r.until(key+" "+value, 2*time.Hour, func() bool { return r.note(key) == value })
 }
 
-// written are the values that an annotation took, in order, "-" for none.
+// written returns the values that an annotation took, in order, "-" for none.
 func (r *rig) written(key string) []string {
 	var values []string
 
@@ -189,7 +189,7 @@ func (r *rig) written(key string) []string {
 	return values
 }
 
-// happened are the events of a kind.
+// happened returns the events of some kinds.
 func (r *rig) happened(kinds ...history.Kind) []history.Event {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -197,7 +197,7 @@ func (r *rig) happened(kinds ...history.Kind) []history.Event {
 	return slices.DeleteFunc(slices.Clone(r.events), func(event history.Event) bool { return !slices.Contains(kinds, event.Kind) })
 }
 
-// installed are the nodes in the order in which their installers ended.
+// installed returns the nodes in the order in which their installers ended.
 func (r *rig) installed() []string {
 	var nodes []string
 
@@ -222,7 +222,7 @@ func (r *rig) text() string {
 	return strings.Join(lines[max(0, len(lines)-60):], "\n")
 }
 
-// versions are those of Talos, control planes first.
+// versions returns those of Talos, control planes first.
 func (r *rig) versions() []string {
 	var running []string
 
@@ -244,7 +244,7 @@ func (r *rig) wantTalos(version string) {
 	}
 }
 
-// wantKubernetes asserts what runs of Kubernetes everywhere.
+// wantKubernetes asserts which Kubernetes version runs everywhere.
 func (r *rig) wantKubernetes(version string) {
 	r.t.Helper()
 
@@ -260,7 +260,7 @@ func (r *rig) wantKubernetes(version string) {
 	}
 }
 
-// secret is a key of the Secret of Vitistack.
+// secret returns the value of a key of the Secret of Vitistack.
 func (r *rig) secret(key string) string {
 	r.t.Helper()
 
@@ -272,7 +272,7 @@ func (r *rig) secret(key string) string {
 	return string(found.Data[key])
 }
 
-// status is a field of the object's status.
+// status returns a field of an object's status.
 func (r *rig) status(of cluster.Reference, field string) string {
 	r.t.Helper()
 

@@ -36,7 +36,7 @@ const (
 )
 
 // vitistack is the operator of one KubernetesCluster. Between passes it remembers what it works on; it reads the
-// rest anew.
+// rest each time.
 type vitistack struct {
 	options Options
 	of      cluster.Reference
@@ -89,7 +89,7 @@ func (v *vitistack) pass(ctx context.Context) {
 		// The holder reports for the cluster now.
 		v.unsaid = newReport()
 
-		// What was to be undone is judged anew, by the Secret at that time.
+		// After the hold, what to undo is decided again, from the Secret at that time.
 		if v.job != nil && v.job.undo {
 			v.job = nil
 		}

@@ -22,7 +22,7 @@ func TestVitistack_UpgradesTalos(t *testing.T) {
 		r.want(map[string]string{
 			"talos-current": fromTalos, "kubernetes-current": fromKubernetes, "kubernetes-status": "idle",
 			"talos-available": toTalos, "talos-message": "Upgrade available: 1.13.2 → 1.13.4",
-			// Talos 1.13 does not run it.
+			// Talos 1.13 does not support the newest one.
 			"kubernetes-available": "",
 		})
 
@@ -71,7 +71,7 @@ func TestVitistack_UpgradesTalos(t *testing.T) {
 			}
 		}
 
-		// What is done stays done.
+		// A completed upgrade is not repeated.
 		time.Sleep(time.Hour)
 
 		if installs := len(r.installed()); installs != 5 {
@@ -120,7 +120,7 @@ func TestVitistack_UpgradesKubernetesAfterTalos(t *testing.T) {
 	})
 }
 
-// TestVitistack_RefusesTouchingNothing: what it cannot do it says, touching nothing.
+// TestVitistack_RefusesTouchingNothing: it reports what it cannot do, and touches nothing.
 func TestVitistack_RefusesTouchingNothing(t *testing.T) {
 	for name, test := range map[string]struct{ key, target, message string }{
 		"two minors":      {"kubernetes", "1.36.0", "Kubernetes upgrade failed: can only upgrade one minor version at a time"},
@@ -150,8 +150,7 @@ func TestVitistack_RefusesTouchingNothing(t *testing.T) {
 	}
 }
 
-// TestVitistack_StopsWhileHeld: whoever holds it is left alone, in the middle of an upgrade
-// too.
+// TestVitistack_StopsWhileHeld: it does nothing while the object is held, in the middle of an upgrade too.
 func TestVitistack_StopsWhileHeld(t *testing.T) {
 	besideVitistack(t, func(r *rig) {
 		r.annotate(map[string]string{hold: "anything"})
@@ -178,7 +177,7 @@ func TestVitistack_StopsWhileHeld(t *testing.T) {
 	})
 }
 
-// TestVitistack_SuccessorGoesOn: another one goes on where the first was.
+// TestVitistack_SuccessorGoesOn: another one continues from where the first stopped.
 func TestVitistack_SuccessorGoesOn(t *testing.T) {
 	besideVitistack(t, func(r *rig) {
 		stop := r.play(operator.Habits{})
@@ -203,7 +202,7 @@ func TestVitistack_SuccessorGoesOn(t *testing.T) {
 	})
 }
 
-// TestVitistack_SaysWhatBecameOfANode: faults of a machine are found.
+// TestVitistack_SaysWhatBecameOfANode: it reports the faults of a machine.
 func TestVitistack_SaysWhatBecameOfANode(t *testing.T) {
 	for name, test := range map[string]struct {
 		fault   model.Fault
@@ -241,7 +240,7 @@ func TestVitistack_Habits(t *testing.T) {
 
 	for name, test := range map[string]struct {
 		habits operator.Habits
-		// stands is what the annotations are before.
+		// stands are the annotations at the start.
 		stands map[string]string
 		check  func(*rig)
 	}{
@@ -287,7 +286,7 @@ func TestVitistack_Habits(t *testing.T) {
 					"failed-nodes": "worker-1", "talos-progress": "1/5", "talos-target": toTalos,
 				})
 
-				// As the document of the operator says.
+				// The documentation of the operator describes this.
 				r.annotate(map[string]string{"talos-target": ""})
 				time.Sleep(10 * time.Second)
 				r.annotate(asked)
@@ -395,8 +394,8 @@ func TestVitistack_Habits(t *testing.T) {
 	}
 }
 
-// TestVitistack_WithdrawnTargetEndsAfterTheCurrentMachine: a target that is taken away ends the upgrade after the machine
-// that is on its way.
+// TestVitistack_WithdrawnTargetEndsAfterTheCurrentMachine: if the target is removed, the upgrade ends after the
+// machine that is being upgraded.
 func TestVitistack_WithdrawnTargetEndsAfterTheCurrentMachine(t *testing.T) {
 	for name, test := range map[string]struct {
 		habits operator.Habits
@@ -423,7 +422,7 @@ func TestVitistack_WithdrawnTargetEndsAfterTheCurrentMachine(t *testing.T) {
 	}
 }
 
-// TestVitistack_TargetMayChangeInTheMiddle: a target that changes in the middle is what counts.
+// TestVitistack_TargetMayChangeInTheMiddle: if the target changes in the middle, the new one is used.
 func TestVitistack_TargetMayChangeInTheMiddle(t *testing.T) {
 	besideVitistack(t, func(r *rig) {
 		defer r.play(operator.Habits{})()
@@ -436,8 +435,8 @@ func TestVitistack_TargetMayChangeInTheMiddle(t *testing.T) {
 	})
 }
 
-// TestVitistack_StaleSecretTakesMachinesBack: an operator whose Secret was not brought up to date takes machines
-// back, once it is let go.
+// TestVitistack_StaleSecretTakesMachinesBack: an operator whose Secret was not updated downgrades machines once it
+// is not held any more.
 func TestVitistack_StaleSecretTakesMachinesBack(t *testing.T) {
 	for name, settled := range map[string]bool{"settled": true, "not settled": false} {
 		t.Run(name, func(t *testing.T) {

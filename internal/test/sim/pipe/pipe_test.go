@@ -13,7 +13,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/pipe"
 )
 
-// both are the ends of a connection.
+// both returns the ends of a connection.
 func both(t *testing.T) (near, far net.Conn) {
 	t.Helper()
 
@@ -37,8 +37,8 @@ func both(t *testing.T) (near, far net.Conn) {
 	return near, <-accepted
 }
 
-// The race detector takes a process down in which timers that are due at once are
-// made side by side in a bubble: this test proves something under -race alone.
+// The race detector ends a process if timers that are due at once are created concurrently in a bubble: this test
+// proves something only with -race.
 func TestPipe_ExpiredDeadlinesAreSetConcurrently(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var work sync.WaitGroup

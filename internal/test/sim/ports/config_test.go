@@ -14,7 +14,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/ports"
 )
 
-// installs is what a machine says about the image to install from.
+// installs returns what a machine says about the image to install from.
 func installs(t *testing.T, c *ports.Client, address string) *cluster.MachineConfig {
 	t.Helper()
 
@@ -166,8 +166,7 @@ func TestNode_TellsWhoCordonedItAndItsPressure(t *testing.T) {
 	})
 }
 
-// leaveTheMark has a person uncordon a node whose machine upgrades, and waits
-// until that upgrade is over.
+// leaveTheMark makes a person uncordon a node while its machine upgrades, and waits until that upgrade is over.
 func leaveTheMark(t *testing.T, s *ports.Cluster, c *ports.Client, node string) {
 	t.Helper()
 
@@ -190,8 +189,8 @@ func leaveTheMark(t *testing.T, s *ports.Cluster, c *ports.Client, node string) 
 	time.Sleep(10 * time.Minute)
 }
 
-// TestNode_MarkOfAMachineOutlivesItsCordon: kubectl uncordon leaves the annotation, and
-// whoever cordons the node next finds it there.
+// TestNode_MarkOfAMachineOutlivesItsCordon: kubectl uncordon leaves the annotation, which is still there at the
+// next cordon of the node.
 func TestNode_MarkOfAMachineOutlivesItsCordon(t *testing.T) {
 	for name, test := range map[string]struct {
 		cordon  func(*ports.Cluster, *ports.Client) error
@@ -221,7 +220,7 @@ func TestNode_MarkOfAMachineOutlivesItsCordon(t *testing.T) {
 					t.Errorf("cordoned %+v, want by the machine %t, by %q", node, test.machine, test.by)
 				}
 
-				// At the end of the next one the machine lifts what it takes for its own.
+				// At the end of the next upgrade, the machine lifts the cordon if the annotation is there.
 				if err := s.World().UpgradeByHand("worker-0", image); err != nil {
 					t.Fatal(err)
 				}
@@ -257,7 +256,7 @@ const (
 	serverTo  = "registry.k8s.io/kube-apiserver:v" + wanted
 )
 
-// on134 is a cluster that runs an older Kubernetes than its Talos installs.
+// on134 returns the options of a cluster that runs an older Kubernetes than its Talos installs.
 func on134(changes ...func(*model.Options)) model.Options {
 	options := model.Options{Kubernetes: runs}
 	for _, change := range changes {
@@ -276,7 +275,7 @@ func from(component cluster.Component, to string) cluster.ImageChange {
 	return cluster.ImageChange{Component: component, From: repository + ":v" + runs, To: to}
 }
 
-// config is the stored configuration of a machine.
+// config returns the stored configuration of a machine.
 func config(t *testing.T, s *ports.Cluster, name string) string {
 	t.Helper()
 
@@ -288,7 +287,7 @@ func config(t *testing.T, s *ports.Cluster, name string) string {
 	return string(text)
 }
 
-// changedLines are the lines that only one of two texts has.
+// changedLines returns the lines that only one of two texts has.
 func changedLines(before, after string) (gone, added []string) {
 	old, now := strings.Split(before, "\n"), strings.Split(after, "\n")
 	only := func(lines, others []string) []string {
@@ -405,7 +404,7 @@ func TestConfigure_ChangesOneLine(t *testing.T) {
 	}
 }
 
-// byHand has a person change the configuration of a machine.
+// byHand makes a person change the configuration of a machine.
 func byHand(t *testing.T, s *ports.Cluster, node, old, changed string) {
 	t.Helper()
 
@@ -516,7 +515,7 @@ func TestConfigure_DoesNothingTwice(t *testing.T) {
 	})
 }
 
-// TestComponent_KubeletRegistersBeforeItsNodeIsReady: version and readiness are seen apart.
+// TestComponent_KubeletRegistersBeforeItsNodeIsReady: version and readiness are reported separately.
 func TestComponent_KubeletRegistersBeforeItsNodeIsReady(t *testing.T) {
 	inCluster(t, on134(), func(_ *ports.Cluster, c *ports.Client) {
 		ctx := context.Background()

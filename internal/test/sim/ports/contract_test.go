@@ -12,8 +12,8 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/ports"
 )
 
-// The ports do what the adapter does where machines are asked, which the end-to-end run
-// holds it to.
+// For machines, the ports have to behave as the adapter does, which the end-to-end run checks against the same
+// clauses.
 func TestContract_OfTalosHoldsOverThePorts(t *testing.T) {
 	for _, talos := range []string{"1.12.6", "1.13.2"} {
 		for _, clause := range contract.TalosCases() {

@@ -17,7 +17,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/ports"
 )
 
-// judge has every event judged.
+// judge judges every event.
 type judge struct {
 	mu      sync.Mutex
 	checker *checker.Checker
@@ -38,8 +38,7 @@ func (j *judge) Record(node string, kind history.Kind, detail map[string]string)
 	j.checker.Add(event)
 }
 
-// careless is a client that holds the lease and looks at everything, and then does
-// something whatever it saw.
+// careless holds the lease and observes everything as a client, and then does something whatever it observed.
 func careless(t *testing.T, c *ports.Client, do func(context.Context) error) {
 	t.Helper()
 
@@ -50,7 +49,7 @@ func careless(t *testing.T, c *ports.Client, do func(context.Context) error) {
 	}
 
 	for _, address := range []string{firstAt, "10.5.0.3", thirdAt, workerAt, "10.5.0.6"} {
-		// Some of them are in trouble.
+		// Some of them are faulty, so errors do not matter.
 		_, _ = c.Machine(ctx, address, nil)
 		_, _ = c.Etcd(ctx, address, true)
 	}
@@ -148,12 +147,12 @@ func TestJudge_CatchesActionsInSpiteOfTrouble(t *testing.T) {
 	}
 }
 
-// snap takes a snapshot of etcd, for better or worse.
+// snap takes a snapshot of etcd, and ignores errors.
 func snap(_ *testing.T, _ *ports.Cluster, c *ports.Client) {
 	_ = c.EtcdSnapshot(context.Background(), firstAt, io.Discard)
 }
 
-// installImage has a control plane name another image to install from.
+// installImage configures another image for a control plane to install from.
 func installImage(s *ports.Cluster, c *ports.Client) func(context.Context) error {
 	return func(ctx context.Context) error {
 		state, err := s.World().Node("cp-0")

@@ -22,7 +22,7 @@ const (
 	proxyObject = "DaemonSet/kube-system/kube-proxy"
 )
 
-// renderNewProxy has every control plane render another kube-proxy.
+// renderNewProxy makes every control plane render another kube-proxy.
 func renderNewProxy(t *testing.T, c *ports.Client) {
 	t.Helper()
 
@@ -134,9 +134,8 @@ func TestManifest_ProxyIsRolledOutNodeByNode(t *testing.T) {
 	})
 }
 
-// TestManifest_ControllerTakesNoticeALittleLater keeps a run the same each time: a pod that
-// changed at the very moment of its manifest would be seen changed, or not, as the
-// scheduler likes.
+// TestManifest_ControllerTakesNoticeALittleLater keeps runs reproducible: if the pod changed at the instant of its
+// manifest, it would depend on the scheduler whether the change is observed.
 func TestManifest_ControllerTakesNoticeALittleLater(t *testing.T) {
 	inCluster(t, on134(), func(_ *ports.Cluster, c *ports.Client) {
 		renderNewProxy(t, c)

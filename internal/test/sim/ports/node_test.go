@@ -64,7 +64,7 @@ func TestNode_KubeletThatIsNotReadyConfirmsNothing(t *testing.T) {
 			t.Fatalf("got %v and %v, want one pod", pods, err)
 		}
 
-		// It does not serve, so its budget lets it go.
+		// It is not ready, so its budget allows the eviction.
 		if err := c.Evict(ctx, pods[0]); err != nil {
 			t.Fatal(err)
 		}

@@ -196,7 +196,7 @@ func workloads(t *testing.T, c *ports.Client) cluster.Workloads {
 	return listed
 }
 
-// podsOf are the pods of an app.
+// podsOf returns the pods of an app.
 func podsOf(listed cluster.Workloads, app string) []cluster.WorkloadPod {
 	return slices.DeleteFunc(slices.Clone(listed.Pods), func(p cluster.WorkloadPod) bool { return !strings.HasPrefix(p.Name, app+"-") })
 }

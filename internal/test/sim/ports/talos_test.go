@@ -19,8 +19,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/ports"
 )
 
-// TestEtcd_LearnerIsKnownByItsStatus, as it tells nothing else of itself; the others
-// list it.
+// TestEtcd_LearnerIsKnownByItsStatus, because it answers nothing else; the others list it.
 func TestEtcd_LearnerIsKnownByItsStatus(t *testing.T) {
 	inCluster(t, model.Options{Faults: ill("cp-0", model.StepEtcd, model.EffectLearner)}, func(_ *ports.Cluster, c *ports.Client) {
 		view, err := c.Etcd(context.Background(), firstAt, true)
@@ -220,7 +219,7 @@ func TestTalos_ImagesAreOnAVolumeOfTheirOwn(t *testing.T) {
 	}
 }
 
-// snapshots keeps what the history tells of snapshots.
+// snapshots records the events about snapshots.
 type snapshots struct{ calls, wholes []string }
 
 // Record implements [history.Recorder].

@@ -257,8 +257,8 @@ func TestDirector_MembersAreTheSameEverywhere(t *testing.T) {
 	})
 }
 
-// TestDirector_SilentMachineLetsCallersWait: as a proxy does that gets no answer to its dialling.
-// Who calls after that is refused at once, until it tries again.
+// TestDirector_SilentMachineLetsCallersWait, as a proxy does whose dialling is not answered. Later callers are
+// refused at once, until it dials again.
 func TestDirector_SilentMachineLetsCallersWait(t *testing.T) {
 	off := model.Fault{Node: "worker-0", Step: model.StepObserve, Effect: model.EffectUnreachable}
 
@@ -267,7 +267,7 @@ func TestDirector_SilentMachineLetsCallersWait(t *testing.T) {
 
 		c := r.client("")
 
-		// The first question is what silences it.
+		// The first call makes it silent.
 		_, _ = r.version(c, worker)
 
 		for _, want := range []time.Duration{20 * time.Second, 0} {
@@ -365,8 +365,7 @@ func TestDirector_SameSeedSameHistory(t *testing.T) {
 			}
 
 			for _, event := range r.log.soFar() {
-				// The end of a call and what the call set off happen at the same
-				// instant, in either order.
+				// The end of a call and its effects happen at the same instant, in either order.
 				if event.Kind != history.KindRPC {
 					lines = append(lines, fmt.Sprint(event.Node, event.Kind, event.Detail))
 				}

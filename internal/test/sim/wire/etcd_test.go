@@ -20,8 +20,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/wire"
 )
 
-// A real machine passes on the text of what its etcd client says, and no code of
-// its own.
+// A real machine returns the text of its etcd client's error, without its code.
 func TestEtcd_Learner(t *testing.T) {
 	const refused = "rpc not supported for learner"
 
@@ -58,7 +57,7 @@ func TestEtcd_Learner(t *testing.T) {
 	})
 }
 
-// snapshot takes one of etcd, piece by piece.
+// snapshot takes a snapshot of etcd, and returns it with the length of its longest piece.
 func (r *rig) snapshot(c *client.Client, address string) (taken []byte, longest int, err error) {
 	stream, err := c.MachineClient.EtcdSnapshot(r.at(address), &machine.EtcdSnapshotRequest{})
 	if err != nil {

@@ -40,7 +40,7 @@ const (
 	longest = 5 * time.Minute
 )
 
-// configOf is a machine's configuration, with something replaced in it.
+// configOf returns a machine's configuration with a text replaced.
 func (r *rig) configOf(node, old, replacement string) []byte {
 	r.Helper()
 
@@ -86,7 +86,7 @@ func (r *rig) watch(c *client.Client, address string, of resource.Pointer) <-cha
 	return events
 }
 
-// next is the next event of a kind that does not tell of an error.
+// next returns the resource of the next event, which must be of the given type.
 func (r *rig) next(events <-chan state.Event, want state.EventType) resource.Resource {
 	r.Helper()
 
@@ -346,7 +346,7 @@ func TestMachine_HealthCheckWaits(t *testing.T) {
 	})
 }
 
-// logs reads a log as talosctl does; messages counts what it came in.
+// logs reads a log as talosctl does, and returns in how many messages it came.
 func (r *rig) logs(c *client.Client, address, service string, lines int32) (text string, messages int, err error) {
 	stream, err := c.Logs(r.at(address), "system", common.ContainerDriver_CONTAINERD, service, false, lines)
 	if err != nil {
@@ -457,8 +457,8 @@ func TestMachine_DmesgTellsOfTheBoot(t *testing.T) {
 	})
 }
 
-// TestMachine_MachinedRecordsTheCallsToItsAPI: in a real machine's log too nearly all of
-// the last lines are about the calls of those who watch it.
+// TestMachine_MachinedRecordsTheCallsToItsAPI: in the log of a real machine, too, nearly all of the last lines are
+// about the calls of those who watch it.
 func TestMachine_MachinedRecordsTheCallsToItsAPI(t *testing.T) {
 	inBubble(t, model.Options{ControlPlanes: 1, Workers: 1}, func(r *rig) {
 		c := r.client("")
@@ -522,7 +522,7 @@ func struck(node string, step model.Step, effect model.Effect) []model.Fault {
 	return []model.Fault{{Node: node, Step: step, Effect: effect, Times: 1}}
 }
 
-// mounted finds one file system of a machine, nil where it has none there.
+// mounted returns one file system of a machine; nil if nothing is mounted there.
 func (r *rig) mounted(c *client.Client, address, on string) (*machine.MountStat, error) {
 	response, err := c.MachineClient.Mounts(r.at(address), &emptypb.Empty{})
 	if err != nil {
@@ -735,8 +735,8 @@ func TestMachine_InstallerImageOfSeparateDocuments(t *testing.T) {
 	})
 }
 
-// TestMachine_HasTheServicesOfItsVersion is about a machine that walks from 1.10
-// over 1.13, where the new services begin, to 1.15.
+// TestMachine_HasTheServicesOfItsVersion upgrades a machine from 1.10 over 1.13, which adds the new services, to
+// 1.15.
 func TestMachine_HasTheServicesOfItsVersion(t *testing.T) {
 	const factory, node = "factory.talos.dev/metal-installer/" + model.EmptySchematic, "10.5.0.3"
 

@@ -408,7 +408,7 @@ func (s *sharedResources) refresh(ctx context.Context) error {
 	return nil
 }
 
-// nodeResources is the COSI state of one machine. It begins anew, with
+// nodeResources is the COSI state of one machine. It starts empty, with
 // versions from 1, at each boot.
 type nodeResources struct {
 	world  *model.World
@@ -572,17 +572,17 @@ func (r *nodeResources) WatchKindAggregated(
 	return core.WatchKindAggregated(ctx, kind, events, options...)
 }
 
-// Create implements state.CoreState; nobody may.
+// Create implements state.CoreState, and always fails: clients may only read.
 func (r *nodeResources) Create(context.Context, resource.Resource, ...state.CreateOption) error {
 	return errReadOnly
 }
 
-// Update implements state.CoreState; nobody may.
+// Update implements state.CoreState, and always fails: clients may only read.
 func (r *nodeResources) Update(context.Context, resource.Resource, ...state.UpdateOption) error {
 	return errReadOnly
 }
 
-// Destroy implements state.CoreState; nobody may.
+// Destroy implements state.CoreState, and always fails: clients may only read.
 func (r *nodeResources) Destroy(context.Context, resource.Pointer, ...state.DestroyOption) error {
 	return errReadOnly
 }

@@ -26,7 +26,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/model"
 )
 
-// describe is a part of an object as JSON, with its keys in order.
+// describe returns a part of an object as JSON with sorted keys.
 func describe(object any) string {
 	text, err := json.Marshal(object)
 	if err != nil {
@@ -156,7 +156,7 @@ func (f findings) count() int {
 	return len(f.AdmissionFlags) + len(f.CLIFlags) + len(f.FeatureGates)
 }
 
-// checksOf is what upstream's checks find before an upgrade.
+// checksOf returns what upstream's checks find before an upgrade.
 func checksOf(r *rig, c *client.Client) findings {
 	r.Helper()
 
@@ -250,7 +250,7 @@ func TestResourceConfig_MachinesAreHealthyEnoughForUpstream(t *testing.T) {
 	})
 }
 
-// document is a machine configuration as it is served; false for none.
+// document returns a machine configuration as it is served; found is false if there is none.
 func (r *rig) document(c *client.Client, address, id string) (text []byte, version uint64, found bool) {
 	r.Helper()
 

@@ -33,7 +33,7 @@ const (
 	secretText   = "kubeconfig of the simulation"
 )
 
-// kindSync marks in the log where the server asked the other faces.
+// kindSync marks in the log when the server called Sync of the other faces.
 const kindSync history.Kind = "sync"
 
 // rig is a served world with a way to make clients.
@@ -56,8 +56,8 @@ func (l *log) Record(node string, kind history.Kind, detail map[string]string) {
 	l.events = append(l.events, history.Event{Node: node, Kind: kind, Detail: detail})
 }
 
-// soFar is the history once everybody in the bubble has come to rest: that a call
-// ended is noted by the machine, which learns of a caller who left after the caller.
+// soFar returns the history once all goroutines in the bubble are blocked: the machine records the end of a call,
+// and it learns later than the caller that a caller has left.
 func (l *log) soFar() []history.Event {
 	synctest.Wait()
 
@@ -67,7 +67,7 @@ func (l *log) soFar() []history.Event {
 	return slices.Clone(l.events)
 }
 
-// calls lists what ended, as "method role code".
+// calls returns the calls that ended, as "method role code".
 func (l *log) calls() []string {
 	var calls []string
 
@@ -157,7 +157,7 @@ func (r *rig) client(suffix string, options ...client.OptionFunc) *client.Client
 	return made
 }
 
-// within is a context for one call.
+// within returns a context for one call.
 func (r *rig) within(limit time.Duration) context.Context {
 	ctx, cancel := context.WithTimeout(r.Context(), limit)
 	r.Cleanup(cancel)
@@ -225,7 +225,7 @@ func (r *rig) pull(c *client.Client, address, image string) (string, error) {
 	}
 }
 
-// install runs an installer and returns its exit code, -1 without one.
+// install runs an installer and returns its exit code, or -1 if there is none.
 func (r *rig) install(c *client.Client, address, image string) (int32, error) {
 	stream, err := c.LifecycleClient.Upgrade(r.at(address), &machine.LifecycleServiceUpgradeRequest{
 		Containerd: containerd(), Source: &machine.InstallArtifactsSource{ImageName: image},

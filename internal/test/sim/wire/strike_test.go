@@ -24,7 +24,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/wire"
 )
 
-// striking serves a cluster whose calls of one method meet a strike.
+// striking serves a cluster with a strike at each call of one method.
 func striking(t *testing.T, method string, strike wire.Strike, test func(*testing.T, *model.World, *wire.Server, *client.Client, func() []wire.Call)) {
 	t.Helper()
 

@@ -259,7 +259,7 @@ func TestUpgrade_TwoMembersAreRefusedByTheLegacyCallOnly(t *testing.T) {
 	})
 }
 
-// images lists what a machine has in a namespace, by both APIs.
+// images lists what a machine has in a namespace, with both APIs.
 func (r *rig) images(c *client.Client, address string, in common.ContainerdNamespace) (names []string, err error) {
 	stream, err := c.ImageClient.List(r.at(address), &machine.ImageServiceListRequest{
 		Containerd: &common.ContainerdInstance{Driver: common.ContainerDriver_CRI, Namespace: in},
@@ -326,7 +326,7 @@ func TestUpgrade_ImagesOfAMachine(t *testing.T) {
 		_, err = r.images(c, firstAddress, common.ContainerdNamespace_NS_UNKNOWN)
 		r.wantCode("no namespace", err, codes.InvalidArgument, "unsupported namespace")
 
-		// Nothing runs from it.
+		// No container uses the image.
 		time.Sleep(2 * time.Hour)
 
 		if system, err := r.images(c, firstAddress, common.ContainerdNamespace_NS_SYSTEM); err != nil || slices.Contains(system, factoryImage) {

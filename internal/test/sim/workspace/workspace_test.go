@@ -21,7 +21,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/toolchain"
 )
 
-// shell is a workspace whose command line is a shell.
+// shell returns a workspace whose command line is a shell.
 func shell(t *testing.T) *workspace.Workspace {
 	t.Helper()
 
@@ -70,7 +70,7 @@ func TestWorkspace_CancelledCommandLeavesNoProcessBehind(t *testing.T) {
 
 	defer cancel()
 
-	// The shell ends with the interrupt; what it started ignores it.
+	// The interrupt ends the shell; the process that it started ignores it.
 	command := space.Command(ctx, "-c", `sh -c 'trap "" INT; echo $$ > pid.new; mv pid.new pid; sleep 600' & wait`)
 	done := make(chan error, 1)
 

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestPageOfAFallbackIsKept where it says what to do, and refused where it does not.
+// TestPageOfAFallbackIsKept if it says what to do, and refused if it does not.
 func TestPageOfAFallbackIsKept(t *testing.T) {
 	t.Parallel()
 

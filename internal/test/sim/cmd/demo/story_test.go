@@ -19,7 +19,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files")
 
-// at is an event, its detail given as key and value in turn.
+// at returns an event, its detail given as alternating keys and values.
 func at(sim float64, node string, kind history.Kind, detail ...string) history.Event {
 	event := history.Event{Sim: sim, Node: node, Kind: kind, Detail: map[string]string{}}
 	for index := 0; index+1 < len(detail); index += 2 {
@@ -29,7 +29,7 @@ func at(sim float64, node string, kind history.Kind, detail ...string) history.E
 	return event
 }
 
-// recorded are the events of a run of the demo: those of its history that the story looks at.
+// recorded returns the events of a run of the demo: those of its history that the story uses.
 func recorded(t *testing.T, name string) []history.Event {
 	t.Helper()
 
@@ -50,7 +50,7 @@ func recorded(t *testing.T, name string) []history.Event {
 	return all
 }
 
-// troubledRoll is a control plane where one thing after the other goes wrong.
+// troubledRoll returns the events of a control plane where one thing after the other goes wrong.
 func troubledRoll() []history.Event {
 	return []history.Event{
 		at(300, "cp-0", history.KindFault, "step", "pull", "effect", "fail"),
@@ -72,20 +72,20 @@ func troubledRoll() []history.Event {
 	}
 }
 
-// introduction is a control plane and a worker, and the lease.
+// introduction introduces a control plane and a worker, and begins with the lease.
 func introduction() []history.Event {
 	return []history.Event{
 		at(0, "cp-0", history.KindNode, "role", "controlplane", "talos", "1.12.6"),
 		at(0, "worker-0", history.KindNode, "role", "worker", "talos", "1.12.6"),
-		// While the cluster starts, nothing is told.
+		// While the cluster starts, the story says nothing.
 		at(1, "cp-0", history.KindKubelet, "ready", "true", "version", "1.34.2"),
 		at(2, "worker-0", history.KindPull, "image", "installer:v1.13.4", "ok", "false"),
 		at(30, "", history.KindLease, "action", "acquire"),
 	}
 }
 
-// TestStoryReadsLikeWhatHappened compares what is told of two runs that were recorded, and
-// of one in which one thing after the other goes wrong, with what was told once.
+// TestStoryReadsLikeWhatHappened compares the stories of two recorded runs, and of one in which one thing after the
+// other goes wrong, with stored ones.
 func TestStoryReadsLikeWhatHappened(t *testing.T) {
 	for name, events := range map[string][]history.Event{
 		"roll":     recorded(t, "roll"),
@@ -106,7 +106,7 @@ func TestStoryReadsLikeWhatHappened(t *testing.T) {
 					show.tell(entry)
 				}
 
-				// The time alone is no news.
+				// A change of the time alone is ignored.
 				if status := told.status(); status[:6]+status[13:] != doing {
 					doing = status[:6] + status[13:]
 					statuses.WriteString(status + "\n")

@@ -25,7 +25,7 @@ func TestTailFollowsAFileToItsEndAndNoFurther(t *testing.T) {
 
 	var seen []string
 
-	// Each event appends the next one, so that reading has to go on.
+	// Each event appends the next one, so reading has to continue.
 	events, err := openTail(path)
 	if err != nil {
 		t.Fatal(err)
@@ -48,7 +48,7 @@ func TestTailFollowsAFileToItsEndAndNoFurther(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// Another one goes on where it ended, in the middle of a line.
+	// The next call continues where this one ended, in the middle of a line.
 	appendTo(t, path, `de":"d","kind":"down"}`+"\n")
 
 	if err := events.follow(ctx, func(event history.Event) { seen = append(seen, "then "+event.Node) }); err != nil {

@@ -20,7 +20,7 @@ func small(story string) scenario {
 	return scenario{story: story, controlPlanes: 1, workers: 2, from: "1.12.6", to: "1.13.4"}
 }
 
-// TestVerdictOfEachStoryHasNoComplaint, and that of one is wrong for the others.
+// TestVerdictOfEachStoryHasNoComplaint, but it has complaints as the verdict of another story.
 func TestVerdictOfEachStoryHasNoComplaint(t *testing.T) {
 	verdicts := map[string]map[string]fate{
 		"a roll": {

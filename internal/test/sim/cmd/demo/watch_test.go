@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// TestWatchCommandIsForAnyPath runs the line with a kubectl that shows how it was called.
+// TestWatchCommandIsForAnyPath runs the command with a kubectl that prints its arguments.
 func TestWatchCommandIsForAnyPath(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "kubectl"), []byte("#!/bin/sh\nprintf '%s\\n' \"$@\"\n"), 0o700); err != nil {

@@ -18,8 +18,8 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/toolchain"
 )
 
-// TestPackSaysNothingOfWhereItWasPacked: same files in other places, owned or touched
-// otherwise, give the same bytes.
+// TestPackSaysNothingOfWhereItWasPacked: the same files in other places, with other owners or times, give the same
+// bytes.
 func TestPackSaysNothingOfWhereItWasPacked(t *testing.T) {
 	commit := time.Unix(1_700_000_000, 0)
 
@@ -85,7 +85,7 @@ func TestPackSaysNothingOfWhereItWasPacked(t *testing.T) {
 	}
 }
 
-// TestWriteLeavesNoHalfArchive where a file is missing.
+// TestWriteLeavesNoHalfArchive if a file is missing.
 func TestWriteLeavesNoHalfArchive(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "demo.tar.gz")
 

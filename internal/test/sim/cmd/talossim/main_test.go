@@ -46,7 +46,7 @@ func TestUpRunsUntilItIsToldToStopAndLeavesAVerdict(t *testing.T) {
 	})
 }
 
-// upRuns has a cluster with more flags, which leaves the files.
+// upRuns starts a cluster with more flags, and checks that it leaves the files.
 func upRuns(t *testing.T, more []string, files ...string) {
 	t.Helper()
 
@@ -178,8 +178,7 @@ func TestWrongCommandLinesAreExplained(t *testing.T) {
 	}
 }
 
-// tell leaves a history in which somebody who held the lease cordoned both
-// workers, and returns its directory.
+// tell writes a history in which somebody who held the lease cordoned both workers, and returns its directory.
 func tell(t *testing.T) string {
 	t.Helper()
 
@@ -226,8 +225,7 @@ func TestVerdictIsGivenUnderAPolicy(t *testing.T) {
 	}
 }
 
-// machineConfig is the configuration of the first control plane, read with the
-// talosconfig.
+// machineConfig returns the configuration of the first control plane, read with the talosconfig.
 func machineConfig(t *testing.T, dir string) string {
 	t.Helper()
 
@@ -296,7 +294,7 @@ func judge(t *testing.T, dir string, policy ...string) sim.Verdict {
 	return verdict
 }
 
-// apiServer is the host and port that the kubeconfig leads to.
+// apiServer returns the host and port in the kubeconfig.
 func apiServer(t *testing.T, dir string) string {
 	t.Helper()
 

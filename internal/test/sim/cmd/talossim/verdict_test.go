@@ -17,8 +17,8 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/history"
 )
 
-// alarmed leaves a history in which a control plane was cordoned although
-// everybody had seen an alarm of etcd, and returns its directory.
+// alarmed writes a history in which a control plane was cordoned although everybody had observed an alarm of etcd,
+// and returns its directory.
 func alarmed(t *testing.T) string {
 	t.Helper()
 
