@@ -5,9 +5,9 @@ package engine_test
 import (
 	"context"
 	"fmt"
-	"go/ast"    //nolint:depguard // of the standard library, though the linter does not know it
-	"go/parser" //nolint:depguard // of the standard library, though the linter does not know it
-	"go/token"  //nolint:depguard // of the standard library, though the linter does not know it
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"io/fs"
 	"path/filepath"
 	"regexp"
