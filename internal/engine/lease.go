@@ -157,52 +157,6 @@ func leaseRemedy(err error) string {
 	return say.WritableRemedy
 }
 
-// LockStatus is who may act on a cluster, and what a run would find.
-type LockStatus struct {
-	// Lease is the lease as it was read last; it has no holder if nobody has it.
-	Lease cluster.Lease
-	// Alive is true if the holder was seen to renew it. Otherwise the holder is gone, and the next run takes the
-	// lease over.
-	Alive bool
-	// LastHolder held a lease that somebody deleted, and may not know it; empty if the lease was given back, or
-	// was never held. The next run watches the lease for a while before it takes it.
-	LastHolder string
-	// Journal is what runs have left unfinished.
-	Journal cluster.Journal
-}
-
-// LockStatus finds out who holds the lease, as a run does: by watching whether it is renewed. That takes
-// [leaseDuration] at most while the API server answers. Nothing is written. Errors are a [*say.Failure] or of a
-// port.
-func (e *Engine) LockStatus(ctx context.Context) (LockStatus, error) {
-	var status LockStatus
-
-	lease, _, err := e.readLease(ctx)
-	if err != nil {
-		return status, err
-	}
-
-	status.Lease = lease
-
-	if lease.Holder != "" {
-		status.Lease, status.Alive, err = e.watchLease(ctx, lease, "the lease is held by "+lease.Holder)
-		if err != nil {
-			return status, err
-		}
-	}
-
-	status.Journal, err = e.kubernetes.Journal(ctx)
-	if err != nil {
-		return status, fmt.Errorf("the journal kube-system/talosupgrade-journal could not be read: %w", err)
-	}
-
-	if neverHeld(status.Lease) {
-		status.LastHolder = status.Journal.Holder
-	}
-
-	return status, nil
-}
-
 // leaseLeft reports whether the lease of a cluster with nothing to do still has a holder, as after a run that
 // died after its last node.
 func (e *Engine) leaseLeft(ctx context.Context) bool {
@@ -211,42 +165,22 @@ func (e *Engine) leaseLeft(ctx context.Context) bool {
 	return err == nil && lease.Holder != ""
 }
 
-// watchStandStill watches another holder's lease, or a missing lease, for a whole duration. It fails as soon as
-// somebody renews or takes it.
+// watchStandStill watches another holder's lease, or a missing lease, until its holder gives it back, or until it was
+// not renewed for a whole duration. It fails as soon as somebody renews or takes it. Time in which the lease could not
+// be read does not count, because its holder could not renew it either.
 func (e *Engine) watchStandStill(ctx context.Context, first cluster.Lease, seen string) error {
-	current, alive, err := e.watchLease(ctx, first, seen)
-	if err != nil || !alive {
-		return err
-	}
-
-	return &say.Failure{
-		Summary: "Unable to upgrade the cluster: another upgrade is running",
-		Seen:    fmt.Sprintf("The lease kube-system/talosupgrade is held by %s since %s and is being renewed.", current.Holder, current.Acquired.UTC().Format(time.RFC3339)),
-		State:   "Nothing was touched.",
-		Remedy:  "Wait for it to finish and apply again. " + freeRemedy,
-		Err:     say.ErrLocked,
-	}
-}
-
-// watchLease watches a lease until somebody renews or takes it, in which case alive is true, until its holder
-// gives it back, or until it was not renewed for a whole duration. Current is the lease as it was read last. Time
-// in which it could not be read does not count, because its holder could not renew it either.
-func (e *Engine) watchLease(ctx context.Context, first cluster.Lease, seen string) (current cluster.Lease, alive bool, err error) {
 	begun := e.clock.Now()
-	current = first
 	e.emit(cluster.Event{Kind: cluster.EventWaiting, Text: fmt.Sprintf("%s; watching for %s whether it is still alive", seen, leaseDuration)})
 
 	for e.clock.Now().Sub(begun) < leaseDuration {
 		if e.clock.Sleep(ctx, leaseWatch) != nil {
-			return current, false, cluster.Ended(ctx)
+			return cluster.Ended(ctx)
 		}
 
-		read, away, err := e.readLease(ctx)
+		current, away, err := e.readLease(ctx)
 		if err != nil {
-			return current, false, err
+			return err
 		}
-
-		current = read
 
 		if away {
 			begun = e.clock.Now()
@@ -256,13 +190,23 @@ func (e *Engine) watchLease(ctx context.Context, first cluster.Lease, seen strin
 		case first.Holder == "" && neverHeld(current):
 			// It is still gone.
 		case current.Holder == "":
-			return current, false, nil
+			return nil
 		case current.Holder != first.Holder || !current.Renewed.Equal(first.Renewed):
-			return current, true, nil
+			return anotherRuns(current)
 		}
 	}
 
-	return current, false, nil
+	return nil
+}
+
+func anotherRuns(current cluster.Lease) *say.Failure {
+	return &say.Failure{
+		Summary: "Unable to upgrade the cluster: another upgrade is running",
+		Seen:    fmt.Sprintf("The lease kube-system/talosupgrade is held by %s since %s and is being renewed.", current.Holder, current.Acquired.UTC().Format(time.RFC3339)),
+		State:   "Nothing was touched.",
+		Remedy:  "Wait for it to finish and apply again. " + freeRemedy,
+		Err:     say.ErrLocked,
+	}
 }
 
 // lock is the lease of a run: it is renewed in the background until it is released.

@@ -27,7 +27,7 @@ import (
 )
 
 // An action is what a person does by hand, on one cluster: terraform apply
-// -invoke=action.talosupgrade_lock_status.prod. Terraform has actions from 1.14 on; older
+// -invoke=action.talosupgrade_suspend.prod. Terraform has actions from 1.14 on; older
 // ones, and OpenTofu, do not ask for them.
 
 var (
@@ -39,14 +39,14 @@ var (
 // Actions implements [provider.ProviderWithActions].
 func (p *talosUpgrade) Actions(context.Context) []func() action.Action {
 	return []func() action.Action{
-		newEtcdSnapshotAction, newFollowAction, newLockStatusAction, newPreflightAction, newResumeAction, newRetryNodeAction, newRollbackAction, newSuspendAction,
+		newEtcdSnapshotAction, newResumeAction, newRetryNodeAction, newRollbackAction, newSuspendAction,
 	}
 }
 
 // clusterAction is one action, with what all of them have in common: the attributes
 // context and timeout, the connection, the lines of progress and the diagnostics.
 type clusterAction struct {
-	// name goes after the provider's; doing completes "Unable to", such as "read the lock".
+	// name goes after the provider's; doing completes "Unable to", such as "roll back the node".
 	name, doing string
 	// text is the description, in Markdown.
 	text string

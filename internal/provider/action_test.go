@@ -4,8 +4,6 @@ package provider
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"io"
 	"maps"
 	"os"
@@ -18,16 +16,13 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/providerserver"
 	"github.com/hashicorp/terraform-plugin-go/tfprotov6"
 	"github.com/hashicorp/terraform-plugin-go/tftypes"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/protocol"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/wording"
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
 // said is what an action told the command line, in order.
@@ -207,7 +202,7 @@ func TestAction_EachIsDocumentedAndBounded(t *testing.T) {
 	}
 
 	if diff := cmp.Diff([]string{
-		"talosupgrade_etcd_snapshot", "talosupgrade_follow", "talosupgrade_lock_status", "talosupgrade_preflight",
+		"talosupgrade_etcd_snapshot",
 		"talosupgrade_resume", "talosupgrade_retry_node", "talosupgrade_rollback", "talosupgrade_suspend",
 	}, slices.Sorted(maps.Keys(schema.ActionSchemas))); diff != "" {
 		t.Errorf("actions (-want +got):\n%s", diff)
@@ -220,7 +215,7 @@ func TestAction_WaitsForUnknownValues(t *testing.T) {
 	fake := threeNodes("1.12.6", "1.34.1")
 	unknown := tftypes.NewValue(tftypes.String, tftypes.UnknownValue)
 
-	failed := fake.invoke(t.Context(), t, "lock_status", map[string]tftypes.Value{"context": unknown}, nil).failed(t)
+	failed := fake.invoke(t.Context(), t, "resume", map[string]tftypes.Value{"context": unknown}, nil).failed(t)
 	if !strings.Contains(failed.Detail, "known only after an apply") || fake.dialled > 0 {
 		t.Errorf("it says %q, and dialled %d times", failed.Detail, fake.dialled)
 	}
@@ -230,7 +225,7 @@ func TestAction_WaitsForUnknownValues(t *testing.T) {
 func TestAction_RefusesAnInvalidDuration(t *testing.T) {
 	fake := threeNodes("1.12.6", "1.34.1")
 
-	failed := fake.invoke(t.Context(), t, "lock_status", map[string]tftypes.Value{"timeout": wireText("soon")}, nil).failed(t)
+	failed := fake.invoke(t.Context(), t, "resume", map[string]tftypes.Value{"timeout": wireText("soon")}, nil).failed(t)
 	if failed.Attribute.String() != `AttributeName("timeout")` || fake.dialled > 0 {
 		t.Errorf("it says %q at %s, and dialled %d times", failed.Detail, failed.Attribute, fake.dialled)
 	}
@@ -239,28 +234,25 @@ func TestAction_RefusesAnInvalidDuration(t *testing.T) {
 // TestAction_ReachesTheContextItNames.
 func TestAction_ReachesTheContextItNames(t *testing.T) {
 	fake := threeNodes("1.12.6", "1.34.1")
-	fake.kubernetesDown = cluster.ErrDenied
+	fake.leaseErr = cluster.ErrDenied
 
-	failed := fake.invoke(t.Context(), t, "lock_status", map[string]tftypes.Value{"context": wireText("prod")}, nil).failed(t)
+	failed := fake.invoke(t.Context(), t, "resume", map[string]tftypes.Value{"context": wireText("prod")}, nil).failed(t)
 	if fake.wanted != "prod" || fake.dialled != fake.closed {
 		t.Errorf("it reached %q, and closed %d of %d connections: %s", fake.wanted, fake.closed, fake.dialled, failed.Summary)
 	}
 }
 
-// TestAction_SaysThatItWasInterrupted, and one that takes too long says what to raise.
+// TestAction_SaysThatItWasInterrupted wants an action that was interrupted to say so, and one that takes too long to say
+// what to raise.
 func TestAction_SaysThatItWasInterrupted(t *testing.T) {
 	t.Run("interrupted", func(t *testing.T) {
-		fake := threeNodes("1.12.6", "1.34.1")
-		fake.lease = cluster.Lease{Holder: "run-1", ResourceVersion: "7"}
-
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 
-		failed := fake.invoke(ctx, t, "lock_status", nil, func(line string) {
-			if strings.Contains(line, "watching for 30s") {
-				cancel()
-			}
-		}).failed(t)
+		fake := threeNodes("1.12.6", "1.34.1")
+		fake.leaseErr, fake.leaseRead = cluster.ErrUnreachable, cancel
+
+		failed := fake.invoke(ctx, t, "resume", nil, nil).failed(t)
 		if !strings.Contains(failed.Detail, "Interrupted before it was done.") {
 			t.Errorf("it says %q", failed.Detail)
 		}
@@ -268,9 +260,9 @@ func TestAction_SaysThatItWasInterrupted(t *testing.T) {
 
 	t.Run("late", func(t *testing.T) {
 		fake := threeNodes("1.12.6", "1.34.1")
-		fake.lease = cluster.Lease{Holder: "run-1", ResourceVersion: "7"}
+		fake.leaseErr = cluster.ErrUnreachable
 
-		failed := fake.invoke(t.Context(), t, "lock_status", map[string]tftypes.Value{"timeout": wireText("10ms")}, nil).failed(t)
+		failed := fake.invoke(t.Context(), t, "resume", map[string]tftypes.Value{"timeout": wireText("10ms")}, nil).failed(t)
 		if !strings.Contains(failed.Detail, "timeout = 10ms") || !strings.Contains(failed.Detail, "Raise timeout") {
 			t.Errorf("it says %q", failed.Detail)
 		}
@@ -332,82 +324,6 @@ func TestAction_GoesOnWhenNobodyTakesItsLines(t *testing.T) {
 
 		close(taken)
 	})
-}
-
-func TestLockStatus_OfAClusterThatNobodyUpgrades(t *testing.T) {
-	fake := threeNodes("1.12.6", "1.34.1")
-
-	told := fake.invoke(t.Context(), t, "lock_status", nil, nil).well(t)
-	if diff := cmp.Diff([]string{
-		"Nobody holds the lease kube-system/talosupgrade.",
-		"Upgrades of this cluster are not suspended.",
-		"No node is in the middle of an upgrade.",
-	}, told.lines); diff != "" {
-		t.Errorf("lines (-want +got):\n%s", diff)
-	}
-}
-
-// TestLockStatus_SaysWhatItFound in sentences that tell what comes next.
-func TestLockStatus_SaysWhatItFound(t *testing.T) {
-	at := time.Date(2026, 11, 25, 3, 10, 0, 0, time.UTC)
-	held := cluster.Lease{Holder: "run-1 (terraform)", Acquired: at, ResourceVersion: "7"}
-
-	for name, test := range map[string]struct {
-		status engine.LockStatus
-		want   string
-	}{
-		"alive": {
-			engine.LockStatus{Lease: held, Alive: true},
-			"The lease kube-system/talosupgrade is held by run-1 (terraform) since 2026-11-25T03:10:00Z and is being renewed: that run is alive.",
-		},
-		"gone": {
-			engine.LockStatus{Lease: held},
-			"The lease kube-system/talosupgrade is held by run-1 (terraform) since 2026-11-25T03:10:00Z, and stood still for as long as it is good for: that run is gone, and the next apply takes it over.",
-		},
-		"given back": {
-			engine.LockStatus{Lease: cluster.Lease{Acquired: at, ResourceVersion: "8"}, Journal: cluster.Journal{Holder: "run-1"}},
-			"Nobody holds the lease kube-system/talosupgrade.",
-		},
-		"deleted": {
-			engine.LockStatus{LastHolder: "run-1", Journal: cluster.Journal{Holder: "run-1"}},
-			"Nobody holds the lease kube-system/talosupgrade. run-1 held it last, and did not give it back: the next apply waits for half a minute before it takes it.",
-		},
-	} {
-		if got := lockLines(test.status)[0]; got != test.want {
-			t.Errorf("%s: %s\nwant %s", name, got, test.want)
-		}
-	}
-
-	status := engine.LockStatus{
-		Lease: cluster.Lease{Suspended: &cluster.Suspension{Reason: "ola: storage is degraded", By: "kubectl-annotate", Since: at}},
-		Journal: cluster.Journal{
-			Entries: map[string]cluster.Entry{
-				"b": {Node: "worker-1", Phase: cluster.PhaseFallback, Target: version.MustParse("1.13.4"), Previous: version.MustParse("1.12.6")},
-				"a": {Node: "cp-0", Phase: cluster.PhaseInstalled, Target: version.MustParse("1.13.4")},
-			},
-			Manifests: &cluster.ManifestsDue{Run: "run-1"},
-		},
-	}
-
-	if diff := cmp.Diff([]string{
-		"Upgrades of this cluster are suspended since 2026-11-25T03:10:00Z (kubectl-annotate): ola: storage is degraded.",
-		"cp-0: its upgrade to Talos 1.13.4 is unfinished (phase installed).",
-		"worker-1: Talos 1.13.4 failed on it, and it runs 1.12.6 again (phase fallback). It is left alone until it is to be tried again.",
-		"The bootstrap manifests have not been synced since the roll of run-1.",
-	}, lockLines(status)[1:]); diff != "" {
-		t.Errorf("lines (-want +got):\n%s", diff)
-	}
-}
-
-// TestLockStatus_SaysWhyItCannotBeRead: it says why, as an apply does.
-func TestLockStatus_SaysWhyItCannotBeRead(t *testing.T) {
-	fake := threeNodes("1.12.6", "1.34.1")
-	fake.leaseErr = fmt.Errorf("unable to read the lease kube-system/talosupgrade: %w", cluster.ErrDenied)
-
-	failed := fake.invoke(t.Context(), t, "lock_status", nil, nil).failed(t)
-	if failed.Summary != "Unable to read the lease kube-system/talosupgrade" {
-		t.Errorf("it says %s: %s", failed.Summary, failed.Detail)
-	}
 }
 
 func TestAction_NamesANodeThatDoesNotExist(t *testing.T) {
@@ -510,29 +426,6 @@ func TestSuspend_RefusesUnusableReasons(t *testing.T) {
 	}
 }
 
-func TestPreflightAction_FailsWhereAnApplyWouldBeRefused(t *testing.T) {
-	fake := threeNodes("1.12.6", "1.34.1")
-
-	passed := fake.invoke(t.Context(), t, "preflight", map[string]tftypes.Value{attrTalosVersion: wireText("1.13.4")}, nil)
-	if !strings.Contains(passed.text(), "Planned: Rolling upgrade of 3 of 3 nodes") || !strings.Contains(passed.text(), "Passed: ") {
-		t.Errorf("it says %s", passed.text())
-	}
-
-	failed := fake.invoke(t.Context(), t, "preflight", map[string]tftypes.Value{attrTalosVersion: wireText("1.11.0")}, nil)
-	if refused := failed.failed(t); !strings.Contains(refused.Summary, "an apply would be refused") || !strings.Contains(refused.Detail, "Nothing was touched.") {
-		t.Errorf("it says %s", failed.text())
-	}
-
-	if !strings.Contains(strings.Join(failed.lines, "\n"), "would stop an apply: ") {
-		t.Errorf("it says %s", failed.text())
-	}
-
-	contradiction := map[string]tftypes.Value{attrTalosVersion: wireText("1.13.4"), attrKubernetesVersion: wireText("1.20.0")}
-	if refused := fake.invoke(t.Context(), t, "preflight", contradiction, nil); len(refused.diagnostics) == 0 {
-		t.Errorf("it says %s", refused.text())
-	}
-}
-
 func TestSnapshotAction_SaysWhatItSaved(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "snapshots")
 	set := map[string]tftypes.Value{attrDirectory: wireText(dir)}
@@ -589,85 +482,5 @@ func TestSnapshotAction_ReportsProgressEveryFewSeconds(t *testing.T) {
 
 	if want := []string{"2.0 MiB so far", "4.0 MiB so far"}; !slices.Equal(lines, want) {
 		t.Errorf("it says %q, want %q", lines, want)
-	}
-}
-
-// board is where a run publishes.
-type board map[string]string
-
-func (b board) Patch(context.Context, map[string]*string) error {
-	return errors.New("nobody is to write it")
-}
-
-func (b board) Read(context.Context) (map[string]string, error) { return b, nil }
-
-func (b board) String() string { return "ConfigMap kube-system/talosupgrade" }
-
-// TestFollow_TellsHowTheRunEnded by what it published, and not by what an earlier one did.
-func TestFollow_TellsHowTheRunEnded(t *testing.T) {
-	talos, kubernetes := protocol.KeyTalosStatus, protocol.KeyKubernetesStatus
-
-	for name, test := range map[string]struct {
-		first, last board
-		end         engine.FollowEnd
-		fails       string
-		says        string
-	}{
-		"completed":                 {board{talos: protocol.StatusInProgress}, board{talos: protocol.StatusCompleted, protocol.KeyTalosMessage: "now running 1.13.4"}, engine.RunEnded, "", "Talos completed: now running 1.13.4"},
-		"failed":                    {board{talos: protocol.StatusInProgress}, board{talos: protocol.StatusFailed, protocol.KeyTalosMessage: "Talos upgrade failed", protocol.KeyFailedNodes: "worker-0"}, engine.RunEnded, "the run that was followed failed", "Talos failed"},
-		"an earlier one had failed": {board{kubernetes: protocol.StatusFailed}, board{kubernetes: protocol.StatusFailed, talos: protocol.StatusCompleted}, engine.RunEnded, "", "The upgrade has ended."},
-		"without a word":            {board{talos: protocol.StatusInProgress}, board{talos: protocol.StatusInProgress, protocol.KeyLastUpdate: "2026-11-25T03:10:00Z"}, engine.RunEnded, "Unable to tell how the upgrade ended", ""},
-		"dead":                      {board{talos: protocol.StatusInProgress}, board{talos: protocol.StatusInProgress}, engine.RunDied, "the run is gone", ""},
-		"nothing published":         {board{}, board{}, engine.RunEnded, "", "It published nothing in ConfigMap kube-system/talosupgrade."},
-		"nobody":                    {board{}, board{}, engine.NobodyRuns, "", "Nobody upgrades this cluster now."},
-	} {
-		t.Run(name, func(t *testing.T) {
-			var lines []string
-
-			on := &invocation{lines: newProgressLines(func(line string) { lines = append(lines, line) })}
-			told := &published{store: test.first, on: on}
-
-			if err := told.look(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-
-			told.store = test.last
-			if err := told.look(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-
-			err := told.ended(test.end)
-			on.lines.close()
-
-			if (err != nil) != (test.fails != "") {
-				t.Fatalf("it ended with %v", err)
-			}
-
-			if err != nil {
-				found := noted(t, diag.Diagnostics{problem("follow the upgrade of the cluster", credentials{}, err)})
-				if !strings.Contains(found[0].Summary(), test.fails) {
-					t.Errorf("it says %s: %s", found[0].Summary(), found[0].Detail())
-				}
-			}
-
-			if !strings.Contains(strings.Join(lines, "\n"), test.says) {
-				t.Errorf("it says %q, want %q", lines, test.says)
-			}
-		})
-	}
-}
-
-func TestFollow_EndsAtOnceWhereNobodyRuns(t *testing.T) {
-	fake := threeNodes("1.12.6", "1.34.1")
-	fake.store = board{protocol.KeyTalosStatus: protocol.StatusCompleted, protocol.KeyTalosMessage: "Talos upgrade completed"}
-
-	told := fake.invoke(t.Context(), t, "follow", nil, nil).well(t)
-	if !slices.Contains(told.lines, "Nobody upgrades this cluster now.") {
-		t.Errorf("it says %q", told.lines)
-	}
-
-	fake.store = nil
-	if failed := fake.invoke(t.Context(), t, "follow", nil, nil).failed(t); !strings.Contains(failed.Detail, "which holds") {
-		t.Errorf("it says %s", failed.Detail)
 	}
 }

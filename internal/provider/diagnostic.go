@@ -262,13 +262,6 @@ func planFindings(findings []cluster.Finding, work bool, seen observation) diag.
 	return diagnostics
 }
 
-// checksFailed is the error of checks that would refuse an apply of the cluster with the
-// name.
-func checksFailed(findings []cluster.Finding, name string) diag.Diagnostic {
-	return diag.NewErrorDiagnostic(about("Unable to upgrade the cluster: an apply would be refused", name),
-		findingList(byCause(findings))+"\n\nNothing was touched.")
-}
-
 // byCause are the findings without those of checks that could not be made for a reason
 // which is a finding itself: that one names them.
 func byCause(findings []cluster.Finding) []cluster.Finding {
@@ -409,14 +402,6 @@ type findingLine struct {
 
 // count is how many findings the line stands for.
 func (l *findingLine) count() int { return max(len(l.nodes), 1) }
-
-// said is the line with how the check ended, such as "failed: etcd-quorum: ...".
-func (l *findingLine) said() string {
-	status := newCheckModel(l.Finding).Status.ValueString()
-	l.Node = readable.List(l.nodes)
-
-	return status + ": " + hanging(l.Finding.String())
-}
 
 // findingList is one line per finding. What is the same on several nodes is
 // said once, and of what is too much to be read there is the number.

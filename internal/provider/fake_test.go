@@ -67,10 +67,11 @@ type fakeCluster struct {
 	home      *fakeHome
 	managed   bool
 	unmanaged error
-	// lease and leaseErr are the answer of Lease.
-	lease    cluster.Lease
-	leaseErr error
-	dialled  int
+	// lease and leaseErr are the answer of Lease, which calls leaseRead if it is set.
+	lease     cluster.Lease
+	leaseErr  error
+	leaseRead func()
+	dialled   int
 	// wanted is the context that was reached last.
 	wanted string
 	closed int
@@ -103,7 +104,13 @@ func threeNodes(talos, kubernetes string) *fakeCluster {
 }
 
 // Lease implements [cluster.Kubernetes]: nobody holds one unless it says so.
-func (f *fakeCluster) Lease(context.Context) (cluster.Lease, error) { return f.lease, f.leaseErr }
+func (f *fakeCluster) Lease(context.Context) (cluster.Lease, error) {
+	if f.leaseRead != nil {
+		f.leaseRead()
+	}
+
+	return f.lease, f.leaseErr
+}
 
 // Vitals implements [cluster.Talos]: all is well.
 func (f *fakeCluster) Vitals(context.Context, string) (cluster.Vitals, error) {

@@ -25,7 +25,7 @@ func withActions(t *testing.T) *workspace {
 	return w
 }
 
-// invoke invokes the action of the name, such as "lock_status.this".
+// invoke invokes the action of the name, such as "suspend.this".
 func (w *workspace) invoke(name string) result {
 	w.t.Helper()
 

@@ -15,25 +15,11 @@ import (
 // actions returns a configuration with all actions on the cluster, each under the name with which its type ends.
 func actions(s *simulated, snapshots string) string {
 	return "provider \"talosupgrade\" {\n" + use(s) + "\n}\n" + `
-action "talosupgrade_lock_status" "this" {}
-action "talosupgrade_follow" "this" {}
 action "talosupgrade_resume" "this" {}
 
 action "talosupgrade_suspend" "this" {
   config {
     reason = "ola: storage is degraded"
-  }
-}
-
-action "talosupgrade_preflight" "this" {
-  config {
-    talos_version = "1.13.4"
-  }
-}
-
-action "talosupgrade_preflight" "back" {
-  config {
-    talos_version = "1.11.0"
   }
 }
 
@@ -56,11 +42,7 @@ func TestAccActions(t *testing.T) {
 	by.raw(actions(s, snapshots))
 
 	// It has never been upgraded.
-	by.invoke("lock_status.this").mustSay("Nobody holds the lease kube-system/talosupgrade.", "are not suspended", "No node is in the middle of an upgrade.")
-	by.invoke("follow.this").mustSay("Nobody upgrades this cluster now.")
 	by.invoke("resume.this").mustSay("Upgrades of this cluster were not suspended.")
-	by.invoke("preflight.this").mustSay("Planned: Rolling upgrade of 3 of 3 nodes", "Passed: ", "checks would stop an apply")
-	by.invoke("preflight.back").mustFail("an apply would be refused", "Nothing was touched.")
 
 	if changed := s.changes(); len(changed) > 0 {
 		t.Errorf("something was changed: %v", changed)
@@ -104,14 +86,7 @@ resource "talosupgrade_cluster" "this" {
 	run := w.background("apply", "-json", "-auto-approve", "-input=false")
 	s.renewals(aWhile)
 
-	followed := withActions(t)
-	followed.raw(actions(s, snapshots))
-
-	following := followed.background("apply", "-json", "-auto-approve", "-input=false", "-invoke=action.talosupgrade_follow.this")
-
-	by.invoke("lock_status.this").mustSay("(terraform resource talosupgrade_cluster) since", "and is being renewed: that run is alive.")
 	by.invoke("suspend.this").mustSay("are suspended: ola")
-	by.invoke("lock_status.this").mustSay("that run is alive.", "are suspended since", "(talosupgrade_suspend): ola: storage is degraded")
 	by.invoke("etcd_snapshot.this").mustSay("Taking a snapshot of etcd", "Saved "+snapshots, "SHA-256 ")
 	s.onlyLocked()
 
@@ -120,7 +95,6 @@ resource "talosupgrade_cluster" "this" {
 	s.allow("yes")
 
 	run.wait().mustSay("action_trigger", "Saved "+filepath.Join(snapshots, "after"))
-	following.wait().mustSay("Talos in-progress: ", "Talos completed: ", "The upgrade has ended.")
 	s.wantUpgraded(talosTarget, once(1, 2))
 
 	for _, dir := range []string{snapshots, filepath.Join(snapshots, "after")} {
@@ -130,8 +104,6 @@ resource "talosupgrade_cluster" "this" {
 		}
 	}
 
-	by.invoke("follow.this").mustSay("Nobody upgrades this cluster now.")
-	by.invoke("lock_status.this").mustSay("Nobody holds the lease kube-system/talosupgrade.")
 	s.nothingLeft()
 }
 

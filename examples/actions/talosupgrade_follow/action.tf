@@ -1,2 +1,0 @@
-# terraform apply -invoke=action.talosupgrade_follow.prod
-action "talosupgrade_follow" "prod" {}

@@ -1,2 +1,0 @@
-# terraform apply -invoke=action.talosupgrade_lock_status.prod
-action "talosupgrade_lock_status" "prod" {}
