@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-// Command terraform-provider-talosupgrade is a Terraform provider that brings
-// Talos clusters to the versions they should run.
+// Command terraform-provider-talosupgrade is a Terraform provider that upgrades Talos Linux and Kubernetes clusters.
 package main
 
 import (
@@ -17,7 +16,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/serve"
 )
 
-// address is where Terraform looks for the provider.
+// address is the source address of the provider in Terraform.
 const address = "registry.terraform.io/vitistack/talosupgrade"
 
 // version is set at link time.
@@ -34,8 +33,8 @@ func main() {
 		return
 	}
 
-	// What client-go has to say of a connection that breaks is in the errors of its
-	// requests; standard error belongs to the plugin.
+	// The errors of requests already contain what client-go logs about broken connections, and standard error belongs
+	// to the plugin.
 	klog.SetLogger(logr.Discard())
 
 	if err := serve.Serve(address, provider.New(version), *debug, func() { os.Exit(0) }); err != nil {

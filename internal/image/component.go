@@ -11,25 +11,22 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
-// kubelet is the one component that siderolabs publish themselves.
+// kubelet is the only component whose image siderolabs publishes.
 const kubelet = "kubelet"
 
-// ComponentChoice is the image that a machine configuration is to name for a
-// component.
+// ComponentChoice is the image that a machine configuration is to name for a component.
 type ComponentChoice struct {
 	// Reference is the image with its tag.
 	Reference string
-	// Digest is the one of the present image, which is left out because it is of
-	// no other version; empty where there is none.
+	// Digest is the digest of the current image, which the reference omits because it belongs to another version;
+	// empty if there is none.
 	Digest string
 }
 
-// Component chooses the image of a component, such as "kube-apiserver", in the
-// version of the target. It comes from the override, a repository without tag,
-// or where that is empty from the repository of the current image, or where that
-// is empty too from the one that Talos would take. What follows the version in
-// the current tag, such as "-slim", follows the new one. Errors wrap
-// [ErrReference].
+// Component chooses the image of a component, such as "kube-apiserver", in the target version. The repository is
+// override, which has no tag; if that is empty, the repository of the current image; if that is empty too, the one
+// that Talos uses by default. What follows the version in the current tag, such as "-slim", follows the new version.
+// Errors wrap [ErrReference].
 func Component(current, override, component string, target version.Version) (ComponentChoice, error) {
 	var choice ComponentChoice
 
@@ -48,7 +45,7 @@ func Component(current, override, component string, target version.Version) (Com
 			return ComponentChoice{}, err
 		}
 
-		// Another repository may spell versions in another way.
+		// Another repository may spell versions differently.
 		if wanted.String() != present.String() {
 			newTag = "v" + strings.TrimPrefix(newTag, "v")
 		}
@@ -75,8 +72,8 @@ func Component(current, override, component string, target version.Version) (Com
 	return choice, nil
 }
 
-// DefaultComponent is the repository that Talos takes a component from where the
-// machine configuration names none.
+// DefaultComponent returns the repository from which Talos takes a component if the machine configuration names
+// none.
 func DefaultComponent(component string) string {
 	if component == kubelet {
 		return "ghcr.io/siderolabs/" + kubelet
@@ -85,8 +82,8 @@ func DefaultComponent(component string) string {
 	return "registry.k8s.io/" + component
 }
 
-// SameRepository tells whether an image, with tag and digest or without, is of
-// the repository. An image that cannot be read is of none.
+// SameRepository reports whether an image, with or without tag and digest, is of the repository. It is false for an
+// image that cannot be parsed.
 func SameRepository(image, repository string) bool {
 	one, _, err := Split(image)
 	if err != nil {
@@ -98,8 +95,8 @@ func SameRepository(image, repository string) bool {
 	return err == nil && one.String() == other.String()
 }
 
-// tagLike is the tag of a version, with the spelling and the suffix of another
-// tag. A suffix that would change the meaning is left out.
+// tagLike returns the tag of a version, with the spelling and the suffix of another tag. A suffix that would change
+// the version is omitted.
 func tagLike(tag string, target version.Version) string {
 	match := tagPattern.FindStringSubmatch(tag)
 	if match == nil {

@@ -7,8 +7,7 @@ import (
 	"strings"
 )
 
-// ErrFactory is wrapped by errors about text that is not the address of an
-// Image Factory; it is an [ErrReference].
+// ErrFactory is wrapped by errors about text that is not the address of an Image Factory. It is an [ErrReference].
 var ErrFactory error = factoryError{}
 
 type factoryError struct{}
@@ -19,14 +18,14 @@ func (factoryError) Unwrap() error { return ErrReference }
 
 // Factory is what the name of a factory image says about its content.
 type Factory struct {
-	// Platform is "metal" where the name does not say.
+	// Platform is "metal" if the name contains none.
 	Platform   string
 	SecureBoot bool
 	Schematic  string
 }
 
-// Repository is the name that the factory at the host serves the image under.
-// Errors wrap [ErrReference], and [ErrFactory] where the host is at fault.
+// Repository returns the repository of the image at the factory of the host. Errors wrap [ErrReference], and
+// [ErrFactory] if the host is invalid.
 func (f Factory) Repository(host string) (Repository, error) {
 	if err := CheckFactory(host); err != nil {
 		return Repository{}, err
@@ -35,12 +34,11 @@ func (f Factory) Repository(host string) (Repository, error) {
 	return ParseRepository(host + "/" + f.path())
 }
 
-// path is the name of the image within its factory.
+// path returns the name of the image within its factory.
 func (f Factory) path() string {
 	installer := f.Platform + "-installer"
 
-	// The factory has no platform name with capitals; Talos on Equinix Metal
-	// uses the plain installer.
+	// The factory has no platform names with capitals. Talos on Equinix Metal uses the plain installer.
 	if f.Platform == "" || f.Platform == equinixMetal {
 		installer = "installer"
 	}
@@ -52,11 +50,11 @@ func (f Factory) path() string {
 	return installer + "/" + f.Schematic
 }
 
-// CheckFactory is nil for the address of an Image Factory, without a scheme: a
-// host, with port and path if it has them, under which names of images begin.
-// Errors wrap [ErrFactory] and name the address, but no password in it.
+// CheckFactory returns nil if host is the address of an Image Factory without a scheme: a host, with an optional
+// port and path, to which image names are appended. Errors wrap [ErrFactory] and quote the address, but no password
+// in it.
 func CheckFactory(host string) error {
-	// What holds for the longest name of an image holds for all of them.
+	// An address that is valid with the longest image name is valid with all of them.
 	longest := Factory{Platform: "digital-ocean", SecureBoot: true, Schematic: EmptySchematic}
 
 	repository, err := ParseRepository(host + "/" + longest.path())

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
 
-// Package image reads references of images and decides which installer a node is
-// to be upgraded with, so that no node loses its extensions, its platform or
-// secure boot on the way, and which images its components come from, so that
-// people keep their registries.
+// Package image parses image references. It decides which installer a node is upgraded with, so that no node loses
+// its extensions, its platform or secure boot, and which images its components come from, so that they stay in their
+// registries.
 package image
 
 import (
@@ -23,26 +22,24 @@ import (
 const (
 	// FactoryHost serves the images of the public Image Factory.
 	FactoryHost = "factory.talos.dev"
-	// EmptySchematic is the factory's schematic without any extension: from
-	// Talos 1.14 on it is what the generic installer used to be.
+	// EmptySchematic is the factory's schematic without any extension. From Talos 1.14 on, it replaces the generic
+	// installer.
 	EmptySchematic = "376567988ad370138ad8b2698212367b8edcb69b5fd68c80be1f2ec7d603b4ba"
-	// genericRepository is the installer without extensions. It is published
-	// up to Talos 1.13 only.
+	// genericRepository is the installer without extensions. It is published up to Talos 1.13 only.
 	genericRepository = "ghcr.io/siderolabs/installer"
-	// metal is the platform of what names none.
+	// metal is the platform of images whose name contains none.
 	metal = "metal"
-	// equinixMetal is how Talos spells the one platform that the factory has no
-	// name for.
+	// equinixMetal is how Talos spells the only platform for which the factory has no name.
 	equinixMetal = "equinixMetal"
 )
 
-// ErrReference is wrapped by errors about text that is no image reference.
+// ErrReference is wrapped by errors about text that is not an image reference.
 var ErrReference = errors.New("not an image reference")
 
 var (
 	schematicPattern = regexp.MustCompile(`^[0-9a-f]{64}$`)
-	// A factory names its installers after the platform; the spelling without
-	// a platform is the older one and means metal.
+	// A factory puts the platform into the names of its installers. The spelling without a platform is older and
+	// means metal.
 	installerPattern = regexp.MustCompile(`^(?:([a-z0-9][a-z0-9.-]*)-)?installer(-secureboot)?$`)
 )
 
@@ -52,9 +49,8 @@ type Repository struct {
 	name reference.Named
 }
 
-// ParseRepository reads a reference that must carry neither tag nor digest,
-// such as "registry.example.com:5000/talos/installer". Errors wrap
-// [ErrReference].
+// ParseRepository parses a reference without tag and digest, such as "registry.example.com:5000/talos/installer".
+// Errors wrap [ErrReference].
 func ParseRepository(text string) (Repository, error) {
 	named, err := parseNamed(text)
 	if err != nil {
@@ -68,10 +64,9 @@ func ParseRepository(text string) (Repository, error) {
 	return Repository{name: named}, nil
 }
 
-// ParseInstaller reads what may be set as the image of an installer: a repository
-// like [ParseRepository], with or without the tag of a version of Talos, such as
-// "registry.example.com:5000/talos/installer:v1.13.4", or one image of it by its digest, such as
-// "registry.example.com:5000/talos/installer@sha256:...". Errors wrap [ErrReference].
+// ParseInstaller parses the image of an installer as it may be configured: a repository, as in [ParseRepository],
+// optionally with the tag of a Talos version, such as "registry.example.com:5000/talos/installer:v1.13.4", or an
+// image by its digest, such as "registry.example.com:5000/talos/installer@sha256:...". Errors wrap [ErrReference].
 func ParseInstaller(text string) (Repository, error) {
 	named, err := parseNamed(text)
 	if err != nil {
@@ -92,8 +87,8 @@ func ParseInstaller(text string) (Repository, error) {
 	return repository, nil
 }
 
-// Split reads a full reference and returns its repository and its tag. The tag
-// is empty when there is none; a digest is dropped. Errors wrap [ErrReference].
+// Split parses a full reference and returns its repository and its tag, which is empty if there is none. A digest is
+// dropped. Errors wrap [ErrReference].
 func Split(text string) (Repository, string, error) {
 	named, err := parseNamed(text)
 	if err != nil {
@@ -108,23 +103,23 @@ func Split(text string) (Repository, string, error) {
 	return Repository{name: reference.TrimNamed(named)}, tag, nil
 }
 
-// parsed are references that were read before. A plan reads the same few references for
-// each of a thousand nodes, and reading them takes longer than all else in it.
+// parsed caches parsed references. A plan parses the same few references for each of a thousand nodes, which would
+// take longer than everything else in it.
 var parsed = memory{known: map[string]reading{}} //nolint:gochecknoglobals // what a text means never changes
 
-// memory is safe for use by several goroutines.
+// memory is a cache of parsed references. It is safe for concurrent use.
 type memory struct {
 	mu    sync.Mutex
 	known map[string]reading
 }
 
-// reading is what became of a text.
+// reading is the result of parsing a text.
 type reading struct {
 	named reference.Named
 	err   error
 }
 
-// maxParsed bounds the memory: when it is full, it begins anew.
+// maxParsed is the size at which the memory is cleared.
 const maxParsed = 1024
 
 func (m *memory) read(text string) (reference.Named, error) {
@@ -160,7 +155,7 @@ func parseNamed(text string) (reference.Named, error) {
 	}
 }
 
-// reachable tells whether the port of the registry, where it names one, exists.
+// reachable reports whether the port of the registry is valid. It is true if the registry has no port.
 func reachable(registry string) bool {
 	colon := strings.LastIndexByte(registry, ':')
 	if colon < 0 || strings.HasSuffix(registry, "]") {
@@ -172,8 +167,8 @@ func reachable(registry string) bool {
 	return err == nil && port > 0
 }
 
-// confidential tells whether text that is no reference may hold a password: a
-// user name before a host, or a query. A digest is neither.
+// confidential reports whether text that is not a reference may contain a password: a user name before a host, or a
+// query. A digest is neither.
 func confidential(text string) bool {
 	if at := strings.LastIndexByte(text, '@'); at >= 0 && (strings.HasPrefix(text[at:], "@sha256:") || strings.HasPrefix(text[at:], "@sha512:")) {
 		text = text[:at]
@@ -182,7 +177,7 @@ func confidential(text string) bool {
 	return strings.ContainsAny(text, "@?")
 }
 
-// String is the repository as it is pulled from.
+// String returns the repository without tag and digest.
 func (r Repository) String() string {
 	if r.name == nil {
 		return ""
@@ -191,8 +186,8 @@ func (r Repository) String() string {
 	return r.name.Name()
 }
 
-// At is the reference of the repository's image of the given version. One that is
-// pinned stands for one image, whatever version that is.
+// At returns the reference of the repository's image of the given version. If the repository is pinned, it is the
+// pinned image, regardless of the version.
 func (r Repository) At(v version.Version) string {
 	if r.Pinned() {
 		return r.name.String()
@@ -201,7 +196,7 @@ func (r Repository) At(v version.Version) string {
 	return r.String() + ":" + v.Tag()
 }
 
-// Version is the version of Talos that the tag names; zero where the repository has none.
+// Version returns the Talos version of the tag; zero if the repository has none.
 func (r Repository) Version() version.Version {
 	named, err := version.Parse(r.tag())
 	if err != nil {
@@ -211,7 +206,7 @@ func (r Repository) Version() version.Version {
 	return named
 }
 
-// tag is empty where the repository has none.
+// tag returns the tag of the repository; empty if it has none.
 func (r Repository) tag() string {
 	tagged, ok := r.name.(reference.Tagged)
 	if !ok {
@@ -221,20 +216,18 @@ func (r Repository) tag() string {
 	return tagged.Tag()
 }
 
-// Pinned tells whether the repository carries the digest of one image.
+// Pinned reports whether the repository carries the digest of one image.
 func (r Repository) Pinned() bool {
 	_, digested := r.name.(reference.Digested)
 
 	return digested
 }
 
-// Generic tells whether this is the installer without extensions that
-// siderolabs published up to Talos 1.13.
+// Generic reports whether this is the installer without extensions that siderolabs published up to Talos 1.13.
 func (r Repository) Generic() bool { return r.String() == genericRepository }
 
-// InstallsNothing tells whether this is, by its name, one of the other images that siderolabs
-// publishes with each release of Talos (the list "Images" of the release notes of v1.13.9 and
-// v1.14.4).
+// InstallsNothing reports whether this is, by its name, one of the other images that siderolabs publishes with each
+// release of Talos (the list "Images" of the release notes of v1.13.9 and v1.14.4).
 func (r Repository) InstallsNothing() bool {
 	if r.name == nil {
 		return false
@@ -248,16 +241,15 @@ func (r Repository) InstallsNothing() bool {
 	return slices.Contains([]string{"imager", "installer-base", "talos", "talosctl", "talosctl-all", "overlays", "extensions", "kubelet"}, parts[len(parts)-1])
 }
 
-// mirrorsGeneric tells that the name is the one of the generic installer at
-// another registry.
+// mirrorsGeneric reports whether this is, by its name, the generic installer at any registry.
 func (r Repository) mirrorsGeneric() bool {
 	_, name, _ := strings.Cut(genericRepository, "/")
 
 	return strings.HasSuffix(r.String(), "/"+name)
 }
 
-// Factory reads the repository as one of an Image Factory; ok is false when it
-// is not built like one. The host may be a mirror.
+// Factory parses the repository as one of an Image Factory, which may be a mirror; false if it is not named like
+// one.
 func (r Repository) Factory() (Factory, bool) {
 	if r.name == nil {
 		return Factory{}, false
@@ -283,8 +275,8 @@ func (r Repository) Factory() (Factory, bool) {
 	return Factory{Platform: platform, SecureBoot: match[2] != "", Schematic: schematic}, true
 }
 
-// names tells whether the last part of the repository is the schematic, as in a
-// mirror that keeps the factory's images under names of its own.
+// names reports whether the last part of the repository is the schematic, as in a mirror that keeps the factory's
+// images under its own names.
 func (r Repository) names(schematic string) bool {
 	return schematic != "" && strings.HasSuffix(r.String(), "/"+schematic)
 }

@@ -10,78 +10,73 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
-// Running is what a node runs, as far as the choice of its image goes.
+// Running is the part of a node's state that the choice of its image depends on.
 type Running struct {
-	// InstallImage is what the machine configuration names; empty when unset or
-	// unreadable. InstallField is where it does, machine.install.image when empty.
+	// InstallImage is the image in the machine configuration; empty if unset or unreadable. InstallField is the field
+	// that contains it; machine.install.image if empty.
 	InstallImage, InstallField string
-	// Schematic of the running system; empty when no factory built it.
+	// Schematic is the one of the running system; empty if no factory built it.
 	Schematic string
-	// Extensions in the running system, by name.
+	// Extensions are the names of the extensions in the running system.
 	Extensions []string
 	Platform   string
 	SecureBoot bool
-	// BootUnknown tells that nobody knows whether the node booted with secure
-	// boot: an image that says how it boots is taken at its word, and any other
-	// is the one without.
+	// BootUnknown is true if it is unknown whether the node booted with secure boot. Then an image whose name says how
+	// it boots is accepted, and any other is chosen without secure boot.
 	BootUnknown bool
-	// UKI tells that the node takes its kernel arguments from the UKI of the image,
-	// and with them the platform: it boots the UKI itself, or has GRUB read it.
+	// UKI is true if the node takes its kernel arguments, and with them the platform, from the UKI of the image: it
+	// boots the UKI itself, or has GRUB read it.
 	UKI bool
 }
 
-// elsewhere tells that the node runs on a platform that an Image Factory builds
-// installers of its own for.
+// elsewhere reports whether the node runs on a platform for which an Image Factory builds separate installers.
 func (n Running) elsewhere() bool {
 	return n.Platform != "" && n.Platform != metal && n.Platform != equinixMetal
 }
 
-// takesPlatform tells whether an image of that version makes the node run on the
-// platform that it is built for. From Talos 1.10 on there is a UKI in every
-// installer; before, in those for secure boot.
+// takesPlatform reports whether the platform of an image of that version becomes the platform of the node. From
+// Talos 1.10 on, every installer contains a UKI; before, only those for secure boot.
 func (n Running) takesPlatform(target version.Version) bool {
 	return n.UKI && n.Platform != "" && n.Platform != metal && (n.SecureBoot || target.AtLeast(1, 10))
 }
 
-// field is where the machine configuration names the install image.
+// field returns the field of the machine configuration that contains the install image.
 func (n Running) field() string { return cmp.Or(n.InstallField, "machine.install.image") }
 
-// bare tells whether the node runs Talos without anything added.
+// bare reports whether the node runs Talos without additions.
 func (n Running) bare() bool {
 	return (n.Schematic == "" && len(n.Extensions) == 0) || n.Schematic == EmptySchematic
 }
 
 // Wish is what the configuration says about the image of a node.
 type Wish struct {
-	// Repository, without tag, replaces the node's own; empty keeps that. With a
-	// digest it is one image, and no other takes its place.
+	// Repository, without tag, replaces the node's own; if empty, the node keeps its own. With a digest it is exactly
+	// one image, which is never replaced.
 	Repository string
-	// Factory is the host, with port and path if it has them, of the Image
-	// Factory that serves images which neither names; [FactoryHost] when empty.
+	// Factory is the host, with an optional port and path, of the Image Factory from which images are taken that
+	// neither the node nor the configuration names; [FactoryHost] if empty.
 	Factory string
-	// Lenient is what the image may cost the node.
+	// Lenient is what a node may lose by the image.
 	Lenient Leniency
 }
 
-// Choice is the image that a node is to run, and what the name of it promises.
+// Choice is the image that a node is to run, and what its name implies.
 type Choice struct {
 	// Reference is the image with its tag or its digest.
 	Reference string
-	// Schematic that the installed system will report; empty when the name
-	// does not tell.
+	// Schematic is the one that the installed system will report; empty if the name does not contain it.
 	Schematic string
-	// Demanded tells that the configuration asks for this schematic, so that a
-	// node with another one is not at its target.
+	// Demanded is true if the configuration asks for this schematic. A node with another one is then not at its
+	// target.
 	Demanded bool
-	// Advice is what is worth knowing about it, a phrase: why it is of another
-	// repository than the one that is configured, or what its name leaves open.
+	// Advice is a phrase of further information: why the image is from another repository than the configured one, or
+	// what its name leaves open.
 	Advice string
 }
 
-// Resolve chooses the image for a node: its own repository, or the one that is
-// wished for, with the tag of the target. Errors are an [UnsuitableError] or wrap
-// [ErrReference], and say what to do; beside them the choice has no reference
-// but still tells which schematic an override demands.
+// Resolve chooses the image for a node: its own repository, or the configured one, with the tag of the target.
+// Errors are an [UnsuitableError] or wrap [ErrReference], and contain a remedy. With an error, the choice has no
+// reference, but it still has the schematic that an override demands.
 func Resolve(node Running, target version.Version, wish Wish) (Choice, error) {
 	if wish.Factory == "" {
 		wish.Factory = FactoryHost
@@ -116,8 +111,8 @@ func Resolve(node Running, target version.Version, wish Wish) (Choice, error) {
 	return resolveFactory(node, target, repository, wish.Lenient)
 }
 
-// resolveFactory takes an image of an Image Factory. Where its name has no
-// platform, which stands for metal from Talos 1.10 on, it gets the node's.
+// resolveFactory chooses an image of an Image Factory. If its name has no platform, which means metal from Talos
+// 1.10 on, the platform of the node is inserted.
 func resolveFactory(node Running, target version.Version, repository Repository, lenient Leniency) (Choice, error) {
 	factory, _ := repository.Factory()
 
@@ -146,9 +141,8 @@ func resolveFactory(node Running, target version.Version, repository Repository,
 	return Choice{Reference: repository.At(target), Schematic: factory.Schematic, Advice: advice}, nil
 }
 
-// resolveOverride takes the repository that the configuration names. One that
-// names a schematic asks for it; one that names none must not cost the node
-// its extensions, unless that is accepted.
+// resolveOverride chooses the repository in the configuration. If its name contains a schematic, that schematic is
+// demanded; otherwise the node must not lose its extensions, unless that is accepted.
 func resolveOverride(node Running, target version.Version, wish Wish) (Choice, error) {
 	repository, err := ParseInstaller(wish.Repository)
 	if err != nil {
@@ -174,7 +168,7 @@ func resolveOverride(node Running, target version.Version, wish Wish) (Choice, e
 		}
 	}
 
-	// What the node runs now is dropped where that was accepted.
+	// The loss of what the node runs has been accepted.
 	node.Schematic, node.Extensions = "", nil
 
 	switch {
@@ -193,8 +187,7 @@ func resolveOverride(node Running, target version.Version, wish Wish) (Choice, e
 	}
 }
 
-// resolveGeneric replaces the generic installer where it would lose something
-// or no longer exists.
+// resolveGeneric replaces the generic installer if it no longer exists or would remove something from the node.
 func resolveGeneric(node Running, target version.Version, repository Repository, wish Wish) (Choice, error) {
 	if node.Schematic == "" && len(node.Extensions) > 0 {
 		if !wish.Lenient.AnySchematic {
@@ -222,8 +215,8 @@ func resolveGeneric(node Running, target version.Version, repository Repository,
 	return choice, err
 }
 
-// resolveOwnBuild keeps a repository whose name says nothing about its content,
-// unless the node demonstrably runs a factory image from elsewhere.
+// resolveOwnBuild keeps a repository whose name does not describe its content, unless the node is known to run
+// another factory image.
 func resolveOwnBuild(node Running, target version.Version, repository Repository, wish Wish) (Choice, error) {
 	if repository.names(node.Schematic) {
 		return ownBuild(node, target, repository, node.Schematic)
@@ -241,7 +234,7 @@ func resolveOwnBuild(node Running, target version.Version, repository Repository
 	return ownBuild(node, target, repository, "")
 }
 
-// ownBuild is an image whose name does not have to say what it is built for.
+// ownBuild chooses an image whose name need not say which platform it is built for.
 func ownBuild(node Running, target version.Version, repository Repository, schematic string) (Choice, error) {
 	choice := Choice{Reference: repository.At(target), Schematic: schematic}
 
@@ -257,8 +250,7 @@ func ownBuild(node Running, target version.Version, repository Repository, schem
 	return choice, nil
 }
 
-// loses is the refusal of an image that is built for another platform than the
-// node runs on.
+// loses returns the error for an image that is built for another platform than the one that the node runs on.
 func loses(node Running, repository Repository, platform string) error {
 	remedy := "set installer_image to a build of your own for " + node.Platform + ", which no Image Factory has"
 	if node.Platform != equinixMetal {
@@ -278,7 +270,7 @@ func loses(node Running, repository Repository, platform string) error {
 	}
 }
 
-// fromFactory names the factory image that equals what the node runs.
+// fromFactory chooses the factory image with the same content as what the node runs.
 func fromFactory(node Running, target version.Version, wish Wish) (Choice, error) {
 	schematic := node.Schematic
 	if schematic == "" {
@@ -300,8 +292,8 @@ func fromFactory(node Running, target version.Version, wish Wish) (Choice, error
 
 	factory := Factory{Platform: platform, SecureBoot: node.SecureBoot, Schematic: schematic}
 	if !target.AtLeast(1, 10) && !node.takesPlatform(target) {
-		// The factory has one installer for all platforms there (SupportsUnifiedInstaller in
-		// machinery's imager/quirks).
+		// There, the factory has one installer for all platforms (SupportsUnifiedInstaller in machinery's
+		// imager/quirks).
 		factory.Platform = ""
 	}
 
@@ -317,8 +309,7 @@ func fromFactory(node Running, target version.Version, wish Wish) (Choice, error
 	return Choice{Reference: repository.At(target), Schematic: schematic}, nil
 }
 
-// matchSchematic refuses a node's own factory image when it does not hold what the
-// node runs.
+// matchSchematic refuses a node's own factory image if it does not contain what the node runs.
 func matchSchematic(node Running, factory Factory, repository Repository, lenient Leniency) error {
 	if node.Schematic != "" && node.Schematic != factory.Schematic && !lenient.AnySchematic {
 		return &UnsuitableError{
@@ -341,14 +332,13 @@ func matchSchematic(node Running, factory Factory, repository Repository, lenien
 	return nil
 }
 
-// matchFlavour refuses an image for another platform or another way to boot.
+// matchFlavour refuses an image for another platform or another boot mode.
 func matchFlavour(node Running, target version.Version, factory Factory, repository Repository, lenient Leniency) error {
 	if err := matchBoot(node, repository, factory.SecureBoot, lenient); err != nil {
 		return err
 	}
 
-	// An image without a platform in its name serves metal, and Equinix Metal
-	// has no name of its own.
+	// An image without a platform in its name is for metal, and Equinix Metal has no images of its own.
 	platform := node.Platform
 	if platform == equinixMetal {
 		platform = metal
@@ -369,7 +359,7 @@ func matchFlavour(node Running, target version.Version, factory Factory, reposit
 	return nil
 }
 
-// matchBoot refuses an image that boots in another way than the node does.
+// matchBoot refuses an image whose boot mode differs from the node's.
 func matchBoot(node Running, repository Repository, secure bool, lenient Leniency) error {
 	if secure == node.SecureBoot || node.BootUnknown || lenient.AnyBoot {
 		return nil
@@ -390,7 +380,7 @@ func bootFlavour(secure bool) string {
 	return "without secure boot"
 }
 
-// added says what the node would lose with a bare image.
+// added returns what the node would lose with a bare image.
 func (n Running) added() string {
 	if len(n.Extensions) > 0 {
 		return "its extensions (" + strings.Join(n.Extensions, ", ") + ")"

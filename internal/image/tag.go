@@ -8,13 +8,12 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
-// tagPattern tells the version in a tag from what a vendor adds to it. Talos and
-// Kubernetes have pre-releases of three kinds, and no others.
+// tagPattern separates the version in a tag from a vendor's suffix. Talos and Kubernetes have only these three kinds
+// of pre-releases.
 var tagPattern = regexp.MustCompile(`^(v?\d+\.\d+\.\d+)(?:(-(?:alpha|beta|rc)\.\d+)(?:[-_.][\w.-]*)?|[-_][\w.-]*)?$`)
 
-// TagVersion is the version that the tag of a component image stands for. Of
-// what follows it, alpha.N, beta.N and rc.N are pre-releases; anything else is a
-// vendor's, such as "-slim" or "-eks.1", and no part of the version. Errors wrap
+// TagVersion returns the version in the tag of a component image. The suffixes alpha.N, beta.N and rc.N are
+// pre-releases; any other is a vendor's, such as "-slim" or "-eks.1", and not part of the version. Errors wrap
 // [version.ErrMalformed].
 func TagVersion(tag string) (version.Version, error) {
 	match := tagPattern.FindStringSubmatch(tag)
@@ -25,8 +24,8 @@ func TagVersion(tag string) (version.Version, error) {
 	return version.Parse(match[1] + match[2])
 }
 
-// Version is the version that a component image is named by, with [TagVersion]; zero where
-// its tag stands for none, as that of "stable".
+// Version returns the version in the tag of a component image, as in [TagVersion]; zero if the tag contains none,
+// such as "stable".
 func Version(reference string) version.Version {
 	_, tag, err := Split(reference)
 	if err != nil {

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
 
-// Package protocol is the annotation protocol upgrade.vitistack.io: the keys of the
-// annotations, the words that stand in them, and the same in status.phase and in
-// conditions. Runs write it, operators and people read and write it. Versions in it
-// carry no leading "v".
+// Package protocol is the annotation protocol upgrade.vitistack.io: the keys of the annotations, their values, and
+// the matching values of status.phase and of conditions. Runs write it; operators and people read and write it.
+// Versions in it have no leading "v".
 package protocol
 
 import "github.com/vitistack/terraform-provider-talosupgrade/internal/version"
@@ -12,68 +11,62 @@ const prefix = "upgrade.vitistack.io/"
 
 // The annotations about Talos.
 const (
-	// KeyTalosAvailable is the version that the cluster could be upgraded to next;
-	// absent where there is none.
+	// KeyTalosAvailable is the version that the cluster could be upgraded to next; absent if there is none.
 	KeyTalosAvailable = prefix + "talos-available"
 	// KeyTalosCurrent is the lowest version that any managed node runs.
 	KeyTalosCurrent = prefix + "talos-current"
 	// KeyTalosStatus is a [Status].
 	KeyTalosStatus = prefix + "talos-status"
-	// KeyTalosMessage is a sentence for people.
+	// KeyTalosMessage is a sentence for people to read.
 	KeyTalosMessage = prefix + "talos-message"
-	// KeyTalosProgress is "done/total" in nodes.
+	// KeyTalosProgress is "done/total", counted in nodes.
 	KeyTalosProgress = prefix + "talos-progress"
 )
 
 // The annotations about Kubernetes.
 const (
-	// KeyKubernetesAvailable is the version that the cluster could be upgraded to
-	// next; absent where there is none, and while Talos is being upgraded.
+	// KeyKubernetesAvailable is the version that the cluster could be upgraded to next; absent if there is none, and
+	// while Talos is being upgraded.
 	KeyKubernetesAvailable = prefix + "kubernetes-available"
-	// KeyKubernetesCurrent is the lowest version of any component of a managed
-	// node.
+	// KeyKubernetesCurrent is the lowest version of any component on any managed node.
 	KeyKubernetesCurrent = prefix + "kubernetes-current"
 	// KeyKubernetesStatus is a [Status].
 	KeyKubernetesStatus = prefix + "kubernetes-status"
-	// KeyKubernetesMessage is a sentence for people.
+	// KeyKubernetesMessage is a sentence for people to read.
 	KeyKubernetesMessage = prefix + "kubernetes-message"
-	// KeyKubernetesProgress is "done/total" in nodes.
+	// KeyKubernetesProgress is "done/total", counted in nodes.
 	KeyKubernetesProgress = prefix + "kubernetes-progress"
 )
 
 // The annotations about a run as a whole.
 const (
-	// KeyFailedNodes is a comma-separated list of the nodes at which a run failed;
-	// absent, and never empty, where there are none. A list of more than 8 KiB is
-	// cut off between two names and ends with the entry "...", which is no name.
+	// KeyFailedNodes is a comma-separated list of the nodes at which a run failed; absent, never empty, if there are
+	// none. A list of more than 8 KiB is cut between two names and ends with the entry "...", which is not a name.
 	KeyFailedNodes = prefix + "failed-nodes"
-	// KeyLastUpdate is the heartbeat of a running upgrade, RFC 3339 in UTC. A
-	// status in-progress with an old heartbeat is that of a run that died.
+	// KeyLastUpdate is the heartbeat of a running upgrade, in RFC 3339 and UTC. If it is old while the status is
+	// in-progress, the run died.
 	KeyLastUpdate = prefix + "talosupgrade-last-update"
 )
 
-// KeySuspend, on the lease kube-system/talosupgrade, suspends the upgrades of the cluster:
-// no run starts anything new. Its value says who did that and why; [SuspendNot] is as good as
-// no annotation.
+// KeySuspend, on the lease kube-system/talosupgrade, suspends the upgrades of the cluster: no run starts anything
+// new. Its value says who suspended them and why. [SuspendNot] is the same as no annotation.
 const (
 	KeySuspend = prefix + "suspend"
 	SuspendNot = "false"
 )
 
-// The annotations that ask an operator for something.
+// The annotations that request something from an operator.
 const (
-	// KeyTalosTarget and KeyKubernetesTarget are the versions that an operator is
-	// asked for.
+	// KeyTalosTarget and KeyKubernetesTarget are the versions that an operator is asked to install.
 	KeyTalosTarget      = prefix + "talos-target"
 	KeyKubernetesTarget = prefix + "kubernetes-target"
-	// KeyHold keeps an operator from acting, whatever its value is. A run of ours
-	// writes its ID.
+	// KeyHold keeps an operator from acting, whatever its value. Our runs set it to their ID.
 	KeyHold = prefix + "do-not-reconcile"
-	// KeyReset has the operator of a KubernetesCluster forget an upgrade of Talos.
+	// KeyReset makes the operator of a KubernetesCluster forget an upgrade of Talos.
 	KeyReset = prefix + "talos-reset-upgrade-state"
 )
 
-// Field is what an annotation says about a product.
+// Field is the part of an annotation key that follows the product.
 type Field string
 
 // The fields.
@@ -85,40 +78,37 @@ const (
 	FieldCurrent  Field = "current"
 )
 
-// Key is the annotation with the field of the product.
+// Key returns the key of the annotation for the field of the product.
 func Key(product version.Product, field Field) string {
 	return prefix + string(product) + "-" + string(field)
 }
 
-// Status is how far a product is: the value of [KeyTalosStatus] and
-// [KeyKubernetesStatus], of a run as of an operator.
+// Status is the progress of a product: the value of [KeyTalosStatus] and [KeyKubernetesStatus], as written by runs
+// and by operators.
 type Status string
 
-// The statuses. They are untyped, so that they are the values of annotations too.
+// The statuses. They are untyped, so that they can be used as values of annotations too.
 const (
-	// StatusIdle: nothing is going on. Of an operator: it was asked for nothing, or
-	// has not noticed yet.
+	// StatusIdle: no upgrade is running. An operator has no request, or has not noticed it yet.
 	StatusIdle = "idle"
-	// StatusPending: a run has done everything, and not every node shows it yet,
-	// because nobody waited for kube-proxy to be rolled out. Of an operator: it has
-	// noticed what it is asked for, and has not begun.
+	// StatusPending: a run has completed, but not every node shows the result yet, because the run did not wait for
+	// the rollout of kube-proxy. An operator has noticed its request, but has not begun.
 	StatusPending = "pending"
-	// StatusInProgress: it is being upgraded.
+	// StatusInProgress: the product is being upgraded.
 	StatusInProgress = "in-progress"
-	// StatusRollingBack: a node is sent back to its old version of Talos, because it
-	// did not become healthy with the new one.
+	// StatusRollingBack: a node is being rolled back to its old version of Talos, because it did not become healthy
+	// with the new one.
 	StatusRollingBack = "rolling-back"
-	// StatusCompleted: every node is where it is to be. An operator may speak of an
-	// earlier time.
+	// StatusCompleted: every node is at its target. The status of an operator may be of an earlier upgrade.
 	StatusCompleted = "completed"
-	// StatusFailed: the last upgrade did not get to its end. An operator may speak of
-	// an earlier time, and may try again for as long as it is asked.
+	// StatusFailed: the last upgrade did not complete. The status of an operator may be of an earlier upgrade, and
+	// the operator may retry while the request stands.
 	StatusFailed = "failed"
-	// StatusBlocked: it waits for the other product to move first.
+	// StatusBlocked: the upgrade waits for the other product.
 	StatusBlocked = "blocked"
 )
 
-// Busy tells whether the cluster is being changed.
+// Busy reports whether the cluster is being changed.
 func (s Status) Busy() bool { return s == StatusInProgress || s == StatusRollingBack }
 
 // The values of status.phase.
@@ -129,8 +119,8 @@ const (
 	PhaseUpgradeFailed       = "UpgradeFailed"
 )
 
-// The types of the conditions in status.conditions, and their reasons. The status
-// of a condition is "True" with [ReasonInProgress] and "False" otherwise.
+// The types of the conditions in status.conditions, and their reasons. The status of a condition is "True" with
+// [ReasonInProgress], and "False" otherwise.
 const (
 	ConditionTalos      = "TalosUpgrade"
 	ConditionKubernetes = "KubernetesUpgrade"

@@ -26,9 +26,8 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/readable"
 )
 
-// An action is what a person does by hand, on one cluster: terraform apply
-// -invoke=action.talosupgrade_suspend.prod. Terraform has actions from 1.14 on; older
-// ones, and OpenTofu, do not ask for them.
+// An action is a manual operation on one cluster: terraform apply -invoke=action.talosupgrade_suspend.prod.
+// Terraform has actions from 1.14 on; older versions, and OpenTofu, do not request them.
 
 var (
 	_ provider.ProviderWithActions    = (*talosUpgrade)(nil)
@@ -43,48 +42,46 @@ func (p *talosUpgrade) Actions(context.Context) []func() action.Action {
 	}
 }
 
-// clusterAction is one action, with what all of them have in common: the attributes
-// context and timeout, the connection, the lines of progress and the diagnostics.
+// clusterAction is one action, with what all actions share: the attributes context and timeout, the connection, the
+// progress lines and the diagnostics.
 type clusterAction struct {
-	// name goes after the provider's; doing completes "Unable to", such as "roll back the node".
+	// name follows the name of the provider. doing completes "Unable to", such as "roll back the node".
 	name, doing string
 	// text is the description, in Markdown.
 	text string
 	// limit is the default of the attribute timeout.
 	limit time.Duration
-	// attributes are those beyond context and timeout; nil for none.
+	// attributes returns the attributes besides context and timeout; nil if there are none.
 	attributes func(ctx context.Context) map[string]schema.Attribute
-	// validate finds what contradicts itself in a configuration that may be unknown in
-	// parts; nil where nothing can.
+	// validate returns contradictions in a configuration that may be partly unknown; nil if there can be none.
 	validate func(ctx context.Context, config tfsdk.Config) diag.Diagnostics
-	// invoke carries it out. An error becomes the one diagnostic that a person sees, as in
-	// the resource. The context ends with the timeout, and when a person interrupts.
+	// invoke performs the action. An error becomes the one diagnostic that a person sees, as in the resource. The
+	// context ends with the timeout, and if the user interrupts.
 	invoke func(ctx context.Context, on *invocation) error
 
 	clusters *clusters
 }
 
-// invocation is what an action works with while it is carried out.
+// invocation is one running action.
 type invocation struct {
 	clusters *clusters
 	reached  *connection
-	// config is wholly known.
+	// config is fully known.
 	config tfsdk.Config
-	// limit is the timeout, and says how long the context lasts.
+	// limit is the timeout, after which the context ends.
 	limit time.Duration
-	// diagnostics are those beyond the error with which the action ends. An error among
-	// them fails it.
+	// diagnostics are those besides the error with which the action ends. An error among them fails the action.
 	diagnostics diag.Diagnostics
 
 	lines *progressLines
 }
 
-// say tells a person what is going on, in one line. It does not wait for them.
+// say reports progress in one line. It does not wait until the line is read.
 func (i *invocation) say(format string, values ...any) {
 	i.lines.add(readable.Printable(fmt.Sprintf(format, values...)))
 }
 
-// Observe implements [cluster.Observer]: what is worth a Kubernetes Event is worth a line.
+// Observe implements [cluster.Observer]. Each event that is worth a Kubernetes Event becomes a line.
 func (i *invocation) Observe(event cluster.Event) {
 	if text := publish.Text(event); text != "" {
 		i.lines.add(text)
@@ -164,10 +161,10 @@ func (a *clusterAction) Invoke(ctx context.Context, req action.InvokeRequest, re
 	}
 }
 
-// errLate is wrapped when an action has used up its time.
+// errLate is wrapped if an action exceeds its timeout.
 var errLate = errors.New("it took longer than " + attrTimeout)
 
-// carryOut connects to the cluster of the context with the name, and invokes the action.
+// carryOut connects to the cluster of the named context, and invokes the action.
 func (a *clusterAction) carryOut(ctx context.Context, on *invocation, named string) error {
 	bounded, cancel := a.clusters.settings.clock.WithTimeout(ctx, on.limit)
 	defer cancel()
@@ -194,7 +191,7 @@ func (a *clusterAction) carryOut(ctx context.Context, on *invocation, named stri
 	return err
 }
 
-// validatePublishTo wants an object to publish to whose API version is known.
+// validatePublishTo refuses an object to publish to whose API version is unknown.
 func validatePublishTo(ctx context.Context, config tfsdk.Config) diag.Diagnostics {
 	var model clusterModel
 
@@ -203,8 +200,8 @@ func validatePublishTo(ctx context.Context, config tfsdk.Config) diag.Diagnostic
 	return append(diagnostics, model.validatePublishTo()...)
 }
 
-// identify tells the connection which cluster it is of, so that what is written says so.
-// Where that cannot be had the engine finds out what is wrong.
+// identify passes the ID of the cluster to the connection, so that written objects carry it. If the ID is unknown,
+// the engine finds out why.
 func (i *invocation) identify(ctx context.Context) string {
 	id, err := clusterID(ctx, i.reached)
 	if err == nil {
@@ -213,7 +210,7 @@ func (i *invocation) identify(ctx context.Context) string {
 
 	var named types.String
 
-	// What was seen of the cluster before is no longer true.
+	// The cached observation is about to become outdated.
 	if !i.config.GetAttribute(ctx, path.Root(attrContext), &named).HasError() {
 		i.clusters.remember(named.ValueString(), nil)
 	}
@@ -221,7 +218,7 @@ func (i *invocation) identify(ctx context.Context) string {
 	return id
 }
 
-// options are those of an engine that changes something in the name of the owner.
+// options returns the options of an engine that changes something on behalf of the owner.
 func (i *invocation) options(beside cluster.Operator, owner string) engine.Options {
 	options := i.clusters.engine(i.reached, beside)
 	options.Run, options.Owner = cluster.RunPrefix+rand.Text(), owner
@@ -229,13 +226,11 @@ func (i *invocation) options(beside cluster.Operator, owner string) engine.Optio
 	return options
 }
 
-// linesPatience bounds how long an action that has ended waits for its last lines to be
-// taken.
+// linesPatience bounds how long an action that has ended waits until its last lines are read.
 const linesPatience = 5 * time.Second
 
-// progressLines are lines on their way to the command line, in order. Whoever adds one does
-// not wait until it is taken: a command line that has gone takes none any more, and an
-// upgrade must not stand still because of that.
+// progressLines passes lines to the command line, in order. Adding a line does not wait until it is read: a command
+// line that is gone reads none any more, and that must not stop an upgrade.
 type progressLines struct {
 	send func(line string)
 	wake chan struct{}
@@ -246,7 +241,7 @@ type progressLines struct {
 	closed  bool
 }
 
-// newProgressLines begins to pass lines on; close must be called.
+// newProgressLines starts passing lines on. close must be called.
 func newProgressLines(send func(line string)) *progressLines {
 	made := &progressLines{send: send, wake: make(chan struct{}, 1), done: make(chan struct{})}
 
@@ -263,11 +258,11 @@ func (l *progressLines) add(line string) {
 	l.look()
 }
 
-// look has what passes the lines on look again.
+// look wakes up the goroutine that passes the lines on.
 func (l *progressLines) look() {
 	select {
 	case l.wake <- struct{}{}:
-	default: // it is about to
+	default: // It has been woken up already.
 	}
 }
 
@@ -295,7 +290,7 @@ func (l *progressLines) take() (lines []string, closed bool) {
 	return lines, l.closed
 }
 
-// close returns when all lines are taken, or nobody seems to take them.
+// close returns once all lines are read, or nobody seems to read them.
 func (l *progressLines) close() {
 	l.mu.Lock()
 	l.closed = true

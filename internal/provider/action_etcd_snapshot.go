@@ -18,7 +18,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
 )
 
-// newEtcdSnapshotAction is talosupgrade_etcd_snapshot.
+// newEtcdSnapshotAction returns talosupgrade_etcd_snapshot.
 func newEtcdSnapshotAction() action.Action {
 	return &clusterAction{
 		name: "etcd_snapshot", doing: "save a snapshot of etcd", limit: time.Hour,
@@ -61,7 +61,7 @@ func saveSnapshot(ctx context.Context, on *invocation) error {
 	return nil
 }
 
-// countedStore says while a snapshot is saved how much of it has come.
+// countedStore reports the progress of saving a snapshot.
 type countedStore struct {
 	cluster.SnapshotStore
 
@@ -76,7 +76,7 @@ func (s countedStore) Save(ctx context.Context, name string, taken time.Time, st
 	})
 }
 
-// countEvery is how often it is said how much has come.
+// countEvery is how often the progress is reported.
 const countEvery = 5 * time.Second
 
 type countedWriter struct {

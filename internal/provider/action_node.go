@@ -20,13 +20,13 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
-// attrNode is the attribute that names the node of an action.
+// attrNode is the attribute with the node of an action.
 const attrNode = "node"
 
-// maxJournalReason is how long a reason that the journal keeps may be, in characters.
+// maxJournalReason is the maximum length of a reason in the journal, in characters.
 const maxJournalReason = 200
 
-// newRollbackAction is talosupgrade_rollback.
+// newRollbackAction returns talosupgrade_rollback.
 func newRollbackAction() action.Action {
 	return &clusterAction{
 		name: "rollback", doing: "roll back the node", limit: 45 * time.Minute,
@@ -37,7 +37,7 @@ func newRollbackAction() action.Action {
 	}
 }
 
-// newRetryNodeAction is talosupgrade_retry_node.
+// newRetryNodeAction returns talosupgrade_retry_node.
 func newRetryNodeAction() action.Action {
 	return &clusterAction{
 		name: "retry_node", doing: "allow another try on the node", limit: 10 * time.Minute,
@@ -73,7 +73,7 @@ func rollbackAttributes(ctx context.Context) map[string]schema.Attribute {
 	}
 }
 
-// rollBack sends the node back.
+// rollBack rolls the node back.
 func rollBack(ctx context.Context, on *invocation) error {
 	request, to, diagnostics := rollbackRequest(ctx, on)
 	if diagnostics.HasError() {
@@ -111,8 +111,8 @@ func rollBack(ctx context.Context, on *invocation) error {
 	return err
 }
 
-// rollbackRequest is what the configuration asks for. A third of the time is left for what
-// comes before the node is disturbed, such as the lease of a run that died.
+// rollbackRequest returns the request in the configuration. A third of the time is reserved for what precedes the
+// disruption of the node, such as waiting for the lease of a run that died.
 func rollbackRequest(ctx context.Context, on *invocation) (request engine.NodeRequest, to publication, diagnostics diag.Diagnostics) {
 	var node, reason types.String
 
@@ -131,7 +131,7 @@ func rollbackRequest(ctx context.Context, on *invocation) (request engine.NodeRe
 	return engine.NodeRequest{Node: node.ValueString(), Reason: reason.ValueString(), Policy: policy}, model.publication(), diagnostics
 }
 
-// retryNode lets the next apply try the image again.
+// retryNode allows the next apply to install the same image again.
 func retryNode(ctx context.Context, on *invocation) error {
 	var node types.String
 

@@ -19,10 +19,10 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/protocol"
 )
 
-// attrReason is the attribute that says who has an action carried out, and why.
+// attrReason is the attribute that says who invokes an action, and why.
 const attrReason = "reason"
 
-// newSuspendAction is talosupgrade_suspend.
+// newSuspendAction returns talosupgrade_suspend.
 func newSuspendAction() action.Action {
 	return &clusterAction{
 		name: "suspend", doing: "suspend the upgrades of the cluster", limit: 3 * time.Minute,
@@ -41,7 +41,7 @@ func newSuspendAction() action.Action {
 	}
 }
 
-// newResumeAction is talosupgrade_resume.
+// newResumeAction returns talosupgrade_resume.
 func newResumeAction() action.Action {
 	return &clusterAction{
 		name: "resume", doing: "let the upgrades of the cluster go on", limit: 3 * time.Minute,
@@ -72,7 +72,7 @@ func suspend(ctx context.Context, on *invocation) error {
 		return nil
 	}
 
-	// A lease that is made for this says whose cluster it is, as one of a run does.
+	// A lease that is created for this carries the ID of the cluster, as that of a run does.
 	on.identify(ctx)
 
 	standing, err := engine.New(on.clusters.engine(on.reached, nil)).Suspend(ctx, reason.ValueString())
@@ -89,11 +89,11 @@ func suspend(ctx context.Context, on *invocation) error {
 	return nil
 }
 
-// maxReason is how long the reason of a suspension may be, in characters: it is shown in
-// every message about it.
+// maxReason is the maximum length of the reason of a suspension, in characters: every message about the suspension
+// shows it.
 const maxReason = 500
 
-// reasonValidator accepts a text that suspends the upgrades, and that people can read.
+// reasonValidator accepts a readable text that suspends the upgrades.
 type reasonValidator struct{}
 
 // Description implements [validator.String].

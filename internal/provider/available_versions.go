@@ -139,7 +139,7 @@ func (d *availableVersionsDataSource) Read(ctx context.Context, req datasource.R
 	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
 }
 
-// standing is what the configuration gives, or else what the cluster runs.
+// standing returns the versions in the configuration, or else what the cluster runs.
 func (d *availableVersionsDataSource) standing(ctx context.Context, model availableVersionsModel) (runningVersions, diag.Diagnostics) {
 	if !model.TalosVersion.IsNull() {
 		return model.given()
@@ -172,7 +172,7 @@ func (d *availableVersionsDataSource) standing(ctx context.Context, model availa
 	return from, diagnostics
 }
 
-// given is what the configuration says.
+// given returns the versions in the configuration.
 func (m availableVersionsModel) given() (runningVersions, diag.Diagnostics) {
 	var (
 		diagnostics diag.Diagnostics
@@ -180,8 +180,7 @@ func (m availableVersionsModel) given() (runningVersions, diag.Diagnostics) {
 		err         error
 	)
 
-	// Values that were not known when the configuration was validated were not
-	// validated then.
+	// Values that were unknown in the validation of the configuration were not validated then.
 	if from.lowest.Talos, err = version.Parse(m.TalosVersion.ValueString()); err != nil {
 		diagnostics.AddAttributeError(path.Root(attrTalosVersion), "Invalid version", sentence(err.Error()))
 	}
@@ -198,9 +197,8 @@ func (m availableVersionsModel) given() (runningVersions, diag.Diagnostics) {
 	return from, diagnostics
 }
 
-// warnOfUnsupported says that the way begins where nothing should be. It may
-// lead out of there. The name is what people call the cluster, where one was
-// looked at.
+// warnOfUnsupported warns that the versions to start from are not supported. There may be a path from them to a
+// supported pair. name is the display name of the cluster, if one was observed.
 func warnOfUnsupported(diagnostics *diag.Diagnostics, from runningVersions, name string) {
 	if diagnostics.HasError() || from.lowest.Talos.IsZero() || from.lowest.Kubernetes.IsZero() {
 		return
@@ -212,7 +210,7 @@ func warnOfUnsupported(diagnostics *diag.Diagnostics, from runningVersions, name
 	}
 }
 
-// answer fills in what is computed.
+// answer sets the computed attributes.
 func (m *availableVersionsModel) answer(from runningVersions, talos, kubernetes release.List) {
 	if m.TalosVersion.IsNull() {
 		m.TalosVersion = versionValue(from.lowest.Talos)
@@ -235,12 +233,12 @@ func (m *availableVersionsModel) answer(from runningVersions, talos, kubernetes 
 	m.LatestKubernetes = latestValue(from.highest, eventualKubernetes, func(s plan.State) version.Version { return s.Kubernetes })
 }
 
-// latestValue is the newest of the versions ahead, or else what runs.
+// latestValue returns the newest of the versions ahead, or else what runs.
 func latestValue(highest plan.State, ahead []version.Version, half func(plan.State) version.Version) types.String {
 	return versionValue(version.Highest(append([]version.Version{half(highest)}, ahead...)...))
 }
 
-// versionsValue is a list as Terraform wants it; null when it is nil.
+// versionsValue returns the versions as a Terraform list; null if they are nil.
 func versionsValue(versions []version.Version) types.List {
 	if versions == nil {
 		return types.ListNull(types.StringType)
@@ -310,7 +308,7 @@ func computedVersions(description string) schema.ListAttribute {
 	return schema.ListAttribute{MarkdownDescription: description, Computed: true, ElementType: types.StringType}
 }
 
-// productsSchema is an object with the same attribute for Talos and Kubernetes.
+// productsSchema returns an object with the same attribute for Talos and Kubernetes.
 func productsSchema(description string, half func(name string) schema.Attribute) schema.Attribute {
 	return schema.SingleNestedAttribute{
 		MarkdownDescription: description,
@@ -319,28 +317,25 @@ func productsSchema(description string, half func(name string) schema.Attribute)
 	}
 }
 
-// runningVersions is what a cluster runs: the lowest versions, from which every way
-// begins, and the highest, below which none may end. Kubernetes is zero where
-// it is not known.
+// runningVersions is what a cluster runs: the lowest versions, from which every path starts, and the highest, below
+// which none may end. Kubernetes is zero if unknown.
 type runningVersions struct {
 	lowest, highest plan.State
 }
 
-// reachable answers which releases a cluster can go to. It asks the planner once
-// for each pair of release lines: whether there is a way depends on no more
-// than that, since every release above the present one can be the last step
-// within its line.
+// reachable determines which releases a cluster can be upgraded to. It asks the planner once for each pair of
+// release lines. Whether there is a path depends only on those, because every release above the current one can be
+// the last step within its line.
 type reachable struct {
 	from              runningVersions
 	talos, kubernetes []version.Version
-	// through are the releases that lines on the way are crossed in, and listed
-	// says so of each line.
+	// through are the releases with which paths cross release lines. listed is true for each of these lines.
 	through []version.Version
 	listed  map[version.Minor]bool
 	ways    map[[2]version.Minor]int
 }
 
-// newReachable takes the releases that exist, in ascending order.
+// newReachable expects the existing releases in ascending order.
 func newReachable(from runningVersions, talos, kubernetes []version.Version) *reachable {
 	r := &reachable{
 		from:       from,
@@ -350,7 +345,7 @@ func newReachable(from runningVersions, talos, kubernetes []version.Version) *re
 		ways:       map[[2]version.Minor]int{},
 	}
 
-	// Nodes that are behind others go through lines that those have left.
+	// Nodes that are behind others go through lines that the others have left.
 	_, newestTalos := compat.TalosMinors()
 	_, newestKubernetes := compat.KubernetesRange()
 
@@ -360,9 +355,8 @@ func newReachable(from runningVersions, talos, kubernetes []version.Version) *re
 	return r
 }
 
-// cross adds the lines of the releases, in ascending order, to those that a way
-// may lead through; no way does beyond the newest that is known. The release
-// lines of Talos and of Kubernetes are too far apart for one number to mean both.
+// cross adds the lines of the releases, which are in ascending order, to those that a path may cross. No path goes
+// beyond the newest known line. The line numbers of Talos and of Kubernetes are too far apart to collide.
 func (r *reachable) cross(releases []version.Version, newest version.Minor) {
 	best := map[version.Minor]version.Version{}
 
@@ -371,7 +365,7 @@ func (r *reachable) cross(releases []version.Version, newest version.Minor) {
 			break
 		}
 
-		// A pre-release is better than nothing.
+		// A pre-release is used only if its line has no release.
 		if earlier, found := best[v.Minor()]; !found || v.Equal(v.Core()) || !earlier.Equal(earlier.Core()) {
 			best[v.Minor()] = v
 		}
@@ -383,8 +377,8 @@ func (r *reachable) cross(releases []version.Version, newest version.Minor) {
 	}
 }
 
-// above are the versions that take a cluster between lowest and highest
-// forward, and no node of it backward.
+// above returns the versions that upgrade a cluster between lowest and highest and downgrade none of its nodes; nil
+// if lowest is zero.
 func above(versions []version.Version, lowest, highest version.Version) []version.Version {
 	if lowest.IsZero() {
 		return nil
@@ -401,9 +395,9 @@ func above(versions []version.Version, lowest, highest version.Version) []versio
 	return ahead
 }
 
-// hops is how many steps lead to the pair; negative when no way does.
+// hops returns the number of steps to the pair; negative if there is no path.
 func (r *reachable) hops(talos, kubernetes version.Version) int {
-	// Staying is another thing than going to a release of the same line.
+	// Staying at a version differs from going to a release of the same line.
 	key := [2]version.Minor{talos.Minor(), kubernetes.Minor()}
 	if talos.Equal(r.from.lowest.Talos) {
 		key[0] = version.Minor{}
@@ -425,8 +419,7 @@ func (r *reachable) hops(talos, kubernetes version.Version) int {
 	return r.ways[key]
 }
 
-// way leads to the pair through listed releases alone. The planner would make
-// do with others that it knows.
+// way returns a path to the pair through listed releases only. The planner would also use others that it knows.
 func (r *reachable) way(talos, kubernetes version.Version) ([]plan.State, bool) {
 	path, err := plan.Path(r.from.lowest, plan.State{Talos: talos, Kubernetes: kubernetes}, plan.Walk{Intermediate: r.through})
 	if err != nil {
@@ -442,20 +435,19 @@ func (r *reachable) way(talos, kubernetes version.Version) ([]plan.State, bool) 
 	return path, true
 }
 
-// offers tells whether a product can be at the version: it is there already, or
-// its line is listed.
+// offers reports whether a product can be at the version: it already is, or the release line is listed.
 func (r *reachable) offers(v, present version.Version) bool {
 	return v.IsZero() || v.Equal(present) || r.listed[v.Minor()]
 }
 
-// next are the releases one step away, the other product staying as it is.
+// next returns the releases that are one step away while the other product stays as it is.
 func (r *reachable) next() (talos, kubernetes []version.Version) {
 	return keep(r.talos, func(v version.Version) bool { return r.hops(v, r.from.lowest.Kubernetes) == 1 }),
 		keep(r.kubernetes, func(v version.Version) bool { return r.hops(r.from.lowest.Talos, v) == 1 })
 }
 
-// eventual are the releases to which a way leads, the other product moving along
-// where it has to.
+// eventual returns the releases to which there is a path, on which the other product is upgraded as well if
+// necessary.
 func (r *reachable) eventual() (talos, kubernetes []version.Version) {
 	alongside := func(present version.Version, ahead []version.Version) []version.Version {
 		return append([]version.Version{present}, newestOfEachMinor(ahead)...)
@@ -471,7 +463,7 @@ func (r *reachable) eventual() (talos, kubernetes []version.Version) {
 		})
 }
 
-// newestOfEachMinor thins versions in ascending order out.
+// newestOfEachMinor returns the newest version of each minor. The versions must be in ascending order.
 func newestOfEachMinor(versions []version.Version) []version.Version {
 	var newest []version.Version
 
@@ -484,7 +476,7 @@ func newestOfEachMinor(versions []version.Version) []version.Version {
 	return newest
 }
 
-// keep filters; what is not known stays unknown.
+// keep returns the wanted versions; nil stays nil.
 func keep(versions []version.Version, wanted func(version.Version) bool) []version.Version {
 	return slices.DeleteFunc(slices.Clone(versions), func(v version.Version) bool { return !wanted(v) })
 }

@@ -14,12 +14,10 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 )
 
-// leftovers are the objects that a destroy which cannot reach the cluster may
-// leave there.
+// leftovers are the objects that may remain in the cluster if a destroy cannot reach it.
 const leftovers = "ConfigMap kube-system/talosupgrade, Lease kube-system/talosupgrade and ConfigMap kube-system/talosupgrade-journal"
 
-// Delete implements [resource.Resource]. It removes what the provider left in
-// the cluster and touches no node.
+// Delete implements [resource.Resource]. It removes what the provider left in the cluster and changes no node.
 func (r *clusterResource) Delete(ctx context.Context, req resource.DeleteRequest, resp *resource.DeleteResponse) {
 	var model clusterModel
 
@@ -46,7 +44,7 @@ func (r *clusterResource) Delete(ctx context.Context, req resource.DeleteRequest
 
 	id := model.ID.ValueString()
 
-	// Without knowing which cluster this is nothing of it may be deleted.
+	// Unless the cluster is identified, nothing in it may be deleted.
 	found, err := clusterID(bounded, reached)
 	if err != nil {
 		resp.Diagnostics.Append(r.undeletable(err, r.clusters.called(model)))
@@ -79,10 +77,9 @@ func (r *clusterResource) Delete(ctx context.Context, req resource.DeleteRequest
 	}
 }
 
-// undeletable is the diagnostic of a destroy that could not clean up. A cluster
-// that may be dead for good must not keep its resource alive, so that is a
-// warning; what the user can put right is an error. The name is what people call
-// the cluster.
+// undeletable returns the diagnostic of a destroy that could not clean up. It is a warning, because a cluster that
+// may be gone for good must not keep its resource in state, and an error if the user can resolve it. name is the
+// display name of the cluster.
 func (r *clusterResource) undeletable(err error, name string) diag.Diagnostic {
 	found := problem("remove the provider's objects from the cluster", r.clusters.access, err)
 

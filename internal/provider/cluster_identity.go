@@ -14,8 +14,8 @@ import (
 
 var _ resource.ResourceWithIdentity = (*clusterResource)(nil)
 
-// identityModel is the identity of the resource. The context is no part of it: people
-// rename contexts, and the cluster stays the same.
+// identityModel is the identity of the resource. It does not include the context: people rename contexts, and the
+// cluster stays the same.
 type identityModel struct {
 	ID types.String `tfsdk:"id"`
 }
@@ -32,9 +32,8 @@ func (r *clusterResource) IdentitySchema(_ context.Context, _ resource.IdentityS
 	}
 }
 
-// writeIdentity makes the cluster of the model the identity. One that has not told which
-// it is so far has an empty ID, and gets its own once it does: no identity at all would
-// be an error, after the work was done.
+// writeIdentity sets the identity to the cluster of the model. While the ID of the cluster is unknown, it is empty:
+// an absent identity would be an error, after the work was done.
 func (m clusterModel) writeIdentity(ctx context.Context, identity *tfsdk.ResourceIdentity) diag.Diagnostics {
 	return identity.Set(ctx, identityModel{ID: types.StringValue(m.ID.ValueString())})
 }

@@ -13,9 +13,8 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 )
 
-// ImportState implements [resource.ResourceWithImportState]. It accepts a
-// cluster ID or "current", either with a context in front: "prod/current". By an
-// identity it imports the cluster from whichever context reaches it.
+// ImportState implements [resource.ResourceWithImportState]. It accepts a cluster ID or "current", optionally with a
+// context in front: "prod/current". With an identity, it imports the cluster from whichever context reaches it.
 func (r *clusterResource) ImportState(ctx context.Context, req resource.ImportStateRequest, resp *resource.ImportStateResponse) {
 	var wanted string
 
@@ -65,8 +64,8 @@ func (r *clusterResource) ImportState(ctx context.Context, req resource.ImportSt
 	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
 }
 
-// imported is the model of a cluster that no configuration speaks of so far: it wants what
-// runs already. The context is as a resource names it.
+// imported returns the model of a cluster that has no configuration yet: it wants the running versions. The context
+// is named as in a resource.
 func imported(seen observation, wanted string) (clusterModel, diag.Diagnostics) {
 	talos, _ := seen.TalosVersions()
 	kubernetes, _ := seen.KubernetesVersions()
@@ -76,8 +75,8 @@ func imported(seen observation, wanted string) (clusterModel, diag.Diagnostics) 
 	return model, model.observe(seen.Observation)
 }
 
-// find is the context whose cluster has the ID. The provider's own is asked first, and
-// of several others it is the first by name.
+// find returns the context whose cluster has the ID. The provider's own context is asked first; of several others,
+// the first by name is returned.
 func (c *clusters) find(ctx context.Context, id string) (contextRef, diag.Diagnostics) {
 	refs, err := c.access.contexts()
 	if err != nil {
@@ -122,7 +121,7 @@ func (c *clusters) find(ctx context.Context, id string) (contextRef, diag.Diagno
 			id, strings.Join(said, "\n- ")))}
 }
 
-// title is what people call the cluster of a context before it was asked anything.
+// title returns the display name of a context's cluster before the cluster was asked anything.
 func (c *clusters) title(ref contextRef) string {
 	if ref.name != "" {
 		return fmt.Sprintf("talosconfig context %q", ref.name)
@@ -131,7 +130,7 @@ func (c *clusters) title(ref contextRef) string {
 	return c.called(clusterModel{})
 }
 
-// reason is why a context did not tell which cluster it reaches, as people read it.
+// reason returns why it is unknown which cluster a context reaches, as text.
 func reason(err error) string {
 	if silence := unanswered(err); silence != "" {
 		return silence

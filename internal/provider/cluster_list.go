@@ -27,8 +27,8 @@ var (
 	_ list.ListResourceWithConfigure = (*clusterList)(nil)
 )
 
-// clusterList lists the clusters that the provider block reaches, as
-// talosupgrade_cluster resources: those of the contexts of its talosconfig.
+// clusterList lists the clusters that the provider block reaches, as talosupgrade_cluster resources: those of the
+// contexts in its talosconfig.
 type clusterList struct {
 	clusters *clusters
 }
@@ -70,9 +70,8 @@ func (l *clusterList) ListResourceConfigSchema(_ context.Context, _ list.ListRes
 	}
 }
 
-// List implements [list.ListResource]. A context that cannot be listed is a warning, and
-// warnings come first: the command line stops to listen once it has as many results as
-// it wants.
+// List implements [list.ListResource]. A context that cannot be listed is a warning. Warnings come first, because
+// the command line stops reading once it has as many results as it wants.
 func (l *clusterList) List(ctx context.Context, req list.ListRequest, stream *list.ListResultsStream) {
 	var model clusterListModel
 
@@ -109,7 +108,7 @@ func (l *clusterList) List(ctx context.Context, req list.ListRequest, stream *li
 	stream.Results = slices.Values(results)
 }
 
-// chosen are the contexts that the model wants.
+// chosen returns the contexts that the model selects.
 func (l *clusterList) chosen(ctx context.Context, model clusterListModel) ([]contextRef, diag.Diagnostics) {
 	refs, err := l.clusters.access.contexts()
 	if err != nil {
@@ -160,15 +159,15 @@ type listedCluster struct {
 	id string
 }
 
-// distinct are the clusters that the contexts reach, each from one context: the
-// provider's own where that is one of several, else the first by name.
+// distinct returns the clusters that the contexts reach, each with one context: the provider's own if it is one of
+// several, otherwise the first by name.
 func (l *clusterList) distinct(refs []contextRef, identities []identity) ([]listedCluster, diag.Diagnostics) {
 	var (
 		clusters []listedCluster
 		warnings diag.Diagnostics
 	)
 
-	contexts := map[string][]string{} // by cluster
+	contexts := map[string][]string{} // By cluster.
 
 	for index, found := range identities {
 		if found.err != nil {
@@ -199,8 +198,7 @@ func (l *clusterList) distinct(refs []contextRef, identities []identity) ([]list
 	return clusters, warnings
 }
 
-// results are the clusters as the request wants them. Only what is included as a whole
-// has to be looked at.
+// results returns the clusters as requested. Only clusters that are included as a whole are observed.
 func (l *clusterList) results(ctx context.Context, req list.ListRequest, listed []listedCluster) ([]list.ListResult, diag.Diagnostics) {
 	made := make([]list.ListResult, len(listed))
 	failed := make([]diag.Diagnostic, len(listed))
@@ -247,7 +245,7 @@ func (l *clusterList) results(ctx context.Context, req list.ListRequest, listed 
 	return results, warnings
 }
 
-// unlisted is the warning about a context that could not be listed.
+// unlisted returns the warning about a context that could not be listed.
 func (l *clusterList) unlisted(ref contextRef, err error) diag.Diagnostic {
 	return warning(problem("list the cluster", l.clusters.access, err), about(summaryUnobserved, l.clusters.title(ref)),
 		"It is not listed; the clusters of the other contexts are.")

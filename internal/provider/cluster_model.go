@@ -30,7 +30,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
-// Defaults of timeouts, as the documentation promises them.
+// Defaults of timeouts, as documented.
 const (
 	defaultWriteTimeout = 4 * time.Hour
 	defaultReadTimeout  = time.Minute
@@ -38,8 +38,8 @@ const (
 	defaultDeleteTimeout = 3 * time.Minute
 )
 
-// optionsModel is what a user says of an upgrade: what the cluster is to run, and how
-// it gets there. The resource and talosupgrade_preflight take the same.
+// optionsModel is the user's description of an upgrade: the versions that the cluster is to run, and how it gets
+// there. The resource and talosupgrade_preflight share it.
 type optionsModel struct {
 	TalosVersion         types.String `tfsdk:"talos_version"`
 	KubernetesVersion    types.String `tfsdk:"kubernetes_version"`
@@ -139,7 +139,7 @@ func timeoutTypes() map[string]attr.Type {
 	return map[string]attr.Type{"create": types.StringType, "update": types.StringType, "read": types.StringType, "delete": types.StringType}
 }
 
-// drainValue is the policy as an object of the schema.
+// drainValue returns the policy as an object of the schema.
 func drainValue(policy cluster.DrainPolicy) types.Object {
 	return types.ObjectValueMust(drainTypes(), map[string]attr.Value{
 		"enabled":    types.BoolValue(policy.Enabled),
@@ -150,8 +150,7 @@ func drainValue(policy cluster.DrainPolicy) types.Object {
 	})
 }
 
-// newClusterModel is the model of a configuration that says nothing but the
-// versions: what an import stores.
+// newClusterModel returns the model of a configuration that sets only the versions, as stored by an import.
 func newClusterModel(talos, kubernetes version.Version) clusterModel {
 	policy := cluster.DefaultPolicy()
 
@@ -202,21 +201,21 @@ type choice struct {
 	decides decision
 }
 
-// decision is what a choice decides about.
+// decision is what a choice is about.
 type decision int
 
 const (
-	// aboutRun is the run of Terraform: its limits of time, the files it writes.
+	// aboutRun is about the run of Terraform: its timeouts, the files it writes.
 	aboutRun decision = iota
-	// aboutUpgrade is the upgrade, whoever performs it.
+	// aboutUpgrade is about the upgrade, whoever performs it.
 	aboutUpgrade
-	// aboutNodes is how the nodes are upgraded. With mode = "delegate" that is for
-	// the operator to decide, so the choice is refused there.
+	// aboutNodes is about how the nodes are upgraded. With mode = "delegate" the operator decides that, so the choice
+	// is refused.
 	aboutNodes
 )
 
-// choices are all attributes that the user sets, in the order of the
-// documentation. A change of any of them is a change of the resource.
+// choices returns all attributes that the user sets, in the order of the documentation. A change of any of them is a
+// change of the resource.
 func (m clusterModel) choices() []choice {
 	return []choice{
 		{attrTalosVersion, m.TalosVersion, aboutUpgrade},
@@ -254,17 +253,17 @@ func (m clusterModel) choices() []choice {
 	}
 }
 
-// sameAs tells whether both say the same in everything that the user sets.
+// sameAs reports whether both models agree in everything that the user sets.
 func (m clusterModel) sameAs(other clusterModel) bool {
 	return slices.EqualFunc(m.choices(), other.choices(), func(a, b choice) bool { return a.value.Equal(b.value) })
 }
 
-// known tells whether everything that decides about the upgrade is known.
+// known reports whether everything that determines the upgrade is known.
 func (m clusterModel) known(ctx context.Context) bool {
 	return !slices.ContainsFunc(m.choices(), func(one choice) bool { return one.decides != aboutRun && !known(ctx, one.value) })
 }
 
-// refusedByDelegate are the names of the choices that an operator decides about.
+// refusedByDelegate returns the names of the choices that an operator makes.
 func refusedByDelegate() []string {
 	var names []string
 
@@ -277,15 +276,15 @@ func refusedByDelegate() []string {
 	return names
 }
 
-// known tells whether the value is known, with all that is in it.
+// known reports whether the value is known, with everything in it.
 func known(ctx context.Context, value attr.Value) bool {
 	terraform, err := value.ToTerraformValue(ctx)
 
 	return err == nil && terraform.IsFullyKnown()
 }
 
-// target is what the model asks for, with images from the factory where nothing
-// names them. It must be known and valid.
+// target returns the target in the model. Images that are not named come from the factory. The model must be known
+// and valid.
 func (m clusterModel) target(factory string) (cluster.Target, diag.Diagnostics) {
 	var diagnostics diag.Diagnostics
 
@@ -310,17 +309,15 @@ func (m clusterModel) target(factory string) (cluster.Target, diag.Diagnostics) 
 	}, diagnostics
 }
 
-// desires tells whether the version is what the product asks for; a product that is
-// not managed asks for nothing.
+// desires reports whether the running version is the wanted one. It is false for a product that is not managed.
 func desires(value types.String, running version.Version) bool {
 	wanted, err := version.Parse(value.ValueString())
 
 	return err == nil && wanted.Equal(running)
 }
 
-// request is what the model asks the engine for, with images from the factory
-// where nothing names them, and with gates over the objects; nil objects are
-// those of a Kubernetes API that cannot be asked. The model must be known.
+// request returns the request of the model to the engine. Images that are not named come from the factory. Gates
+// evaluate the objects, which are nil if the Kubernetes API is unavailable. The model must be known.
 func (m clusterModel) request(ctx context.Context, factory string, objects cluster.Objects) (engine.Request, diag.Diagnostics) {
 	target, diagnostics := m.target(factory)
 
@@ -340,7 +337,7 @@ func (m clusterModel) request(ctx context.Context, factory string, objects clust
 	made := engine.Request{Target: target, Policy: policy, Window: window, Snapshots: m.snapshots(), Delegated: m.publication().delegated}
 
 	if made.Delegated {
-		// What Talos renders into the cluster is the operator's affair.
+		// The operator manages what Talos renders into the cluster.
 		made.Policy.Kubernetes.Manifests = cluster.ManifestPolicy{}
 	}
 
@@ -351,7 +348,7 @@ func (m clusterModel) request(ctx context.Context, factory string, objects clust
 	return made, diagnostics
 }
 
-// noObjects are the objects of a cluster whose Kubernetes API is not to be had.
+// noObjects are the objects of a cluster whose Kubernetes API is unavailable.
 type noObjects struct{}
 
 // Objects implements [cluster.Objects].
@@ -359,7 +356,7 @@ func (noObjects) Objects(context.Context, cluster.ObjectQuery) ([]map[string]any
 	return nil, fmt.Errorf("there is no connection to the Kubernetes API: %w", cluster.ErrUnreachable)
 }
 
-// policy is how the target is to be reached. The model must be known.
+// policy returns how the target is reached. The model must be known.
 func (m clusterModel) policy(ctx context.Context) (cluster.Policy, diag.Diagnostics) {
 	var diagnostics diag.Diagnostics
 
@@ -434,7 +431,7 @@ func (m clusterModel) policy(ctx context.Context) (cluster.Policy, diag.Diagnost
 	return policy, diagnostics
 }
 
-// overrides adds to the policy what it says about single nodes.
+// overrides adds what the model sets for single nodes to the policy.
 func (m clusterModel) overrides(ctx context.Context, policy *cluster.Policy) diag.Diagnostics {
 	overrides := map[string]*nodeOverrideModel{}
 	diagnostics := m.NodeOverrides.ElementsAs(ctx, &overrides, false)
@@ -443,7 +440,7 @@ func (m clusterModel) overrides(ctx context.Context, policy *cluster.Policy) dia
 	policy.RebootModes = map[string]cluster.RebootMode{}
 
 	for node, override := range overrides {
-		// Even where it says nothing, an override names a node.
+		// Even an override that sets nothing names a node.
 		policy.Hold[node] = false
 
 		if override == nil {
@@ -468,7 +465,7 @@ func (m clusterModel) overrides(ctx context.Context, policy *cluster.Policy) dia
 	return diagnostics
 }
 
-// selectors adds to the policy what it says about the nodes that selectors choose.
+// selectors adds what the model sets for nodes chosen by selectors to the policy.
 func (m clusterModel) selectors(ctx context.Context, policy *cluster.Policy) diag.Diagnostics {
 	var (
 		diagnostics diag.Diagnostics
@@ -504,8 +501,7 @@ func (m clusterModel) selectors(ctx context.Context, policy *cluster.Policy) dia
 	return diagnostics
 }
 
-// selector is the label selector; what is wrong with it is said in the words of the
-// validator.
+// selector parses the label selector. Its error is the same diagnostic as that of the validator.
 func selector(at path.Path, value types.String, diagnostics *diag.Diagnostics) cluster.Selector {
 	parsed, err := label.Parse(value.ValueString())
 	if err != nil {
@@ -515,8 +511,7 @@ func selector(at path.Path, value types.String, diagnostics *diag.Diagnostics) c
 	return parsed
 }
 
-// heldIn are the names of the nodes that the model leaves alone in the observation, by
-// their names and by their labels.
+// heldIn returns the names of the nodes in the observation that the model holds, by their names and by their labels.
 func (m clusterModel) heldIn(observed cluster.Observation) map[string]bool {
 	held, policy := m.held(), cluster.Policy{}
 
@@ -533,7 +528,7 @@ func (m clusterModel) heldIn(observed cluster.Observation) map[string]bool {
 			continue
 		}
 
-		// A selector that is wrong holds nothing, and no plan gets past it.
+		// An invalid selector holds nothing, and no plan succeeds with it.
 		if parsed, err := label.Parse(text.ValueString()); err == nil {
 			policy.SelectorOverrides = append(policy.SelectorOverrides, cluster.SelectorOverride{Selector: parsed, Hold: true})
 		}
@@ -547,8 +542,7 @@ func (m clusterModel) heldIn(observed cluster.Observation) map[string]bool {
 	return held
 }
 
-// held are the names of the nodes that the model leaves alone by their names, as far as
-// that is known.
+// held returns the names of the nodes that the model holds by their names, as far as known.
 func (m clusterModel) held() map[string]bool {
 	held := map[string]bool{}
 
@@ -603,7 +597,7 @@ type kubernetesModel struct {
 	Manifests           types.Object `tfsdk:"manifests"`
 }
 
-// manifestsModel is the manifests object in it.
+// manifestsModel is the manifests object within kubernetes.
 type manifestsModel struct {
 	Sync    types.Bool   `tfsdk:"sync"`
 	Prune   types.Bool   `tfsdk:"prune"`
@@ -640,8 +634,8 @@ func manifestsTypes() map[string]attr.Type {
 	}
 }
 
-// kubernetesValue is a policy that overrides no image as an object of the schema.
-// Sync is whether the manifests are synced; unknown leaves that to [followsKubernetes].
+// kubernetesValue returns a policy without image overrides as an object of the schema. sync is whether the manifests
+// are synced; unknown leaves that to [followsKubernetes].
 func kubernetesValue(policy cluster.KubernetesPolicy, sync types.Bool) types.Object {
 	return types.ObjectValueMust(kubernetesTypes(), map[string]attr.Value{
 		attrImages:              types.ObjectNull(overrideImageTypes()),
@@ -660,8 +654,8 @@ func manifestsValue(policy cluster.ManifestPolicy, sync types.Bool) types.Object
 	})
 }
 
-// kubernetes is how the Kubernetes is to be reached. The model must be
-// known; what it does not say is as in the policy that is given.
+// kubernetes returns how the Kubernetes version is reached. The model must be known; what it does not set is taken
+// from the given policy.
 func (m clusterModel) kubernetes(ctx context.Context, policy cluster.KubernetesPolicy) (cluster.KubernetesPolicy, diag.Diagnostics) {
 	var (
 		diagnostics diag.Diagnostics
@@ -669,7 +663,7 @@ func (m clusterModel) kubernetes(ctx context.Context, policy cluster.KubernetesP
 		manifests   manifestsModel
 	)
 
-	// What Talos renders belongs to Kubernetes.
+	// The manifests that Talos renders belong to Kubernetes.
 	policy.Manifests.Sync = m.syncs()
 
 	if m.Kubernetes.IsNull() {
@@ -700,7 +694,7 @@ func (m clusterModel) kubernetes(ctx context.Context, policy cluster.KubernetesP
 	return policy, diagnostics
 }
 
-// excluded are the objects that the model leaves as they are; nil where it names none.
+// excluded returns the objects that the model excludes from the sync; nil if it names none.
 func (m manifestsModel) excluded(ctx context.Context) ([]cluster.ManifestObject, diag.Diagnostics) {
 	var (
 		models   []manifestObjectModel
@@ -718,7 +712,7 @@ func (m manifestsModel) excluded(ctx context.Context) ([]cluster.ManifestObject,
 	return excluded, diagnostics
 }
 
-// images are the repositories that the model names; nil where it names none.
+// images returns the repositories in the model; nil if it names none.
 func (k kubernetesModel) images() map[cluster.Component]string {
 	var images map[cluster.Component]string
 
@@ -738,8 +732,8 @@ func (k kubernetesModel) images() map[cluster.Component]string {
 	return images
 }
 
-// syncs tells whether the model brings the bootstrap manifests up to date. Where it
-// does not say so, they follow Kubernetes: what is not managed is not touched.
+// syncs reports whether the bootstrap manifests are synced. If the model does not say, they are if Kubernetes is
+// managed: what is not managed is not touched.
 func (m clusterModel) syncs() bool {
 	if manifests, isObject := m.Kubernetes.Attributes()[attrManifests].(types.Object); isObject {
 		if sync, isBool := manifests.Attributes()[attrSync].(types.Bool); isBool && stated(sync) {
@@ -788,8 +782,7 @@ func windowTypes() map[string]attr.Type {
 	return map[string]attr.Type{attrCron: types.StringType, attrDuration: types.StringType, attrTimeZone: types.StringType}
 }
 
-// skipped are the names of the checks whose findings are only warnings; nil where
-// there are none.
+// skipped returns the names of the checks whose findings are only warnings; nil if there are none.
 func (m clusterModel) skipped() map[string]bool {
 	set, isSet := m.Preflight.Attributes()[attrSkip].(types.Set)
 	if !isSet || len(set.Elements()) == 0 {
@@ -807,7 +800,7 @@ func (m clusterModel) skipped() map[string]bool {
 	return names
 }
 
-// snapshots is where a snapshot of etcd is saved; nil where none is wanted.
+// snapshots returns where a snapshot of etcd is saved; nil if none is wanted.
 func (m clusterModel) snapshots() cluster.SnapshotStore {
 	directory, isText := m.EtcdSnapshot.Attributes()[attrDirectory].(types.String)
 	if !isText || directory.ValueString() == "" {
@@ -817,9 +810,8 @@ func (m clusterModel) snapshots() cluster.SnapshotStore {
 	return snapshot.New(directory.ValueString())
 }
 
-// rules are the gates that are known, compiled, in their order. One that is not
-// fully known yet is left out, but what is known of it is judged: its expression
-// may be wrong whatever the rest turns out to be.
+// rules returns the compiled gates in their order. A gate that is not fully known yet is omitted, but what is known
+// of it is validated: its expression may be wrong whatever the rest turns out to be.
 func (m clusterModel) rules(ctx context.Context) ([]*gate.Rule, diag.Diagnostics) {
 	var (
 		diagnostics diag.Diagnostics
@@ -869,8 +861,8 @@ func (m clusterModel) rules(ctx context.Context) ([]*gate.Rule, diag.Diagnostics
 	return rules, diagnostics
 }
 
-// spec is the gate without Terraform's types. What is not known yet and has to be
-// there is something that is not wrong.
+// spec returns the gate without Terraform's types. Required values that are not known yet are replaced by valid
+// ones.
 func (g gateModel) spec(ctx context.Context, at path.Path, diagnostics *diag.Diagnostics) gate.Spec {
 	return gate.Spec{
 		Label:  at.String(),
@@ -884,8 +876,7 @@ func (g gateModel) spec(ctx context.Context, at path.Path, diagnostics *diag.Dia
 	}
 }
 
-// window is when nodes may be disturbed; nil is always, and what is not fully
-// known yet.
+// window returns when nodes may be disrupted; nil if always, or if it is not fully known yet.
 func (m clusterModel) window(ctx context.Context) (cluster.Window, diag.Diagnostics) {
 	var (
 		diagnostics diag.Diagnostics
@@ -927,7 +918,7 @@ func (m clusterModel) window(ctx context.Context) (cluster.Window, diag.Diagnost
 	return window, diagnostics
 }
 
-// unusable is the error of a gate or a window below the path.
+// unusable returns the error of a gate or a window at the path.
 func unusable(at path.Path, summary string, err error) diag.Diagnostic {
 	var problem *gate.Error
 	if !errors.As(err, &problem) {
@@ -946,8 +937,8 @@ func unusable(at path.Path, summary string, err error) diag.Diagnostic {
 	return errorAt(at, summary, detail)
 }
 
-// positive is the duration, 0 where there is none. What is wrong with it is said
-// in the words of the validator, so that it is said once.
+// positive returns the duration; 0 if there is none. Its error is the same diagnostic as that of the validator, so
+// that it is reported once.
 func positive(ctx context.Context, at path.Path, value types.String, diagnostics *diag.Diagnostics) time.Duration {
 	var resp validator.StringResponse
 
@@ -971,7 +962,7 @@ func retryTypes() map[string]attr.Type {
 	return map[string]attr.Type{attrAttempts: types.NumberType, attrBackoff: types.StringType}
 }
 
-// retryValue is the policy as an object of the schema.
+// retryValue returns the policy as an object of the schema.
 func retryValue(policy cluster.Repeat) types.Object {
 	return types.ObjectValueMust(retryTypes(), map[string]attr.Value{
 		attrAttempts: types.NumberValue(big.NewFloat(float64(policy.Attempts))),
@@ -979,8 +970,8 @@ func retryValue(policy cluster.Repeat) types.Object {
 	})
 }
 
-// onFailure is what happens to a node whose new system does not become healthy;
-// the fallback where the model says nothing.
+// onFailure returns what happens to a node whose new system does not become healthy; the fallback if the model does
+// not say.
 func (m clusterModel) onFailure(fallback cluster.OnFailure) cluster.OnFailure {
 	if text := m.OnFailure.ValueString(); text != "" {
 		return cluster.OnFailure(text)
@@ -989,8 +980,8 @@ func (m clusterModel) onFailure(fallback cluster.OnFailure) cluster.OnFailure {
 	return fallback
 }
 
-// retry is how often and how soon what is safe to repeat is tried again. What
-// the model does not say is as in the fallback.
+// retry returns how often and how soon safe operations are retried. What the model does not set is taken from the
+// fallback.
 func (m clusterModel) retry(ctx context.Context, fallback cluster.Repeat) (cluster.Repeat, diag.Diagnostics) {
 	var (
 		diagnostics diag.Diagnostics
@@ -1021,11 +1012,10 @@ func publishToTypes() map[string]attr.Type {
 	return map[string]attr.Type{attrAPIVersion: types.StringType, attrKind: types.StringType, attrNamespace: types.StringType, attrName: types.StringType}
 }
 
-// attrSnapshot is the last snapshot of etcd.
+// attrSnapshot is the attribute with the last snapshot of etcd.
 const attrSnapshot = "snapshot"
 
-// snapshotSchema is what snapshot looks like. Like status it carries no plan
-// modifier.
+// snapshotSchema returns the schema of snapshot. Like status, it has no plan modifier.
 func snapshotSchema() schema.Attribute {
 	text := func(description string) schema.StringAttribute {
 		return schema.StringAttribute{MarkdownDescription: description, Computed: true}
@@ -1052,9 +1042,8 @@ func snapshotTypes() map[string]attr.Type {
 	}
 }
 
-// snapshotValue is the snapshot that the journal remembers. Where the journal
-// could not be read, or holds none any more, earlier stays: the file does too.
-// Earlier may be null or unknown.
+// snapshotValue returns the snapshot in the journal. If the journal could not be read, or contains none any more,
+// earlier is kept, because the file still exists. earlier may be null or unknown.
 func snapshotValue(journal *cluster.Journal, earlier types.Object) types.Object {
 	if journal == nil || journal.Snapshot == nil {
 		if earlier.IsUnknown() {

@@ -23,9 +23,8 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
-// ModifyPlan implements [resource.ResourceWithModifyPlan]. It runs at plan and
-// again at apply, while the cluster moves on in between, so it plans nothing
-// but unknown values and diagnostics.
+// ModifyPlan implements [resource.ResourceWithModifyPlan]. It runs at plan and again at apply, and the cluster may
+// change in between, so it plans only unknown values and diagnostics.
 func (r *clusterResource) ModifyPlan(ctx context.Context, req resource.ModifyPlanRequest, resp *resource.ModifyPlanResponse) {
 	if req.Plan.Raw.IsNull() {
 		var gone clusterModel
@@ -65,23 +64,22 @@ func (r *clusterResource) ModifyPlan(ctx context.Context, req resource.ModifyPla
 		planned.Status, planned.Nodes = types.ObjectUnknown(statusTypes()), types.MapUnknown(types.ObjectType{AttrTypes: nodeTypes()})
 		planned.Snapshot = types.ObjectUnknown(snapshotTypes())
 
-		// The cluster may tell its ID this time.
+		// The cluster may report its ID this time.
 		if planned.ID.IsNull() {
 			planned.ID = types.StringUnknown()
 		}
 
 		resp.Diagnostics.Append(resp.Plan.Set(ctx, planned)...)
 	default:
-		// The framework took the computed values for unknown because a version
-		// was spelled differently; nothing changes after all.
+		// The framework made the computed values unknown because a version was spelled differently, but nothing
+		// changes.
 		planned.Status, planned.Nodes, planned.Snapshot = prior.Status, prior.Nodes, prior.Snapshot
 		resp.Diagnostics.Append(resp.Plan.Set(ctx, planned)...)
 	}
 }
 
-// preview says what an apply would do, and whether it would do anything at all,
-// or at least has to look: nothing is applied to a resource whose plan changes
-// nothing. Prior is nil for a resource that does not exist yet.
+// preview describes what an apply would do. It returns whether there is anything to do or to find out: an apply
+// skips a resource whose plan changes nothing. prior is nil for a resource that does not exist yet.
 func (r *clusterResource) preview(ctx context.Context, planned clusterModel, prior *clusterModel) (bool, diag.Diagnostics) {
 	var diagnostics diag.Diagnostics
 
@@ -164,15 +162,14 @@ func (r *clusterResource) preview(ctx context.Context, planned clusterModel, pri
 	return work || len(object.left) > 0 || len(absent) > 0, diagnostics
 }
 
-// heals tells whether waiting may cure the error of a look at a cluster: what the
-// configuration says heals by no waiting.
+// heals reports whether waiting may resolve the error of an observation. An error in the configuration is not
+// resolved by waiting.
 func heals(err error) bool {
 	return !errors.Is(err, errMissing) && !errors.Is(err, errUnusable) && !errors.Is(err, errUnknown) && cluster.Heals(err)
 }
 
-// unplannable is the diagnostic of a plan that could not look at the cluster.
-// What may heal until the apply is a warning. The name is what people call the
-// cluster.
+// unplannable returns the diagnostic of a plan that could not observe the cluster: a warning if that may be resolved
+// before the apply. name is the display name of the cluster.
 func unplannable(access credentials, err error, name string) diag.Diagnostic {
 	found := problem("plan the upgrade", access, err)
 
@@ -183,9 +180,8 @@ func unplannable(access credentials, err error, name string) diag.Diagnostic {
 	return warning(found, about(summaryUnobserved, name), "The apply finds out whether anything has to be upgraded.")
 }
 
-// limitWarnings warns of a roll that probably takes longer than something
-// lasts: the limit of the operation, or the certificate it is done with. First
-// tells that the resource does not exist yet.
+// limitWarnings warns of a roll that probably takes longer than its timeout, or than the client certificate is
+// valid. first is true if the resource does not exist yet.
 func (m clusterModel) limitWarnings(ctx context.Context, seen observation, estimate time.Duration, first bool) diag.Diagnostics {
 	var diagnostics diag.Diagnostics
 
@@ -214,7 +210,7 @@ func (m clusterModel) limitWarnings(ctx context.Context, seen observation, estim
 	return diagnostics
 }
 
-// writeLimit is how long an apply may take, with the name of the limit.
+// writeLimit returns the timeout of an apply, with the name of the attribute.
 func (m clusterModel) writeLimit(ctx context.Context, first bool) (string, time.Duration, diag.Diagnostics) {
 	if first {
 		limit, diagnostics := m.Timeouts.Create(ctx, defaultWriteTimeout)
@@ -227,19 +223,16 @@ func (m clusterModel) writeLimit(ctx context.Context, first bool) (string, time.
 	return "update", limit, diagnostics
 }
 
-// releasesTimeout bounds how long a source of releases is waited for. An upgrade
-// goes on meanwhile.
+// releasesTimeout bounds how long a source of releases is waited for. The upgrade runs meanwhile.
 const releasesTimeout = 10 * time.Second
 
-// nextFunc is the newest release of each product that a cluster which runs these
-// versions could be upgraded to in one step; zero where there is none, or none is
-// known yet. It returns at once.
+// nextFunc returns the newest release of each product to which a cluster with these versions could be upgraded in
+// one step; zero if there is none, or none is known yet. It returns at once.
 type nextFunc func(talos, kubernetes version.Version) (nextTalos, nextKubernetes version.Version)
 
-// next is what is ahead of a cluster that runs the versions, by the releases that
-// exist, in ascending order. A zero version that runs is not known: nothing is
-// ahead of it, and of Kubernetes nothing either where Talos is not known, which has
-// to support it.
+// next returns the newest releases to which a cluster with these versions can be upgraded in one step. The existing
+// releases are in ascending order. A version that is zero is unknown and has no next release. If Talos is unknown,
+// Kubernetes has none either, because Talos has to support it.
 func next(talos, kubernetes version.Version, talosReleases, kubernetesReleases []version.Version) (nextTalos, nextKubernetes version.Version) {
 	if talos.IsZero() {
 		return version.Version{}, version.Version{}
@@ -251,19 +244,18 @@ func next(talos, kubernetes version.Version, talosReleases, kubernetesReleases [
 	return version.Highest(aheadTalos...), version.Highest(aheadKubernetes...)
 }
 
-// knownReleases knows which releases exist, as far as their sources have answered.
+// knownReleases are the existing releases, as far as their sources have answered.
 type knownReleases struct {
 	mutex      sync.Mutex
 	talos      []version.Version
 	kubernetes []version.Version
-	// asked are the last answer and what it was given to.
+	// asked are the versions of the last call of next, and answer is its result.
 	asked, answer plan.State
 	answered      bool
 }
 
-// outlook asks for the releases that exist: those that need no network at once, and
-// others in the background, which ends with the function that is returned at the
-// latest. A source that does not answer knows of none.
+// outlook requests the existing releases: at once if that needs no network, otherwise in the background, which ends
+// with the returned function at the latest. A source that does not answer counts as empty.
 func (d releaseDefaults) outlook(ctx context.Context, userAgent string) (known *knownReleases, end func()) {
 	known = &knownReleases{}
 	bounded, cancel := context.WithTimeout(ctx, releasesTimeout)
@@ -284,7 +276,7 @@ func (d releaseDefaults) outlook(ctx context.Context, userAgent string) (known *
 	}
 }
 
-// offline tells whether the releases of a product are known without a network.
+// offline reports whether the releases of a product are known without network access.
 func (d releaseDefaults) offline(ctx context.Context, product version.Product) bool {
 	var model providerReleaseSourceModel
 
@@ -297,7 +289,7 @@ func (d releaseDefaults) offline(ctx context.Context, product version.Product) b
 	return !half.versions.IsNull() || half.location.IsNull() || half.location.Equal(types.StringValue(release.Embedded))
 }
 
-// learn asks for the releases of one product.
+// learn requests the releases of one product.
 func (o *knownReleases) learn(ctx context.Context, from releaseDefaults, product version.Product, userAgent string) {
 	list, diagnostics := from.list(ctx, product, releaseQuestion{userAgent: userAgent})
 	for _, problem := range diagnostics {

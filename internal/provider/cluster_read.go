@@ -13,8 +13,8 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 )
 
-// Read implements [resource.Resource]. A cluster that cannot be looked at keeps
-// what the state says: it is not gone because it is away.
+// Read implements [resource.Resource]. If the cluster cannot be observed, the state is kept: an unreachable cluster
+// still exists.
 func (r *clusterResource) Read(ctx context.Context, req resource.ReadRequest, resp *resource.ReadResponse) {
 	var model clusterModel
 
@@ -27,7 +27,7 @@ func (r *clusterResource) Read(ctx context.Context, req resource.ReadRequest, re
 		return
 	}
 
-	// An earlier build stored none.
+	// An earlier build stored no identity.
 	resp.Diagnostics.Append(model.writeIdentity(ctx, resp.Identity)...)
 
 	bounded, cancel := context.WithTimeout(ctx, limit)
@@ -58,10 +58,9 @@ func (r *clusterResource) Read(ctx context.Context, req resource.ReadRequest, re
 	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
 }
 
-// unreadable is the diagnostic of a refresh that could not look at the cluster of the
-// state. Credentials that were never usable are an error; everything else keeps the
-// state, as does a context that was renamed: the plan looks through the one that the
-// configuration names by now, and fails where that is the same.
+// unreadable returns the diagnostic of a refresh that could not observe the cluster in state. Missing and unusable
+// credentials are an error. Anything else keeps the state, including a context that was renamed: the plan uses the
+// context in the configuration, and fails if that is the same.
 func (r *clusterResource) unreadable(err error, state clusterModel) diag.Diagnostic {
 	found, summary := problem("read the cluster", r.clusters.access, err), about(summaryUnobserved, r.clusters.called(state))
 
@@ -76,13 +75,13 @@ func (r *clusterResource) unreadable(err error, state clusterModel) diag.Diagnos
 	}
 }
 
-// observe writes what was observed into the computed attributes and leaves
-// everything that is the user's alone.
+// observe writes what was observed into the computed attributes. It does not change the attributes that the user
+// sets.
 func (m *clusterModel) observe(observed cluster.Observation) diag.Diagnostics {
 	return m.record(observed, statusOf(observed, *m))
 }
 
-// record is observe with a status that knows more than the observation does.
+// record is observe with a status that contains more than the observation.
 func (m *clusterModel) record(observed cluster.Observation, current status) diag.Diagnostics {
 	nodes, diagnostics := nodesValue(observed, m.Nodes)
 

@@ -37,7 +37,7 @@ var (
 	_ resource.ResourceWithValidateConfig = (*clusterResource)(nil)
 )
 
-// importCurrent stands for the ID of whatever cluster is connected.
+// importCurrent stands for the ID of the connected cluster, whichever it is.
 const importCurrent = "current"
 
 // clusterResource is talosupgrade_cluster.
@@ -50,8 +50,8 @@ func newClusterResource() resource.Resource { return &clusterResource{} }
 // Metadata implements [resource.Resource].
 func (r *clusterResource) Metadata(_ context.Context, _ resource.MetadataRequest, resp *resource.MetadataResponse) {
 	resp.TypeName = typeName + "_cluster"
-	// A cluster that could not tell its ID may do so later. Any other change is refused
-	// before it gets there, as another cluster.
+	// A cluster that could not report its ID may do so later. Any other change is refused earlier, as another
+	// cluster.
 	resp.ResourceBehavior.MutableIdentity = true
 }
 
@@ -65,7 +65,7 @@ func (r *clusterResource) Configure(_ context.Context, req resource.ConfigureReq
 	r.clusters = configured(req.ProviderData, &resp.Diagnostics)
 }
 
-// Names of the resource's attributes that code refers to.
+// The names of the resource's attributes that code refers to.
 const (
 	attrTalosVersion         = "talos_version"
 	attrKubernetesVersion    = "kubernetes_version"
@@ -180,7 +180,7 @@ func timeoutsSchema(ctx context.Context) schema.Attribute {
 	return attribute
 }
 
-// policySchema are the attributes that say how the target is reached.
+// policySchema returns the attributes that say how the target is reached.
 func policySchema() map[string]schema.Attribute {
 	policy := cluster.DefaultPolicy()
 
@@ -252,7 +252,7 @@ func drainSchema(policy cluster.DrainPolicy) schema.Attribute {
 	}
 }
 
-// pathSchema are the attributes that say through which versions the way leads.
+// pathSchema returns the attributes that say through which versions an upgrade goes.
 func pathSchema() map[string]schema.Attribute {
 	policy := cluster.DefaultPolicy()
 
@@ -282,8 +282,8 @@ func pathSchema() map[string]schema.Attribute {
 	}
 }
 
-// rollSchema are the attributes that say how many nodes move at a time, which
-// come first, and which are left alone.
+// rollSchema returns the attributes that say how many nodes are upgraded at a time, which come first, and which are
+// held.
 func rollSchema() map[string]schema.Attribute {
 	policy := cluster.DefaultPolicy()
 
@@ -353,7 +353,7 @@ func poolsSchema() schema.Attribute {
 	}
 }
 
-// rebootModes accepts how nodes can restart.
+// rebootModes returns the validators of a reboot mode.
 func rebootModes() []validator.String {
 	return []validator.String{stringvalidator.OneOf(string(cluster.RebootDefault), string(cluster.RebootPowercycle))}
 }
@@ -428,7 +428,7 @@ func nodeOverridesSchema() schema.Attribute {
 	}
 }
 
-// Names of the attributes below kubernetes.
+// The names of the attributes within kubernetes.
 const (
 	attrImages              = "images"
 	attrUnavailableKubelets = "max_unavailable_kubelets"
@@ -446,7 +446,7 @@ const (
 	attrInstaller           = "installer"
 )
 
-// kubernetesSchema says how the Kubernetes is reached.
+// kubernetesSchema returns the attribute that says how the Kubernetes version is reached.
 func kubernetesSchema() schema.Attribute {
 	policy := cluster.DefaultPolicy().Kubernetes
 
@@ -556,7 +556,7 @@ func manifestObjectsSchema() schema.Attribute {
 	}
 }
 
-// Names of the attributes that hold an upgrade up, and of what is in them.
+// The names of the attributes that can delay an upgrade, and of those within them.
 const (
 	attrPreflight         = "preflight"
 	attrSkip              = "skip"
@@ -577,11 +577,11 @@ const (
 	attrSyncInstallImage  = "sync_install_image"
 )
 
-// defaultTimeZone is the time zone of a window that names none.
+// defaultTimeZone is the default time zone of a window.
 const defaultTimeZone = "UTC"
 
-// guardSchema are the attributes that say what has to hold before nodes are
-// touched, and what is kept of them.
+// guardSchema returns the attributes that say which conditions must hold before nodes are changed, and what is saved
+// before.
 func guardSchema() map[string]schema.Attribute {
 	policy := cluster.DefaultPolicy()
 
@@ -684,8 +684,7 @@ func windowSchema() schema.Attribute {
 	}
 }
 
-// Names of the attributes that say what happens when something fails, or is stopped,
-// beside [attrRetry].
+// The names of the attributes that say what happens if something fails or is suspended, besides [attrRetry].
 const (
 	attrOnFailure = "on_failure"
 	attrOnSuspend = "on_suspend"
@@ -695,15 +694,13 @@ const (
 	attrBackoff        = "backoff"
 )
 
-// maxParallelPulls bounds parallel_pulls: of installer images of some 200 MB, this
-// many are 40 GB at once.
+// maxParallelPulls bounds parallel_pulls: 200 installer images of some 200 MB are 40 GB at once.
 const maxParallelPulls = 200
 
-// maxAttempts bounds retry.attempts: what failed so often does not heal by being
-// repeated.
+// maxAttempts bounds retry.attempts: what has failed that often is not resolved by repeating it.
 const maxAttempts = 10
 
-// failureSchema are the attributes that say what happens when something fails.
+// failureSchema returns the attributes that say what happens if something fails.
 func failureSchema() map[string]schema.Attribute {
 	policy := cluster.DefaultPolicy()
 
@@ -754,23 +751,22 @@ func failureSchema() map[string]schema.Attribute {
 	}
 }
 
-// Names of the attributes that say where progress is published, and who acts.
+// The names of the attributes that say where progress is published, and who upgrades the nodes.
 const (
 	attrPublishTo = "publish_to"
 	attrMode      = "mode"
 )
 
-// What mode may be.
+// The values of mode.
 const (
 	modeDirect   = "direct"
 	modeDelegate = "delegate"
 )
 
-// defaultObject is where progress is published that goes nowhere else.
+// defaultObject is the object to which progress is published by default.
 const defaultObject = "ConfigMap kube-system/talosupgrade"
 
-// publishSchema are the attributes that say where progress is published, and who
-// acts.
+// publishSchema returns the attributes that say where progress is published, and who upgrades the nodes.
 func publishSchema() map[string]schema.Attribute {
 	return map[string]schema.Attribute{
 		attrPublishTo: schema.SingleNestedAttribute{
@@ -816,8 +812,8 @@ func publishSchema() map[string]schema.Attribute {
 	}
 }
 
-// statusSchema is what status looks like. It carries no plan modifier: whether
-// it changes is decided by looking at the cluster.
+// statusSchema returns the schema of status. It has no plan modifier: whether status changes depends on the observed
+// cluster.
 func statusSchema() schema.Attribute {
 	return schema.SingleNestedAttribute{
 		MarkdownDescription: "Where the cluster stands, as observed.",
@@ -898,10 +894,10 @@ func nodesSchema() schema.Attribute {
 	}
 }
 
-// attrReportPath is the attribute that says where the picture of a run goes.
+// attrReportPath is the attribute with the path of a run's report.
 const attrReportPath = "report_path"
 
-// reportSchema is the attribute that says where the picture of a run goes.
+// reportSchema returns the attribute with the path of a run's report.
 func reportSchema() map[string]schema.Attribute {
 	return map[string]schema.Attribute{
 		attrReportPath: schema.StringAttribute{

@@ -15,9 +15,8 @@ import (
 
 var _ resource.ResourceWithUpgradeState = (*clusterResource)(nil)
 
-// stateVersion is the form in which the resource is stored. Each change of a name, or
-// of what an unset attribute means, is a form of its own, which [upgradeState] leads to
-// from the one before it.
+// stateVersion is the version of the stored resource. Each change of a name, or of the meaning of an unset
+// attribute, needs a new version, to which [upgradeState] converts the one before.
 const stateVersion = 1
 
 // UpgradeState implements [resource.ResourceWithUpgradeState].
@@ -43,9 +42,8 @@ func (r *clusterResource) UpgradeState(ctx context.Context) map[int64]resource.S
 	}
 }
 
-// upgradeState is a state of version 0, which builds before 0.1.0 stored, as one of
-// version 1. Components and install images had other names in it,
-// and attributes that have a default now were null.
+// upgradeState converts a state of version 0, which builds before 0.1.0 stored, to version 1. In version 0,
+// components and install images had other names, and attributes that have a default now were null.
 func upgradeState(stored []byte) ([]byte, error) {
 	var state map[string]any
 
@@ -92,21 +90,21 @@ func upgradeState(stored []byte) ([]byte, error) {
 	return json.Marshal(state)
 }
 
-// within is the object that the name leads to; nil where there is none.
+// within returns the named nested object; nil if there is none.
 func within(object map[string]any, name string) map[string]any {
 	nested, _ := object[name].(map[string]any)
 
 	return nested
 }
 
-// supply gives the name a value where it has none.
+// supply sets the named value if it is missing.
 func supply(object map[string]any, name string, value any) {
 	if object[name] == nil {
 		object[name] = value
 	}
 }
 
-// rename moves the value of one name to another.
+// rename moves a value to another name.
 func rename(object map[string]any, from, to string) {
 	if value, there := object[from]; there {
 		object[to] = value

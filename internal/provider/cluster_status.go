@@ -42,9 +42,8 @@ func nodeTypes() map[string]attr.Type {
 	}
 }
 
-// value is the model as Terraform keeps it. The framework would find out by reflection what
-// each field is called, for each node anew: that takes a fifth of a second for a
-// thousand nodes.
+// value returns the model as a Terraform object. The framework would find the field names by reflection, anew for
+// each node, which takes a fifth of a second for a thousand nodes.
 func (m nodeModel) value(kinds map[string]attr.Type) types.Object {
 	return types.ObjectValueMust(kinds, map[string]attr.Value{
 		"role": m.Role, "address": m.Address, "talos_version": m.TalosVersion, "component_versions": m.ComponentVersions,
@@ -52,7 +51,7 @@ func (m nodeModel) value(kinds map[string]attr.Type) types.Object {
 	})
 }
 
-// nodeModelOf is the model of a value; false where it is not known.
+// nodeModelOf returns the model of a value; false if it is null or unknown.
 func nodeModelOf(value attr.Value) (nodeModel, bool) {
 	object, isObject := value.(types.Object)
 	if !isObject || object.IsNull() || object.IsUnknown() {
@@ -61,7 +60,7 @@ func nodeModelOf(value attr.Value) (nodeModel, bool) {
 
 	attributes := object.Attributes()
 	text := func(name string) types.String {
-		// Everything that the schema has is there.
+		// Every attribute of the schema is present.
 		found, _ := attributes[name].(types.String)
 
 		return found
@@ -74,7 +73,7 @@ func nodeModelOf(value attr.Value) (nodeModel, bool) {
 	}, true
 }
 
-// newNodeModel is the node as observed.
+// newNodeModel returns the model of an observed node.
 func newNodeModel(node cluster.Node) nodeModel {
 	model := nodeModel{
 		Role:              textValue(string(node.Role)),
@@ -101,8 +100,8 @@ func newNodeModel(node cluster.Node) nodeModel {
 	return model
 }
 
-// merge fills what this observation does not say from an earlier one, so that
-// a node which is away for a minute does not flap in state.
+// merge takes values that are missing in this observation from an earlier one, so that a node that is briefly
+// unreachable does not flap in state.
 func (m nodeModel) merge(earlier nodeModel, node cluster.Node) nodeModel {
 	if node.Machine == nil {
 		m.TalosVersion, m.Image, m.Schematic, m.Platform = earlier.TalosVersion, earlier.Image, earlier.Schematic, earlier.Platform
@@ -120,9 +119,8 @@ func (m nodeModel) merge(earlier nodeModel, node cluster.Node) nodeModel {
 	return m
 }
 
-// unseenNodes are the nodes that earlier knows and that nothing listed this time:
-// without the Kubernetes API there is only discovery, which may be switched off, or
-// cut off as well. Earlier may be null or unknown.
+// unseenNodes returns the nodes in earlier that are missing in an observation without the Kubernetes API. Then only
+// discovery lists nodes, and it may be disabled or unreachable as well. earlier may be null or unknown.
 func unseenNodes(observed cluster.Observation, earlier types.Map) []string {
 	if observed.KubernetesError == nil {
 		return nil
@@ -135,7 +133,7 @@ func unseenNodes(observed cluster.Observation, earlier types.Map) []string {
 	})
 }
 
-// unseenFinding says of nodes which the state knows that a plan knows nothing of them.
+// unseenFinding returns the finding that nodes in the state were not observed in a plan.
 func unseenFinding(names []string, observed cluster.Observation) cluster.Finding {
 	return cluster.Finding{
 		Check: cluster.CheckTalosAPI, Severity: cluster.Observed, Unknown: true, Err: observed.KubernetesError,
@@ -145,8 +143,8 @@ func unseenFinding(names []string, observed cluster.Observation) cluster.Finding
 	}
 }
 
-// nodesValue is what was observed of the nodes, with what earlier says where
-// this observation is silent. Earlier may be null or unknown.
+// nodesValue returns the observed nodes, with values from earlier if they are missing in this observation. earlier
+// may be null or unknown.
 func nodesValue(observed cluster.Observation, earlier types.Map) (types.Map, diag.Diagnostics) {
 	before, kinds, values := earlier.Elements(), nodeTypes(), map[string]attr.Value{}
 
@@ -168,13 +166,13 @@ func nodesValue(observed cluster.Observation, earlier types.Map) (types.Map, dia
 	return types.MapValue(types.ObjectType{AttrTypes: kinds}, values)
 }
 
-// productStatus is one of Talos and Kubernetes.
+// productStatus is the status of Talos or Kubernetes.
 type productStatus struct {
 	Status          string
 	Lowest, Highest version.Version
 }
 
-// status is where a cluster stands.
+// status is the status of a cluster.
 type status struct {
 	Phase, Message    string
 	Talos, Kubernetes productStatus
@@ -201,7 +199,7 @@ func (h productStatus) value() types.Object {
 	})
 }
 
-// value is the status as an object of the schema.
+// value returns the status as an object of the schema.
 func (s status) value() types.Object {
 	return types.ObjectValueMust(statusTypes(), map[string]attr.Value{
 		"phase":      types.StringValue(s.Phase),
@@ -211,9 +209,9 @@ func (s status) value() types.Object {
 	})
 }
 
-// statusOf judges an observation by what is desired. Where all is observed it
-// depends on nothing else, so that an import finds what an apply stored. What
-// the Kubernetes API does not say right now is taken from the earlier status.
+// statusOf returns the status of an observation relative to the desired model. If everything is observed, it depends
+// on nothing else, so that an import stores the same as an apply. What the Kubernetes API does not report is taken
+// from the earlier status.
 func statusOf(observed cluster.Observation, desired clusterModel) status {
 	held := desired.heldIn(observed)
 	counted := without(observed, held)
@@ -221,7 +219,7 @@ func statusOf(observed cluster.Observation, desired clusterModel) status {
 	made := status{Phase: protocol.PhaseReady}
 	made.Talos.Lowest, made.Talos.Highest = counted.TalosVersions()
 
-	// Without labels nobody knows which nodes are held.
+	// Without labels it is unknown which nodes are held.
 	if earlier := earlierVersion(desired.Status, "talos", "lowest"); observed.KubernetesError != nil && len(desired.SelectorOverrides.Elements()) > 0 && !earlier.IsZero() {
 		made.Talos.Lowest, made.Talos.Highest = earlier, earlierVersion(desired.Status, "talos", "highest")
 	}
@@ -266,8 +264,8 @@ func statusOf(observed cluster.Observation, desired clusterModel) status {
 	return made
 }
 
-// block says of a Kubernetes that is not at its target that it waits for Talos,
-// where Talos is not at its own and nothing demands the opposite.
+// block marks Kubernetes as blocked by Talos if neither is at its target, unless the target of Talos does not
+// support the running Kubernetes, which then has to be upgraded first.
 func (s *status) block(desired clusterModel) {
 	if s.Kubernetes.Status != protocol.StatusPending || s.Talos.arrived() {
 		return
@@ -287,18 +285,17 @@ func (s *status) block(desired clusterModel) {
 	}
 }
 
-// manifestsDue tells whether an earlier roll did not get to the bootstrap
-// manifests, and somebody wants them.
+// manifestsDue reports whether an earlier roll did not reach the bootstrap manifests, and they are to be synced.
 func manifestsDue(observed cluster.Observation, desired clusterModel) bool {
 	return observed.Journal != nil && observed.Journal.Manifests != nil && desired.syncs()
 }
 
-// arrived tells whether nothing is left to do in the product.
+// arrived reports whether the product has nothing left to do.
 func (h *productStatus) arrived() bool {
 	return h.Status == protocol.StatusCompleted || h.Status == protocol.StatusIdle
 }
 
-// judge sets the status of a product from what is desired of it.
+// judge sets the status of a product according to its desired version.
 func (h *productStatus) judge(desired types.String) {
 	switch {
 	case desired.ValueString() == "":
@@ -310,7 +307,7 @@ func (h *productStatus) judge(desired types.String) {
 	}
 }
 
-// String is "1.13.4" or "1.12.6 to 1.13.4".
+// String returns the versions as "1.13.4" or "1.12.6 to 1.13.4".
 func (h productStatus) String() string {
 	if h.Lowest.Equal(h.Highest) {
 		return h.Lowest.String()
@@ -319,16 +316,15 @@ func (h productStatus) String() string {
 	return h.Lowest.String() + " to " + h.Highest.String()
 }
 
-// without is the observation without the held nodes: they neither have to follow
-// nor keep the others from being done.
+// without returns the observation without the held nodes: they need not be upgraded, and do not keep the status from
+// being completed.
 func without(observed cluster.Observation, held map[string]bool) cluster.Observation {
 	observed.Nodes = slices.DeleteFunc(slices.Clone(observed.Nodes), func(node cluster.Node) bool { return held[node.Name] })
 
 	return observed
 }
 
-// failed is the status after an upgrade that stopped, in the second half where
-// the first was done.
+// failed returns the status after an upgrade that stopped: in Kubernetes if second is true, in Talos otherwise.
 func (s status) failed(message string, second bool) status {
 	s.Phase, s.Message = protocol.PhaseUpgradeFailed, message
 
@@ -341,8 +337,8 @@ func (s status) failed(message string, second bool) status {
 	return s
 }
 
-// since keeps what state says of a failed upgrade for as long as the nodes do
-// not all run what is desired: an observation does not tell why they do not.
+// since keeps the failure in an earlier status as long as not all nodes run what is desired: an observation does not
+// show why they do not.
 func (s status) since(earlier types.Object) types.Object {
 	if earlier.IsNull() || earlier.IsUnknown() || (s.Phase != protocol.PhaseReady && s.Phase != protocol.PhaseUpgradingKubernetes) {
 		return s.value()
@@ -370,7 +366,7 @@ func (s status) since(earlier types.Object) types.Object {
 	}
 }
 
-// earlierStatus is the status of a product in an earlier status.
+// earlierStatus returns the status of a product in an earlier status.
 func earlierStatus(earlier types.Object, half string) string {
 	object, ok := earlier.Attributes()[half].(types.Object)
 	if !ok {
@@ -385,7 +381,7 @@ func earlierStatus(earlier types.Object, half string) string {
 	return text.ValueString()
 }
 
-// earlierVersion is a version of a product in a status; zero where there is none.
+// earlierVersion returns a version of a product in a status; zero if there is none.
 func earlierVersion(earlier types.Object, half, name string) version.Version {
 	object, ok := earlier.Attributes()[half].(types.Object)
 	if !ok {
@@ -397,7 +393,7 @@ func earlierVersion(earlier types.Object, half, name string) version.Version {
 		return version.Version{}
 	}
 
-	// Null and unknown read as the empty text, which is no version.
+	// Null and unknown are read as an empty text, which is not a version.
 	parsed, err := version.Parse(text.ValueString())
 	if err != nil {
 		return version.Version{}
@@ -406,8 +402,7 @@ func earlierVersion(earlier types.Object, half, name string) version.Version {
 	return parsed
 }
 
-// include counts what the state says of nodes that were not seen: they are as far
-// as they were.
+// include includes the versions in state of nodes that were not observed: they are assumed to be unchanged.
 func (h *productStatus) include(earlier types.Map, names []string) {
 	seen := []version.Version{h.Lowest, h.Highest}
 
@@ -426,14 +421,12 @@ func (h *productStatus) include(earlier types.Map, names []string) {
 	h.Lowest, h.Highest = version.Lowest(seen...), version.Highest(seen...)
 }
 
-// unfinishedNodes are the nodes of which the journal says that an upgrade of them did
-// not get to its end, by how far it got.
+// unfinishedNodes are the nodes whose upgrade did not complete according to the journal, by phase.
 type unfinishedNodes map[cluster.Phase][]string
 
-// unfinished are the nodes in the journal. A machine that left the cluster counts
-// no more, and a node that runs its old system again has had its decision where it
-// is held, runs the new system after all, or is to run another one; but one with
-// a pending install stays so, whatever is wanted.
+// unfinished returns the unfinished nodes in the journal. Machines that left the cluster are ignored. So is a node
+// that runs its old system again if it is held, runs the new system after all, or is to run another one. A node with
+// a pending install stays, whatever is wanted.
 func unfinished(observed cluster.Observation, held map[string]bool, wanted types.String) unfinishedNodes {
 	left := unfinishedNodes{}
 
@@ -451,24 +444,24 @@ func unfinished(observed cluster.Observation, held map[string]bool, wanted types
 	return left
 }
 
-// awaited tells whether a node that runs its old system again is still to run what
-// failed on it: as what is desired, or on the way to a later release line.
+// awaited reports whether a node that runs its old system again is still to run what failed on it: because it is the
+// desired version, or an earlier minor version on the way to it.
 func awaited(entry cluster.Entry, node cluster.Node, wanted types.String) bool {
 	desired, err := version.Parse(wanted.ValueString())
 	if err != nil || !entry.Target.IsZero() && !desired.Equal(entry.Target) && desired.Minor().Compare(entry.Target.Minor()) <= 0 {
 		return false
 	}
 
-	// A schematic may be what failed: then the version says nothing.
+	// If only the schematic changed, the versions are equal and do not show whether the node runs the new image.
 	return node.Machine == nil || entry.Previous.Equal(entry.Target) || node.Machine.Talos.Less(entry.Target)
 }
 
-// open are the nodes that may have an install pending, by name.
+// open returns the nodes that may have a pending install, sorted by name.
 func (l unfinishedNodes) open() []string {
 	return l.of(func(phase cluster.Phase) bool { return cluster.Entry{Phase: phase}.Open() })
 }
 
-// returned are the nodes that run their old system again, by name.
+// returned returns the nodes that run their old system again, sorted by name.
 func (l unfinishedNodes) returned() []string {
 	return l.of(func(phase cluster.Phase) bool { return cluster.Entry{Phase: phase}.Returned() })
 }
@@ -487,8 +480,7 @@ func (l unfinishedNodes) of(wanted func(cluster.Phase) bool) []string {
 	return nodes
 }
 
-// message says what became of the nodes that a person has to decide about; and
-// of the others, where there are none of those, what they are in the middle of.
+// message describes the nodes that a person has to decide about. If there are none, it describes the others.
 func (l unfinishedNodes) message() string {
 	var parts []string
 

@@ -31,9 +31,8 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
-// ValidateConfig implements [resource.ResourceWithValidateConfig]: it finds what
-// contradicts itself, whatever the cluster looks like. What is not known yet
-// contradicts nothing.
+// ValidateConfig implements [resource.ResourceWithValidateConfig]. It finds contradictions that do not depend on the
+// cluster. Unknown values contradict nothing.
 func (r *clusterResource) ValidateConfig(ctx context.Context, req resource.ValidateConfigRequest, resp *resource.ValidateConfigResponse) {
 	var model clusterModel
 
@@ -53,12 +52,12 @@ func (r *clusterResource) ValidateConfig(ctx context.Context, req resource.Valid
 	resp.Diagnostics.Append(model.validateTimeouts()...)
 }
 
-// leastNodeTimeout is what a node may take that has little to drain, pulls its image within a
-// minute, and goes through the firmware of a server.
+// leastNodeTimeout is the time for a node that has little to drain, pulls its image within a minute, and boots
+// through the firmware of a server.
 const leastNodeTimeout = 5 * time.Minute
 
-// validateTimeouts warns of limits that protect nothing: a time for each node within which none
-// comes back, and limits of which none is left, where no plan shows which apply in their place.
+// validateTimeouts warns of timeouts that are of no use: a node_timeout within which no node comes back, and a
+// timeouts object in which none is set, so that no plan shows that the defaults apply.
 func (m clusterModel) validateTimeouts() diag.Diagnostics {
 	var diagnostics diag.Diagnostics
 
@@ -83,8 +82,7 @@ func (m clusterModel) validateTimeouts() diag.Diagnostics {
 			"Correct the name, or remove %s.", attrTimeouts, strings.Join(slices.Sorted(maps.Keys(timeoutTypes())), ", "), durationText(defaultWriteTimeout), attrTimeouts)))
 }
 
-// validateVersions refuses two versions that do not go together, which no look at a
-// cluster changes.
+// validateVersions refuses two versions that are incompatible, whatever the state of the cluster.
 func (m clusterModel) validateVersions() diag.Diagnostics {
 	var diagnostics diag.Diagnostics
 
@@ -96,7 +94,7 @@ func (m clusterModel) validateVersions() diag.Diagnostics {
 	kubernetes, kubernetesErr := version.Parse(m.KubernetesVersion.ValueString())
 
 	if talosErr != nil || kubernetesErr != nil {
-		return diagnostics // which the validators of both say
+		return diagnostics // The validators of both report it.
 	}
 
 	if refused := (plan.Walk{AllowUnknown: m.AllowUnknown.ValueBool()}).CheckPair(talos, kubernetes); refused != nil {
@@ -147,8 +145,8 @@ func (m clusterModel) validateCanary() diag.Diagnostics {
 	return diagnostics
 }
 
-// distinct wants every element of a list of texts to be there, and once only.
-// Meaning is what makes two of them the same.
+// distinct refuses null elements and duplicates in a list of texts. Two elements with the same meaning are
+// duplicates.
 func distinct(at path.Path, list types.List, meaning func(string) string) diag.Diagnostics {
 	var diagnostics diag.Diagnostics
 
@@ -183,8 +181,7 @@ func distinct(at path.Path, list types.List, meaning func(string) string) diag.D
 	return diagnostics
 }
 
-// validateKubernetes wants options that have an effect. It looks at what the
-// configuration says, without the defaults.
+// validateKubernetes refuses options without effect. It validates the configuration, without the defaults.
 func (m clusterModel) validateKubernetes(ctx context.Context) diag.Diagnostics {
 	var (
 		diagnostics diag.Diagnostics
@@ -205,8 +202,8 @@ func (m clusterModel) validateKubernetes(ctx context.Context) diag.Diagnostics {
 	return diagnostics
 }
 
-// validateManifests refuses options of a sync that does not take place. Unmanaged
-// tells that kubernetes_version is unset, so that nothing is synced unasked.
+// validateManifests refuses options of a sync that does not take place. unmanaged is true if kubernetes_version is
+// unset, so that nothing is synced by default.
 func (k kubernetesModel) validateManifests(ctx context.Context, unmanaged bool) diag.Diagnostics {
 	var (
 		diagnostics diag.Diagnostics
@@ -257,8 +254,8 @@ func (k kubernetesModel) validateManifests(ctx context.Context, unmanaged bool) 
 	return diagnostics
 }
 
-// validateUnmanaged refuses what only an upgrade of Kubernetes looks at. Manifests
-// follow a roll of Talos as well.
+// validateUnmanaged refuses options that only an upgrade of Kubernetes uses. Those of manifests also apply to a roll
+// of Talos.
 func (k kubernetesModel) validateUnmanaged() diag.Diagnostics {
 	var (
 		diagnostics diag.Diagnostics
@@ -289,7 +286,7 @@ var (
 	_ validator.String = directoryValidator{}
 )
 
-// validateGuards wants gates and a window that can be, as far as they are known.
+// validateGuards refuses invalid gates and windows, as far as they are known.
 func (m clusterModel) validateGuards(ctx context.Context) diag.Diagnostics {
 	_, diagnostics := m.rules(ctx)
 	window, more := m.window(ctx)
@@ -299,7 +296,7 @@ func (m clusterModel) validateGuards(ctx context.Context) diag.Diagnostics {
 		return diagnostics
 	}
 
-	// When that is asked does not matter: what never closes is looked for years ahead.
+	// The time is arbitrary: a window that never closes is searched for years ahead.
 	if open, until := window.Open(time.Unix(0, 0)); open && until.IsZero() {
 		diagnostics.AddAttributeWarning(path.Root(attrMaintenanceWindow), "Window that never closes",
 			fmt.Sprintf("%s (%s) opens again before it closes, so that it is always open.\n\nMake %s shorter than the time between two starts, or leave %s out.",
@@ -338,8 +335,7 @@ func (skipValidator) ValidateSet(_ context.Context, req validator.SetRequest, re
 	}
 }
 
-// unskippable is what speaks against skipping the check with that name; nothing
-// where it can be skipped.
+// unskippable returns why the named check cannot be skipped; nothing if it can.
 func unskippable(at path.Path, name string) diag.Diagnostics {
 	all := "Checks that can be skipped: " + strings.Join(skippable(), ", ") + "."
 
@@ -384,8 +380,8 @@ func skippable() []string {
 	return names
 }
 
-// directoryValidator accepts what can be a directory on the machine that runs
-// Terraform. Whether it can be written to is found out by a check.
+// directoryValidator accepts the path of a directory on the machine that runs Terraform. Whether it is writable is
+// left to a check.
 type directoryValidator struct{}
 
 // Description implements [validator.String].
@@ -421,7 +417,7 @@ var (
 	_ validator.Number = wholeNumberValidator{}
 )
 
-// validateOnFailure refuses a rollback of what is not upgraded.
+// validateOnFailure refuses a rollback if Talos is not upgraded.
 func (m clusterModel) validateOnFailure() diag.Diagnostics {
 	var diagnostics diag.Diagnostics
 
@@ -435,8 +431,7 @@ func (m clusterModel) validateOnFailure() diag.Diagnostics {
 	return diagnostics
 }
 
-// onFailureValidator accepts what can happen to a node whose new system does not
-// become healthy.
+// onFailureValidator accepts values of on_failure.
 type onFailureValidator struct{}
 
 // Description implements [validator.String].
@@ -472,8 +467,7 @@ func (onFailureValidator) ValidateString(_ context.Context, req validator.String
 			req.Path, written, hint, cluster.StopOnFailure, cluster.RollBackOnFailure))
 }
 
-// wholeNumberValidator accepts a whole number from 1 to most, and says of others what is
-// wrong with them.
+// wholeNumberValidator accepts a whole number from 1 to most. wrong returns the error of any other.
 type wholeNumberValidator struct {
 	most  int
 	wrong func(at path.Path, value types.Number) diag.Diagnostic
@@ -500,8 +494,7 @@ func (v wholeNumberValidator) ValidateNumber(_ context.Context, req validator.Nu
 	}
 }
 
-// wholeNumber is the number as code counts, and whether it is a whole one from 1 to
-// most.
+// wholeNumber returns the number as an int, and whether it is a whole number from 1 to most.
 func wholeNumber(value types.Number, most int) (int, bool) {
 	number := value.ValueBigFloat()
 	if !number.IsInt() || number.Cmp(big.NewFloat(1)) < 0 || number.Cmp(big.NewFloat(float64(most))) > 0 {
@@ -513,7 +506,7 @@ func wholeNumber(value types.Number, most int) (int, bool) {
 	return int(whole), true
 }
 
-// wrongAttempts is the error of a number of attempts that cannot be.
+// wrongAttempts returns the error of an invalid number of attempts.
 func wrongAttempts(at path.Path, value types.Number) diag.Diagnostic {
 	advice := "The first attempt counts: write 1 for no repetition."
 	if value.ValueBigFloat().Cmp(big.NewFloat(maxAttempts)) > 0 {
@@ -524,7 +517,7 @@ func wrongAttempts(at path.Path, value types.Number) diag.Diagnostic {
 		fmt.Sprintf("%s is %s: value must be a whole number from 1 to %d.\n\n%s", at, value.ValueBigFloat().Text('g', -1), maxAttempts, advice))
 }
 
-// wrongParallelPulls is the error of a number of pulls that cannot be.
+// wrongParallelPulls returns the error of an invalid number of pulls.
 func wrongParallelPulls(at path.Path, value types.Number) diag.Diagnostic {
 	return diag.NewAttributeErrorDiagnostic(visible(at), "Invalid number of pulls",
 		fmt.Sprintf("%s is %s: value must be a whole number from 1 to %d.\n\nWrite 1 for one node after the other, or leave it out: then it follows max_unavailable.",
@@ -538,11 +531,11 @@ var (
 	_ validator.String = objectNameValidator{}
 )
 
-// knownKinds are the kinds whose API version is known.
+// knownKinds returns the kinds whose API version is known.
 func knownKinds() []string { return []string{"KubernetesCluster", "TalosControlPlane", "ConfigMap"} }
 
-// validatePublishing wants an object that can be annotated, and an operator where
-// one is to act. It looks at what the configuration says, without the defaults.
+// validatePublishing refuses an object that cannot be annotated, and a mode that does not fit it. It validates the
+// configuration, without the defaults.
 func (m clusterModel) validatePublishing() diag.Diagnostics {
 	diagnostics := m.validatePublishTo()
 	if diagnostics.HasError() {
@@ -558,7 +551,7 @@ func (m clusterModel) validatePublishing() diag.Diagnostics {
 	return diagnostics
 }
 
-// validatePublishTo wants an object whose API version is known.
+// validatePublishTo refuses an object whose API version is unknown.
 func (m clusterModel) validatePublishTo() diag.Diagnostics {
 	var diagnostics diag.Diagnostics
 
@@ -586,8 +579,7 @@ func (m clusterModel) validatePublishTo() diag.Diagnostics {
 	return diagnostics
 }
 
-// validateMode wants an operator where one is to act, and one that can be held
-// where it is not.
+// validateMode refuses delegation without an operator, and an operator that cannot be held without delegation.
 func (m clusterModel) validateMode() diag.Diagnostics {
 	var diagnostics diag.Diagnostics
 
@@ -627,7 +619,7 @@ func (m clusterModel) validateMode() diag.Diagnostics {
 	return diagnostics
 }
 
-// validateDelegated refuses what an operator decides by itself.
+// validateDelegated refuses attributes that the operator decides about.
 func (m clusterModel) validateDelegated() diag.Diagnostics {
 	var (
 		diagnostics diag.Diagnostics
@@ -649,7 +641,7 @@ func (m clusterModel) validateDelegated() diag.Diagnostics {
 	return diagnostics
 }
 
-// modeValidator accepts who may upgrade a cluster.
+// modeValidator accepts values of mode.
 type modeValidator struct{}
 
 // Description implements [validator.String].
@@ -677,10 +669,10 @@ func (modeValidator) ValidateString(_ context.Context, req validator.StringReque
 			req.Path, written, hint, modeDirect, modeDelegate, attrPublishTo))
 }
 
-// apiVersionValidator accepts API versions as manifests have them.
+// apiVersionValidator accepts API versions as in manifests.
 type apiVersionValidator struct{}
 
-// apiVersionText is a version, with the group in front where it has one.
+// apiVersionText matches a version with an optional group.
 var apiVersionText = regexp.MustCompile(`^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?v[0-9][a-z0-9]*$`)
 
 // Description implements [validator.String].
@@ -703,7 +695,7 @@ func (v apiVersionValidator) ValidateString(ctx context.Context, req validator.S
 // objectKindValidator accepts kinds of objects that may be annotated.
 type objectKindValidator struct{}
 
-// objectKindText is a kind as manifests have it.
+// objectKindText matches a kind as in manifests.
 var objectKindText = regexp.MustCompile(`^[A-Z][A-Za-z0-9]*$`)
 
 // Description implements [validator.String].
@@ -738,8 +730,7 @@ func (v objectKindValidator) ValidateString(ctx context.Context, req validator.S
 // objectNameValidator accepts names of objects and of namespaces.
 type objectNameValidator struct{}
 
-// objectNameText is a DNS name, as most kinds of objects want it, and maxObjectName
-// how long one may be.
+// objectNameText matches a DNS name, as required by most kinds of objects, and maxObjectName is its maximum length.
 var objectNameText = regexp.MustCompile(`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`)
 
 const maxObjectName = 253
@@ -762,8 +753,8 @@ func (v objectNameValidator) ValidateString(ctx context.Context, req validator.S
 	}
 }
 
-// reportPathValidator accepts what can be a file on the machine that runs Terraform.
-// Whether it can be written is found out by the apply.
+// reportPathValidator accepts the path of a file on the machine that runs Terraform. Whether it is writable is left
+// to the apply.
 type reportPathValidator struct{}
 
 // Description implements [validator.String].
@@ -792,8 +783,7 @@ func (reportPathValidator) ValidateString(_ context.Context, req validator.Strin
 	}
 }
 
-// unusablePath is what is wrong with a path whatever the machine; empty where
-// nothing is.
+// unusablePath returns what is wrong with a path on any machine; empty if nothing is.
 func unusablePath(text string) string {
 	switch {
 	case strings.TrimSpace(text) == "":
@@ -821,8 +811,8 @@ var (
 	_ validator.String = selectorValidator{}
 )
 
-// located is the error as a sentence. A value inside of another one is named,
-// because the command line shows the attribute as a whole.
+// located returns the error as a sentence. It names a value within another one, because the command line only shows
+// the attribute as a whole.
 func located(at path.Path, err error) string {
 	if len(at.Steps()) == 1 {
 		return sentence(err.Error())
@@ -831,7 +821,7 @@ func located(at path.Path, err error) string {
 	return at.String() + ": " + err.Error() + "."
 }
 
-// versionValidator accepts versions as people write them.
+// versionValidator accepts versions, with or without v.
 type versionValidator struct{}
 
 // Description implements [validator.String].
@@ -853,8 +843,7 @@ func (versionValidator) ValidateString(_ context.Context, req validator.StringRe
 	}
 }
 
-// durationValidator accepts durations above zero, and zero where that means
-// something.
+// durationValidator accepts durations above zero, and zero if that is allowed.
 type durationValidator struct {
 	zero bool
 }
@@ -883,10 +872,10 @@ func (v durationValidator) ValidateString(ctx context.Context, req validator.Str
 	}
 }
 
-// repositoryValidator accepts image references without tag and digest.
+// repositoryValidator accepts image references without tag and digest, and installers as in [image.ParseInstaller].
 type repositoryValidator struct {
-	// by is the attribute that chooses the tag instead. Where it is empty, the image is an
-	// installer's, which may have the tag of talos_version, or a digest.
+	// by is the attribute that sets the tag instead. If it is empty, the image is an installer's, which may have the
+	// tag of talos_version or a digest.
 	by string
 }
 
@@ -921,13 +910,13 @@ func (v repositoryValidator) ValidateString(_ context.Context, req validator.Str
 	}
 }
 
-// missing is the error of an element of a list that is null.
+// missing returns the error of an element of a list that is null.
 func missing(at path.Path) diag.Diagnostic {
 	return diag.NewAttributeErrorDiagnostic(visible(at), "Missing value", at.String()+" is null. Give it a value, or remove it from the list.")
 }
 
-// overridesValidator accepts overrides of which each says something. Terraform drops
-// what a nested object does not know: of a misspelt hold nothing is left.
+// overridesValidator refuses overrides that set nothing. Terraform drops unknown attributes of a nested object: a
+// misspelt hold leaves an empty override.
 type overridesValidator struct{}
 
 // Description implements [validator.Map].
@@ -970,8 +959,7 @@ func (overridesValidator) ValidateMap(_ context.Context, req validator.MapReques
 			strings.Join(idle, ", "), names, at, at))
 }
 
-// selectorOverridesValidator accepts overrides of which each says something, as
-// [overridesValidator] does.
+// selectorOverridesValidator refuses overrides that set nothing, as [overridesValidator] does.
 type selectorOverridesValidator struct{}
 
 // Description implements [validator.List].
@@ -1004,7 +992,7 @@ func (selectorOverridesValidator) ValidateList(_ context.Context, req validator.
 	}
 }
 
-// manifestObjectsValidator refuses to leave out what an upgrade waits for.
+// manifestObjectsValidator refuses to exclude objects that an upgrade waits for.
 type manifestObjectsValidator struct{}
 
 // Description implements [validator.List].
@@ -1021,7 +1009,7 @@ func (v manifestObjectsValidator) MarkdownDescription(ctx context.Context) strin
 func (manifestObjectsValidator) ValidateList(ctx context.Context, req validator.ListRequest, resp *validator.ListResponse) {
 	var models []manifestObjectModel
 	if req.ConfigValue.IsUnknown() || req.ConfigValue.ElementsAs(ctx, &models, false).HasError() {
-		// The schema says what is wrong.
+		// The schema reports the error.
 		return
 	}
 
@@ -1034,7 +1022,7 @@ func (manifestObjectsValidator) ValidateList(ctx context.Context, req validator.
 	}
 }
 
-// poolsValidator accepts pools of which every one is there.
+// poolsValidator refuses pools that are null.
 type poolsValidator struct{}
 
 // Description implements [validator.Map].
@@ -1052,7 +1040,7 @@ func (poolsValidator) ValidateMap(_ context.Context, req validator.MapRequest, r
 	}
 }
 
-// selectorValidator accepts label selectors that ask for something.
+// selectorValidator accepts label selectors with at least one requirement.
 type selectorValidator struct{}
 
 // Description implements [validator.String].
@@ -1075,13 +1063,13 @@ func (selectorValidator) ValidateString(_ context.Context, req validator.StringR
 	}
 }
 
-// wrongSelector is the error of a selector that cannot be.
+// wrongSelector returns the error of an invalid selector.
 func wrongSelector(at path.Path, written string, err error) diag.Diagnostic {
 	return diag.NewAttributeErrorDiagnostic(visible(at), "Invalid label selector",
 		fmt.Sprintf("%s is %q: %s.\n\nWrite it as kubectl get nodes -l takes it, such as \"pool=gpu\", \"pool in (gpu, storage)\" or \"upgrade=hold,!spare\".", at, written, err))
 }
 
-// presentValidator accepts lists of which every element is there.
+// presentValidator refuses lists with null elements.
 type presentValidator struct{}
 
 // Description implements [validator.List].
@@ -1121,9 +1109,8 @@ func (shareValidator) ValidateString(_ context.Context, req validator.StringRequ
 	}
 }
 
-// nearest is the name that somebody most likely meant by what was written: the
-// one that takes the fewest keystrokes to get to, up to a third of its letters.
-// It is empty where no name is that close.
+// nearest returns the name that was most likely meant by what was written: the one with the smallest edit distance,
+// up to a third of its length. It is empty if no name is that close.
 func nearest(written string, names []string) string {
 	best, fewest := "", 0
 

@@ -26,11 +26,11 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
-// owner says to people, in the lease, who upgrades the cluster.
+// owner is the text in the lease that says who upgrades the cluster.
 const owner = "terraform resource " + typeName + "_cluster"
 
-// Create implements [resource.Resource]. When the upgrade stops the state stays
-// null: a stored resource would be tainted, and the next apply would replace it.
+// Create implements [resource.Resource]. If the upgrade stops, the state stays null: a stored resource would be
+// tainted, and the next apply would replace it.
 func (r *clusterResource) Create(ctx context.Context, req resource.CreateRequest, resp *resource.CreateResponse) {
 	var model clusterModel
 
@@ -63,9 +63,8 @@ func (r *clusterResource) Create(ctx context.Context, req resource.CreateRequest
 	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
 }
 
-// Update implements [resource.Resource]. When the upgrade stops the state keeps
-// the versions that it had, so that the next plan still sees what is to do, and
-// takes over what was observed.
+// Update implements [resource.Resource]. If the upgrade stops, the state keeps its versions, so that the next plan
+// still sees what is left to do, and stores what was observed.
 func (r *clusterResource) Update(ctx context.Context, req resource.UpdateRequest, resp *resource.UpdateResponse) {
 	var planned, prior clusterModel
 
@@ -106,9 +105,8 @@ func (r *clusterResource) Update(ctx context.Context, req resource.UpdateRequest
 	resp.Diagnostics.Append(resp.State.Set(ctx, prior)...)
 }
 
-// stopped is the status after an upgrade to what was planned that did not get to
-// its end. Where it was refused before anything was touched the cluster is as it
-// was.
+// stopped returns the status after an upgrade that did not complete. If it stopped before anything was changed, that
+// is the status of the observation.
 func stopped(prior, planned clusterModel, observed cluster.Observation, summary string, err error) status {
 	current := statusOf(observed, prior)
 
@@ -134,13 +132,13 @@ func stopped(prior, planned clusterModel, observed cluster.Observation, summary 
 	return current.failed(summary+".", managed && reached.Talos.arrived())
 }
 
-// neverBegan tells whether the upgrade was stopped before anything was disturbed.
+// neverBegan reports whether the upgrade stopped before anything was disrupted.
 func neverBegan(err error) bool {
 	return errors.Is(err, say.ErrBlocked) || errors.Is(err, say.ErrLocked) || errors.Is(err, say.ErrNotBegun)
 }
 
-// upgrade runs the engine for the claimant and publishes what it does. The
-// observed is the last observation, also with an error.
+// upgrade runs the engine for the claimant and publishes its progress. It returns the last observation, even with an
+// error.
 func (r *clusterResource) upgrade(ctx context.Context, model clusterModel, claimant string, limit time.Duration) (cluster.Observation, diag.Diagnostics, error) {
 	reached, release, err := r.clusters.connect(ctx, model.Context.ValueString())
 	if err != nil {
@@ -158,14 +156,13 @@ func (r *clusterResource) upgrade(ctx context.Context, model clusterModel, claim
 
 	r.clusters.remember(model.Context.ValueString(), nil)
 
-	// Where the ID cannot be had the name has to do: the lease in the cluster
-	// keeps two writers apart all the same.
+	// If the ID is unknown, the name is used: the lease in the cluster keeps two writers apart anyway.
 	id, err := clusterID(ctx, reached)
 	if err == nil {
 		reached.identify(id)
 	}
 
-	// A cluster that is not the one in state is not claimed: the engine refuses it.
+	// A cluster with another ID than in state is not claimed: the engine refuses it.
 	if wanted := request.ClusterID; wanted == "" || wanted == cmp.Or(id, wanted) {
 		if err := r.clusters.claims.claim(cmp.Or(id, reached.name), claimant); err != nil {
 			return cluster.Observation{}, diagnostics, fmt.Errorf("%s is %w", reached.name, err)
@@ -205,7 +202,7 @@ func (r *clusterResource) upgrade(ctx context.Context, model clusterModel, claim
 
 	observed, err := carryOut(ctx, options, request)
 	if observed.Nodes != nil {
-		// The last look may have come at a moment in which nobody could tell.
+		// The ID may have been unknown in the last observation.
 		observed.ID = cmp.Or(observed.ID, id)
 	}
 
@@ -215,7 +212,7 @@ func (r *clusterResource) upgrade(ctx context.Context, model clusterModel, claim
 	return observed, diagnostics, err
 }
 
-// carryOut has the engine upgrade the cluster, or the operator.
+// carryOut upgrades the cluster through the engine, or through the operator.
 func carryOut(ctx context.Context, options engine.Options, request engine.Request) (cluster.Observation, error) {
 	if !request.Delegated {
 		return engine.New(options).Upgrade(ctx, request)
@@ -229,16 +226,14 @@ func carryOut(ctx context.Context, options engine.Options, request engine.Reques
 	return observed, asked.failed(err)
 }
 
-// flushTimeout bounds how long the end of an upgrade waits for its last
-// annotations; hurriedFlush does after a cancel, when everything together has
-// 15 seconds.
+// flushTimeout bounds how long the end of an upgrade waits for its last annotations. hurriedFlush does so after a
+// cancel, when everything together has 15 seconds.
 const (
 	flushTimeout = 5 * time.Second
 	hurriedFlush = 2 * time.Second
 )
 
-// runObservers are where others see what an upgrade does; each is nil where there is
-// none.
+// runObservers publish what an upgrade does. Each is nil if it is not used.
 type runObservers struct {
 	publisher *publish.Publisher
 	events    *publish.Events
@@ -246,7 +241,7 @@ type runObservers struct {
 	trace     *runTrace
 }
 
-// observers are the outlets that there are.
+// observers returns the observers in use.
 func (o *runObservers) observers() []cluster.Observer {
 	var observers []cluster.Observer
 
@@ -265,9 +260,8 @@ func (o *runObservers) observers() []cluster.Observer {
 	return append(observers, o.trace.observers()...)
 }
 
-// close makes what was published of the cluster with the name true, also after a
-// cancellation, and says what of it is not. The observation and the error are those with
-// which the run ended.
+// close completes what was published about the named cluster, even after a cancel, and returns warnings about what
+// failed. The observation and the error are those with which the run ended.
 func (o *runObservers) close(ctx context.Context, to publication, name string, observed cluster.Observation, ended error) diag.Diagnostics {
 	limit := flushTimeout
 	if ctx.Err() != nil {
@@ -305,7 +299,7 @@ func (o *runObservers) close(ctx context.Context, to publication, name string, o
 	return diagnostics
 }
 
-// unpublishedRemedy is what to do about an object that could not be written.
+// unpublishedRemedy returns what to do about an object that could not be written.
 func unpublishedRemedy(err error) string {
 	switch {
 	case errors.Is(err, cluster.ErrDenied):
@@ -317,7 +311,7 @@ func unpublishedRemedy(err error) string {
 	}
 }
 
-// untoldRemedy is what to do about Events that could not be written.
+// untoldRemedy returns what to do about Events that could not be written.
 func untoldRemedy(err error) string {
 	if errors.Is(err, cluster.ErrDenied) {
 		return "Allow the credentials to create and patch Events there."
@@ -326,8 +320,8 @@ func untoldRemedy(err error) string {
 	return "Look at why its API does not take Events; those of this run are lost."
 }
 
-// unsaid is one warning for what could not be published, and for Events that could
-// not be told: one cause, such as an object that is not there, is often behind both.
+// unsaid returns one warning for progress and Events that could not be written: often both have the same cause, such
+// as a missing object.
 func unsaid(published, told error, to publication, name string) diag.Diagnostics {
 	var (
 		diagnostics diag.Diagnostics
@@ -352,8 +346,8 @@ func unsaid(published, told error, to publication, name string) diag.Diagnostics
 	return diagnostics
 }
 
-// undrawn begins to end the report. What it returns waits until that is done, and
-// says of the cluster with the name what could not be written.
+// undrawn starts to complete the report. The returned function waits until that is done, and returns a warning about
+// the named cluster if it failed.
 func (o *runObservers) undrawn(ctx context.Context, ending report.Ending) func(name string) diag.Diagnostics {
 	missing := make(chan error, 1)
 
@@ -379,20 +373,21 @@ func (o *runObservers) undrawn(ctx context.Context, ending report.Ending) func(n
 	}
 }
 
-// errReport is what a report that is wanted and has no place counts as.
+// errReport is wrapped if a report is wanted but cannot be written.
 var errReport = errors.New("no place for the report")
 
-// reportError is why a report has no place, which says enough by itself.
+// reportError is the reason why a report cannot be written. Its text is only the reason.
 type reportError struct{ error }
 
-// Is tells that it counts as [errReport].
+// Is reports whether target is [errReport].
 func (e reportError) Is(target error) bool { return target == errReport }
 
-// Unwrap is the reason.
+// Unwrap returns the reason.
 func (e reportError) Unwrap() error { return e.error }
 
-// unwritable is the error of a report that could not be written, as far as a plan can
-// tell: the directory may be made by then, and the machine be another one.
+// unwritable returns the diagnostics of a report that could not be written. An invalid path is an error. A file that
+// cannot be written now is only a warning: until the apply, the directory may be created, and the apply may run on
+// another machine.
 func (r *clusterResource) unwritable(planned clusterModel) diag.Diagnostics {
 	file, given := plainText(planned.ReportPath)
 	if !given {
@@ -412,8 +407,7 @@ func (r *clusterResource) unwritable(planned clusterModel) diag.Diagnostics {
 	return nil
 }
 
-// draw makes the report that the model wants, for the run of the claimant; nil where
-// it wants none. The error counts as [errReport].
+// draw creates the report of the claimant's run; nil if the model wants none. The error is an [errReport].
 func (r *clusterResource) draw(model clusterModel, claimant, run, name string) (*report.Report, error) {
 	path := model.ReportPath.ValueString()
 	if path == "" {
@@ -432,7 +426,7 @@ func (r *clusterResource) draw(model clusterModel, claimant, run, name string) (
 	return report.New(report.Options{Path: place, Cluster: name, Run: run, Version: r.clusters.settings.version}), nil
 }
 
-// endingOf is how a run ended, for its report.
+// endingOf returns how a run ended, for its report.
 func endingOf(observed cluster.Observation, err error) report.Ending {
 	ending := report.Ending{Outcome: report.Completed, Nodes: observed.Nodes}
 	if err == nil {
@@ -442,7 +436,7 @@ func endingOf(observed cluster.Observation, err error) report.Ending {
 	ending.Outcome = drawnOutcome(err)
 
 	if errors.Is(err, say.ErrWrongCluster) {
-		// They are another cluster's.
+		// The nodes are those of another cluster.
 		ending.Nodes = nil
 	}
 
@@ -472,7 +466,7 @@ func drawnOutcome(err error) report.Outcome {
 	case errors.Is(err, say.ErrLeaseLost):
 		return report.Lost
 	case errors.As(err, &failure) && len(failure.Nodes()) > 0:
-		// Whatever else came to pass beside it.
+		// Failed nodes take precedence over whatever else happened.
 		return report.Failed
 	case errors.Is(err, context.Canceled), errors.Is(err, say.ErrDeadline), errors.Is(err, say.ErrWindow):
 		return report.Stopped
@@ -483,15 +477,14 @@ func drawnOutcome(err error) report.Outcome {
 	}
 }
 
-// runTrace is the trace of one run; empty where the environment asks for none.
+// runTrace is the trace of one run; empty if the environment requests none.
 type runTrace struct {
 	tracer *trace.Tracer
-	// err is why there is none although the environment asks for one.
+	// err is why there is no trace although the environment requests one.
 	err error
 }
 
-// trace begins the trace of the run that the options and the request describe, of
-// the cluster with the ID.
+// trace starts the trace of the run with the options and the request, in the cluster with the ID.
 func (c *clusters) trace(ctx context.Context, id string, options engine.Options, request engine.Request, to publication) *runTrace {
 	clock := options.Clock
 	if clock == nil {
@@ -507,7 +500,7 @@ func (c *clusters) trace(ctx context.Context, id string, options engine.Options,
 	return made
 }
 
-// observers are the tracer, if there is one.
+// observers returns the tracer, if there is one.
 func (r *runTrace) observers() []cluster.Observer {
 	if r == nil || r.tracer == nil {
 		return nil
@@ -516,9 +509,8 @@ func (r *runTrace) observers() []cluster.Observer {
 	return []cluster.Observer{r.tracer}
 }
 
-// end begins to end the trace of a run that ended with the error, or with none. What
-// it returns waits until that is done, and says of the cluster with the name what is
-// missing.
+// end starts to complete the trace of a run that ended with the error, which may be nil. The returned function waits
+// until that is done, and returns a warning about the named cluster if something is missing.
 func (r *runTrace) end(ctx context.Context, ended error) func(name string) diag.Diagnostics {
 	if r == nil {
 		return func(string) diag.Diagnostics { return nil }
@@ -548,7 +540,7 @@ func (r *runTrace) end(ctx context.Context, ended error) func(name string) diag.
 	}
 }
 
-// outcomeOf is the end of a run as its trace tells it.
+// outcomeOf returns how a run ended, for its trace.
 func outcomeOf(ended error) trace.Outcome {
 	if ended == nil {
 		return trace.Outcome{}
@@ -572,13 +564,13 @@ func outcomeOf(ended error) trace.Outcome {
 	return made
 }
 
-// failureKind is a reason why a run stopped, in a word that stays.
+// failureKind is a reason why a run stopped, with a stable name.
 type failureKind struct {
 	err  error
 	name string
 }
 
-// failureKinds are the reasons, the more telling ones first.
+// failureKinds returns the reasons, the more specific ones first.
 func failureKinds() []failureKind {
 	return []failureKind{
 		{say.ErrWrongCluster, "wrong-cluster"},
@@ -610,22 +602,22 @@ func failureKinds() []failureKind {
 	}
 }
 
-// requestRecorder is an operator that may be asked, and what it was asked for last.
+// requestRecorder is an operator that records its last request.
 type requestRecorder struct {
 	cluster.Operator
 
-	// last is empty as long as it was asked for nothing.
+	// last is the product of the last request; empty if there was none.
 	last version.Product
 }
 
-// Ask implements [cluster.Operator]. Also what fails may have taken effect.
+// Ask implements [cluster.Operator]. A request that fails is recorded as well, because it may have taken effect.
 func (p *requestRecorder) Ask(ctx context.Context, product version.Product, to version.Version) error {
 	p.last = product
 
 	return p.Operator.Ask(ctx, product, to)
 }
 
-// failed is the error of an upgrade through the operator; nil for none.
+// failed wraps the error of an upgrade through the operator; nil stays nil.
 func (p *requestRecorder) failed(err error) error {
 	if err == nil {
 		return nil
@@ -638,16 +630,15 @@ func (p *requestRecorder) failed(err error) error {
 type delegationError struct {
 	error
 
-	// asked is the product for which the operator was asked last; empty where it was
-	// asked for nothing.
+	// asked is the product of the last request to the operator; empty if there was none.
 	asked version.Product
 }
 
-// Unwrap is the error of the engine.
+// Unwrap returns the error of the engine.
 func (e *delegationError) Unwrap() error { return e.error }
 
-// stopped is the status of a cluster that was observed to be like this in the end:
-// as it was where the operator was asked for nothing.
+// stopped returns the status after the upgrade: failed, or the observed status if nothing was requested of the
+// operator.
 func (e *delegationError) stopped(observed status, summary string) status {
 	if e.asked == "" {
 		return observed

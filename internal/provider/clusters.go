@@ -22,8 +22,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/readable"
 )
 
-// clusters gives resources and data sources access to the clusters that the
-// credentials of one provider block reach.
+// clusters gives resources and data sources access to the clusters that the credentials of one provider block reach.
 type clusters struct {
 	settings *settings
 	access   credentials
@@ -38,16 +37,15 @@ func newClusters(settings *settings, access credentials) *clusters {
 	return &clusters{settings: settings, access: access, claims: newClaims(), open: map[string]*sharedConnection{}}
 }
 
-// sharedConnection is used by all operations that run at the same time on the
-// same context. The last one to finish closes it: Terraform never says when
-// the provider is done.
+// sharedConnection is shared by all operations that run at the same time on the same context. The last one to finish
+// closes it: Terraform never signals that the provider is done.
 type sharedConnection struct {
 	mu         sync.Mutex
 	users      int
 	current    *connection
 	kubeconfig []byte
 	last       *cachedObservation
-	// servers are where the Kubernetes API is, besides the kubeconfig's address.
+	// servers are the addresses of the Kubernetes API besides the one in the kubeconfig.
 	servers serverAddresses
 
 	// asking guards identity.
@@ -55,8 +53,7 @@ type sharedConnection struct {
 	identity *identity
 }
 
-// undecided is the access as a roll depends on it, and whether what it depends
-// on is not fully known yet.
+// undecided returns the access with everything unknown that a roll depends on, and whether anything is unknown.
 func (c *clusters) undecided(ctx context.Context) (credentials, bool) {
 	access := c.access
 	if c.releases.tableUnknown(ctx) {
@@ -70,8 +67,7 @@ func (c *clusters) undecided(ctx context.Context) (credentials, bool) {
 	return access, len(access.Unknown) > 0
 }
 
-// called is what people call the cluster of a resource, found out without asking
-// it; empty where nothing tells.
+// called returns the display name of a resource's cluster, without asking the cluster; empty if nothing names it.
 func (c *clusters) called(of clusterModel) string {
 	if c == nil {
 		return ""
@@ -100,8 +96,8 @@ func (c *clusters) called(of clusterModel) string {
 	return ""
 }
 
-// connect is a connection to the cluster of a context; empty means the
-// provider's own. Release must be called once.
+// connect returns a connection to the cluster of a context; if wanted is empty, of the provider's own. release must
+// be called once.
 func (c *clusters) connect(ctx context.Context, wanted string) (reached *connection, release func(), err error) {
 	shared := c.shared(c.access.contextName(wanted))
 
@@ -142,14 +138,13 @@ func (s *sharedConnection) release() {
 		return
 	}
 
-	// What was asked is answered by now: a connection that does not close
-	// cleanly changes nothing about that.
+	// By now, every call has been answered: an error on closing changes nothing about that.
 	_ = s.current.close()
 	s.current = nil
 }
 
-// configured is what the provider block hands to a resource or a data source;
-// nil while Terraform only validates.
+// configured returns what the provider block passes to a resource or a data source; nil while Terraform only
+// validates.
 func configured(data any, diagnostics *diag.Diagnostics) *clusters {
 	if data == nil {
 		return nil
@@ -163,28 +158,26 @@ func configured(data any, diagnostics *diag.Diagnostics) *clusters {
 	return reached
 }
 
-// observation is what a look at a cluster found.
+// observation is an observation of a cluster, with its connection's name and certificate.
 type observation struct {
 	cluster.Observation
-	// name is what people call the cluster.
+	// name is the display name of the cluster.
 	name string
-	// expires is when the client certificate that was used does; zero when
-	// that is not known.
+	// expires is when the client certificate that was used expires; zero if unknown.
 	expires time.Time
 }
 
-// lookAge is how old an observation may be for a plan.
+// lookAge is the maximum age of an observation for a plan.
 const lookAge = 10 * time.Second
 
-// cachedObservation is an observation with its time, or why there is none.
+// cachedObservation is an observation with its time, or the error in its place.
 type cachedObservation struct {
 	seen observation
 	err  error
 	at   time.Time
 }
 
-// observe looks at the cluster of a context and changes nothing. A cluster of
-// which no node answers is an error.
+// observe observes the cluster of a context and changes nothing. It is an error if no node of the cluster answers.
 func (c *clusters) observe(ctx context.Context, wanted string) (observation, error) {
 	seen, err := c.look(ctx, wanted)
 	if !errors.Is(err, context.Canceled) {
@@ -194,18 +187,16 @@ func (c *clusters) observe(ctx context.Context, wanted string) (observation, err
 	return seen, err
 }
 
-// How long a first apply waits for a cluster that does not answer, and how often it
-// looks: machines that were bootstrapped a moment ago take minutes, and an address that
-// is wrong never answers.
+// How long a first apply waits for a cluster that does not answer, and how often it tries: machines that have just
+// been bootstrapped take minutes, and a wrong address never answers.
 const (
 	bootstrapPatience = 15 * time.Minute
 	bootstrapPause    = 5 * time.Second
 )
 
-// await waits until nodes and the Kubernetes API of a cluster answer that may have
-// been bootstrapped right before, and returns what is left of the limit: never 0, which
-// would be no limit to the engine. What waiting does not cure, or did not, the upgrade
-// meets again, and says.
+// await waits until nodes and the Kubernetes API of a cluster answer that may have just been bootstrapped. It
+// returns what remains of the limit: never 0, which the engine takes as no limit. An error that waiting cannot
+// resolve, or did not, is reported by the upgrade, which meets it again.
 func (c *clusters) await(ctx context.Context, wanted string, limit time.Duration) time.Duration {
 	clock := c.settings.clock
 	began := clock.Now()
@@ -233,8 +224,8 @@ func (c *clusters) await(ctx context.Context, wanted string, limit time.Duration
 	return max(limit-clock.Now().Sub(began), time.Nanosecond)
 }
 
-// recent is the last observation where that is only seconds old, and a new one
-// otherwise. A plan looks at what the refresh before it just saw.
+// recent returns the last observation if it is only seconds old, and a new one otherwise. So a plan uses the
+// observation of the refresh before it.
 func (c *clusters) recent(ctx context.Context, wanted string) (observation, error) {
 	shared := c.shared(c.access.contextName(wanted))
 
@@ -249,8 +240,7 @@ func (c *clusters) recent(ctx context.Context, wanted string) (observation, erro
 	return c.observe(ctx, wanted)
 }
 
-// remember keeps an observation; nil forgets the last one, because the cluster
-// is about to change.
+// remember caches an observation. nil drops the last one, because the cluster is about to change.
 func (c *clusters) remember(wanted string, last *cachedObservation) {
 	shared := c.shared(c.access.contextName(wanted))
 
@@ -278,8 +268,8 @@ func (c *clusters) look(ctx context.Context, wanted string) (observation, error)
 	return observation{Observation: observed, name: reached.name, expires: reached.expires}, silence(observed)
 }
 
-// engine are the options of an engine for the connection, and for the operator
-// that may upgrade the same cluster; nil where none is known.
+// engine returns the options of an engine for the connection and for the operator that may upgrade the same cluster,
+// which is nil if none is known.
 func (c *clusters) engine(reached *connection, beside cluster.Operator) engine.Options {
 	return engine.Options{
 		Talos: reached.talos, Kubernetes: reached.kubernetes, Removals: reached.removals, Manifests: reached.manifests,
@@ -288,8 +278,8 @@ func (c *clusters) engine(reached *connection, beside cluster.Operator) engine.O
 	}
 }
 
-// request is what the engine is asked for. A run in which an operator acts may lose its
-// node: the operator goes on, and so does the next run.
+// request returns the request to the engine. A run that delegates to an operator may lose its own node: the operator
+// continues, and so does the next run.
 func (c *clusters) request(ctx context.Context, model clusterModel, objects cluster.Objects) (engine.Request, diag.Diagnostics) {
 	made, diagnostics := model.request(ctx, c.releases.imageFactory(), objects)
 	made.Policy.Releases = c.releases.known()
@@ -301,9 +291,8 @@ func (c *clusters) request(ctx context.Context, model clusterModel, objects clus
 	return made, diagnostics
 }
 
-// examine makes the checks of a plan, and changes nothing. A plan that is refused
-// whatever the cluster looks like, or has nothing to do, is not looked at any
-// closer.
+// examine makes the checks of a plan and changes nothing. If the plan has nothing to do, or is refused whatever the
+// state of the cluster, only its findings are returned.
 func (c *clusters) examine(ctx context.Context, planned clusterModel, seen observation, made plan.Plan) engine.Examination {
 	refused := slices.ContainsFunc(made.Findings, func(finding cluster.Finding) bool { return finding.Severity == cluster.Permanent })
 
@@ -322,7 +311,7 @@ func (c *clusters) examine(ctx context.Context, planned clusterModel, seen obser
 
 	defer release()
 
-	// What is wrong with the request was said before anybody was asked.
+	// Errors in the request were reported before the cluster was asked.
 	request, _ := c.request(ctx, planned, reached.objects)
 
 	beside, err := reached.operator(planned.publication())
@@ -333,9 +322,9 @@ func (c *clusters) examine(ctx context.Context, planned clusterModel, seen obser
 	return engine.New(c.engine(reached, beside)).Preflight(ctx, seen.Observation, made, request, engine.Planning)
 }
 
-// silence is the error of an observation in which no node answered, nil otherwise.
-// A node that was refused counts for all: either the credentials or the
-// endpoints are not fit for this cluster, and no waiting changes that.
+// silence returns the error of an observation in which no node answered; nil otherwise. If one node refuses access,
+// its error is returned for all: either the credentials or the endpoints are wrong for this cluster, and waiting
+// does not help.
 func silence(observed cluster.Observation) error {
 	var reason error
 
@@ -360,13 +349,12 @@ func silence(observed cluster.Observation) error {
 	case reason == nil:
 		return errSilent
 	default:
-		// One reason stands for all: they share the endpoints.
+		// All nodes share the endpoints, so one reason stands for all.
 		return fmt.Errorf("%w: %w", errSilent, reason)
 	}
 }
 
-// clusterID is the ID of the connected cluster. The error says why it cannot
-// be had.
+// clusterID returns the ID of the connected cluster, or why it is unknown.
 func clusterID(ctx context.Context, reached *connection) (string, error) {
 	id, err := reached.talos.ClusterID(ctx)
 	if err != nil || id != "" {
@@ -376,22 +364,21 @@ func clusterID(ctx context.Context, reached *connection) (string, error) {
 	return reached.kubernetes.UID(ctx)
 }
 
-// identityTimeout bounds how long a context is asked which cluster it reaches, and
-// contextsAtOnce how many are at the same time.
+// identityTimeout bounds how long one context is asked which cluster it reaches, and contextsAtOnce how many are
+// asked at the same time.
 const (
 	identityTimeout = 20 * time.Second
 	contextsAtOnce  = 20
 )
 
-// identity is the ID of the cluster that a context reaches, or why it is not known.
+// identity is the ID of the cluster that a context reaches, or why it is unknown.
 type identity struct {
 	id  string
 	err error
 }
 
-// identities asks each context which cluster it reaches, all at the same time, and each
-// once for all resources: where a configuration imports many clusters, each resource
-// looks for its own.
+// identities asks each context which cluster it reaches, up to contextsAtOnce at the same time, and each only once
+// for all resources: if a configuration imports many clusters, each resource looks for its own.
 func (c *clusters) identities(ctx context.Context, refs []contextRef) []identity {
 	found := make([]identity, len(refs))
 
@@ -409,7 +396,7 @@ func (c *clusters) identities(ctx context.Context, refs []contextRef) []identity
 
 		found[index] = c.identity(ctx, refs[index].wanted)
 
-		// Who was interrupted knows nothing.
+		// A cancelled lookup is not cached.
 		if ctx.Err() == nil {
 			shared.identity = &found[index]
 		}
@@ -437,7 +424,7 @@ func (c *clusters) identity(ctx context.Context, wanted string) identity {
 	return identity{id: id, err: err}
 }
 
-// atOnce calls do for each index below the count, several at the same time.
+// atOnce calls do for each index below count, up to contextsAtOnce at the same time.
 func atOnce(count int, do func(index int)) {
 	var group sync.WaitGroup
 
@@ -456,21 +443,19 @@ func atOnce(count int, do func(index int)) {
 	group.Wait()
 }
 
-// unchangedTimeout bounds a look at an object that was named before. A plan waits
-// no longer for a management cluster that is away, where nobody asked for anything.
+// unchangedTimeout bounds reading an object that was named before. A plan that does not change it waits no longer
+// for a management cluster that does not answer.
 const unchangedTimeout = 10 * time.Second
 
-// objectView is what there is to say, while nothing is to be upgraded, of the object
-// that progress is published to.
+// objectView is what a plan without an upgrade reports about the object to which progress is published.
 type objectView struct {
-	// findings are what keeps an apply from telling the object how the cluster is.
+	// findings are what keeps an apply from publishing to the object.
 	findings []cluster.Finding
-	// left is what an earlier apply left on the object, and another one ends.
+	// left is what an earlier apply left on the object, and the next one removes.
 	left []string
 }
 
-// viewObject looks at the object of the model. Where that was named before nobody
-// is told that it cannot be read.
+// viewObject reads the object of the model. If the object was named before, failing to read it is not reported.
 func (c *clusters) viewObject(ctx context.Context, planned clusterModel, prior *clusterModel, target cluster.Target) objectView {
 	of := planned.publication()
 	if of.to == nil {
@@ -487,7 +472,7 @@ func (c *clusters) viewObject(ctx context.Context, planned clusterModel, prior *
 
 	reached, release, err := c.connect(ctx, planned.Context.ValueString())
 	if err != nil {
-		return objectView{} // which the look at the cluster has said already
+		return objectView{} // The observation has reported it already.
 	}
 
 	defer release()
@@ -515,7 +500,7 @@ func (c *clusters) viewObject(ctx context.Context, planned clusterModel, prior *
 	}
 }
 
-// kept is what a destroy says of the object beyond what it removes.
+// kept is what a destroy reports about the object beyond what it removes.
 func (c *clusters) kept(of publication) string {
 	if of.isDefault(c != nil && c.access.Management != nil) {
 		return ""
@@ -524,25 +509,24 @@ func (c *clusters) kept(of publication) string {
 	return " " + of.to.String() + " stays as it is, with what was published there."
 }
 
-// errClaimed is wrapped when another resource has changed the cluster already.
+// errClaimed is wrapped if another resource has changed the cluster already.
 var errClaimed = errors.New("another " + typeName + "_cluster resource has upgraded it in this apply, or is upgrading it")
 
-// claims are the clusters that resources of one configured provider have changed,
-// with which resource it was. Terraform creates or updates a resource once in an
-// apply, so that a second one for the same cluster is a mistake whether the first
-// is still at work or not. The lease in the cluster keeps other processes away.
+// claims are the clusters that resources of one configured provider have changed, with the resource that did.
+// Terraform creates or updates a resource once in an apply, so a second one for the same cluster is a mistake,
+// whether or not the first is still running. The lease in the cluster keeps other processes away.
 type claims struct {
 	mu sync.Mutex
 	by map[string]string
-	// files are those that resources write, by which resource does.
+	// files maps each file that a resource writes to that resource.
 	files map[string]string
-	// planned is what was planned first for each cluster.
+	// planned is the first plan for each cluster.
 	planned map[string]plannedResource
 }
 
-// plannedResource is a resource as its plan makes it known.
+// plannedResource is a resource as described by its plan.
 type plannedResource struct {
-	// name is that of the connection.
+	// name is the name of the connection.
 	name   string
 	target cluster.Target
 }
@@ -551,8 +535,8 @@ func newClaims() *claims {
 	return &claims{by: map[string]string{}, files: map[string]string{}, planned: map[string]plannedResource{}}
 }
 
-// claim gives the cluster to the claimant, the resource's name among claims, until
-// that is destroyed. The error wraps [errClaimed].
+// claim gives the cluster to the claimant, which is the name of a resource among claims, until the resource is
+// destroyed. The error wraps [errClaimed].
 func (c *claims) claim(id, claimant string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -566,8 +550,7 @@ func (c *claims) claim(id, claimant string) error {
 	return nil
 }
 
-// write gives the file with the path to the claimant, and tells whether nobody else
-// has it.
+// write gives the file at the path to the claimant, and reports whether no other claimant has it.
 func (c *claims) write(path, claimant string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -581,10 +564,9 @@ func (c *claims) write(path, claimant string) bool {
 	return true
 }
 
-// findDuplicate notes that a plan brings the cluster to the target, through the connection
-// with the name, and finds what speaks against that: a plan of another resource with
-// another target, or, where there is work, one through another connection. Two resources
-// that say the same through the same connection cannot be told apart before the apply.
+// findDuplicate records that a plan brings the cluster to the target through the named connection, and returns what
+// conflicts with it: a plan of another resource with another target or, if there is work, through another
+// connection. Two resources with the same target and the same connection cannot be distinguished before the apply.
 func (c *claims) findDuplicate(id, name string, target cluster.Target, work bool) []cluster.Finding {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -618,13 +600,13 @@ func (c *claims) findDuplicate(id, name string, target cluster.Target, work bool
 	}
 }
 
-// wanted is what the target asks for: "Talos 1.13.4, Kubernetes 1.35.2".
+// wanted returns the target as text: "Talos 1.13.4, Kubernetes 1.35.2".
 func wanted(target cluster.Target) string {
 	return plan.State{Talos: target.Talos, Kubernetes: target.Kubernetes}.String()
 }
 
-// release gives up the cluster of a resource that is destroyed; without effect
-// where another one has it.
+// release gives up the cluster of a resource that is destroyed. It has no effect if another resource has the
+// cluster.
 func (c *claims) release(id, claimant string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -634,8 +616,7 @@ func (c *claims) release(id, claimant string) {
 	}
 }
 
-// keyClaimant is where the private state of a resource keeps what it is called
-// among claims.
+// keyClaimant is the key of the resource's name among claims in its private state.
 const keyClaimant = "claimant"
 
 // private is the private state of a resource.
@@ -646,8 +627,8 @@ type private interface {
 	SetKey(ctx context.Context, key string, value []byte) diag.Diagnostics
 }
 
-// claimantIn is what the resource with the private state is called among claims: a
-// random text that it keeps for life. It gets one where it has none yet.
+// claimantIn returns the name among claims of the resource with the private state: a random text that it keeps for
+// life, and that is created if it has none yet.
 func claimantIn[P private](ctx context.Context, kept P) (string, diag.Diagnostics) {
 	var (
 		none P

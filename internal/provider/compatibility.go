@@ -34,7 +34,7 @@ type compatibilityModel struct {
 	AsOf              types.String     `tfsdk:"as_of"`
 }
 
-// matrixRowModel is what goes with one minor version of Talos.
+// matrixRowModel is what is compatible with one minor version of Talos.
 type matrixRowModel struct {
 	Talos              types.String `tfsdk:"talos"`
 	KubernetesMin      types.String `tfsdk:"kubernetes_min"`
@@ -104,8 +104,8 @@ func (d *compatibilityDataSource) Read(ctx context.Context, req datasource.ReadR
 	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
 }
 
-// filterMinor reads a filter. Values that were not known when the configuration
-// was validated were not validated then.
+// filterMinor parses a filter. Values that were unknown in the validation of the configuration were not validated
+// then.
 func filterMinor(diagnostics *diag.Diagnostics, attribute string, value types.String) version.Minor {
 	minor, ok := parseMinor(value.ValueString())
 	if !ok {
@@ -133,8 +133,8 @@ func newMatrixRowModel(line compat.Line, table *compat.Table) matrixRowModel {
 	return row
 }
 
-// nothing warns that the filter fits no row: a configuration that takes the
-// first row would fail with less to go by.
+// nothing warns that the filter matches no row: a configuration that uses the first row would fail with a less
+// helpful error.
 func (m compatibilityModel) nothing() diag.Diagnostic {
 	var asked []string
 
@@ -216,7 +216,7 @@ func (v minorValidator) ValidateString(ctx context.Context, req validator.String
 	}
 }
 
-// parseMinor reads the minor version out of "1.13" or "1.13.4".
+// parseMinor returns the minor version of "1.13" or "1.13.4".
 func parseMinor(text string) (version.Minor, bool) {
 	if strings.Count(text, ".") == 1 && !strings.Contains(text, "-") {
 		text += ".0"

@@ -12,14 +12,14 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 )
 
-// imageAttribute is an attribute that holds the image of a component.
+// imageAttribute is an attribute with the image of a component.
 type imageAttribute struct {
 	name      string
 	component cluster.Component
 }
 
-// imageAttributes are the attributes of every object with images of components,
-// in the order in which people look for them.
+// imageAttributes returns the attributes of every object with images of components, in the order of the
+// documentation.
 func imageAttributes() []imageAttribute {
 	return []imageAttribute{
 		{attrKubelet, cluster.Kubelet},
@@ -30,8 +30,7 @@ func imageAttributes() []imageAttribute {
 	}
 }
 
-// componentAttribute is the component as an attribute name: hyphens are not
-// usual in those.
+// componentAttribute returns the component as an attribute name, which has underscores in place of hyphens.
 func componentAttribute(component cluster.Component) string {
 	return strings.ReplaceAll(string(component), "-", "_")
 }

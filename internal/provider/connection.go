@@ -24,53 +24,49 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/observer/publish"
 )
 
-// connection is one cluster within reach, through the ports of the engine.
+// connection is a connection to one cluster, through the ports of the engine.
 type connection struct {
-	// name is what people call the cluster: the context, in words.
+	// name is the display name of the cluster: the context, in words.
 	name string
-	// context is the name of the context alone; empty where there is none.
+	// context is the name of the context alone; empty if there is none.
 	context string
-	// endpoints are those of the Talos API.
+	// endpoints are the endpoints of the Talos API.
 	endpoints  []string
 	talos      cluster.Talos
 	kubernetes cluster.Kubernetes
-	// removals and manifests are nil when the Kubernetes API is not to be had.
+	// removals and manifests are nil if the Kubernetes API is unavailable.
 	removals  cluster.Removals
 	manifests cluster.BootstrapManifests
-	// workloads and objects are nil when the Kubernetes API is not to be had
-	// either.
+	// workloads and objects are nil if the Kubernetes API is unavailable.
 	workloads cluster.WorkloadReader
 	objects   cluster.Objects
-	// registry is nil where images are not to be looked for.
+	// registry is nil if images are not checked.
 	registry cluster.Registry
-	// store is where the progress of the cluster with the ID is published; nil
-	// when the Kubernetes API is not to be had.
+	// store returns the store to which the progress of the cluster with the ID is published; nil if the Kubernetes
+	// API is unavailable.
 	store func(id string) (publish.Store, error)
-	// own and management are where an object that progress is published to may be.
-	// Own is nil when the Kubernetes API is not to be had, management where the
-	// provider block names none or, with the reason in unmanaged, one that cannot be
-	// used.
+	// own and management are the clusters that may contain the object to which progress is published. own is nil if
+	// the Kubernetes API is unavailable. management is nil if the provider block names none or, with the reason in
+	// unmanaged, one that cannot be used.
 	own, management *managementCluster
 	unmanaged       error
-	// kubeconfig is remembered, so that not every operation has the cluster sign
-	// another certificate; nil when there is none.
+	// kubeconfig is kept, so that not every operation makes the cluster sign another certificate; nil if there is
+	// none.
 	kubeconfig []byte
-	// kubeconfigFrom introduces errors about it; empty where they say enough.
+	// kubeconfigFrom is a prefix for errors about the kubeconfig; empty if they need none.
 	kubeconfigFrom string
-	// identify tells the adapters which cluster this is, so that the objects
-	// they write carry its ID.
+	// identify passes the ID of the cluster to the adapters, so that the objects they write carry it.
 	identify func(id string)
-	// expires is when the client certificate of the Talos API does; zero when
-	// that is not known.
+	// expires is when the client certificate of the Talos API expires; zero if unknown.
 	expires time.Time
 	close   func() error
 }
 
-// dialFunc makes a connection.
+// dialFunc opens a connection.
 type dialFunc func(ctx context.Context, shared *settings, access credentials, wanted string, remembered kubeconfigCache) (*connection, error)
 
-// dial constructs the adapters; it is the only place that does. Errors are
-// about the credentials: a cluster that does not answer shows in the calls.
+// dial constructs the adapters; nothing else does. Errors are about the credentials: only the calls fail if a
+// cluster does not answer.
 func dial(ctx context.Context, shared *settings, access credentials, wanted string, remembered kubeconfigCache) (*connection, error) {
 	if len(access.Unknown) > 0 {
 		return nil, fmt.Errorf("%w: %s", errUnknown, strings.Join(access.Unknown, ", "))
@@ -88,7 +84,7 @@ func dial(ctx context.Context, shared *settings, access credentials, wanted stri
 	if made.kubeconfig == nil {
 		made.kubeconfig, err = remembered.kubeconfigAt(ctx, shared.clock.Now(), talos.Kubeconfig)
 		if errors.Is(err, cluster.ErrCredentials) {
-			// The reason is that of every call to the Talos API, and said of the others.
+			// Every call to the Talos API fails for the same reason, and reports it.
 			err = cluster.ErrCredentials
 		}
 
@@ -108,8 +104,7 @@ func dial(ctx context.Context, shared *settings, access credentials, wanted stri
 	return made, nil
 }
 
-// dialTalos is the connection as far as it does without the Kubernetes API of the
-// cluster.
+// dialTalos returns the connection without the Kubernetes API of the cluster.
 func dialTalos(
 	ctx context.Context, shared *settings, access credentials, wanted string, management *managementCluster, unmanaged error,
 ) (*connection, *talosapi.Client, error) {
@@ -155,9 +150,8 @@ func dialTalos(
 	}, talos, nil
 }
 
-// mayRead refuses a certificate whose roles let nobody look at a cluster, such as
-// os:etcd:backup: nodes would seem to be there and tell nothing. What they make of
-// one without a role is theirs to say.
+// mayRead refuses a certificate whose roles do not allow reading a cluster, such as os:etcd:backup: nodes would seem
+// to exist and return nothing. A certificate without roles is left to the nodes to judge.
 func mayRead(config talosapi.Config) error {
 	roles := config.Certificate().Roles()
 
@@ -202,29 +196,29 @@ func (c *connection) addKubernetes(shared *settings, talos *talosapi.Client, ser
 // managementCluster is a Kubernetes API with objects about clusters.
 type managementCluster struct {
 	access operator.Access
-	// events writes Kubernetes Events there; nil where none are to be written.
+	// events writes Kubernetes Events there; nil if none are written.
 	events *publish.EventSink
-	// end closes the connection; nil where something else does.
+	// end closes the connection; nil if the connection has another owner.
 	end func()
 }
 
-// newManagementCluster is the API that the client speaks to, which is somebody else's to close.
+// newManagementCluster returns the API that the client talks to. The caller closes the client.
 func newManagementCluster(client *kubeapi.Client) *managementCluster {
-	// Events are for people alone: nothing is refused because of them.
+	// Events are only information, so an error with them stops nothing.
 	events, _ := publish.NewEventSink(client.Config(), client.HTTPClient())
 
 	return &managementCluster{access: client, events: events}
 }
 
-// close ends the connection of the home, if it has one of its own.
+// close closes the connection of the management cluster, if it owns one.
 func (h *managementCluster) close() {
 	if h != nil && h.end != nil {
 		h.end()
 	}
 }
 
-// connect is the management cluster; nil where there is none. Nothing is dialled.
-// Errors wrap [errUnusable] and name the attribute.
+// connect returns the management cluster; nil if there is none. It dials nothing. Errors wrap [errUnusable] and name
+// the attribute.
 func (m *managementAccess) connect(shared *settings) (*managementCluster, error) {
 	if m == nil {
 		return nil, nil
@@ -246,8 +240,8 @@ func (m *managementAccess) connect(shared *settings) (*managementCluster, error)
 	return made, nil
 }
 
-// home is where the object is that progress is published to: nil where that cannot
-// be had. Errors wrap [errUnusable].
+// home returns the cluster with the object to which progress is published; nil if that is unavailable. Errors wrap
+// [errUnusable].
 func (c *connection) home(of publication) (*managementCluster, error) {
 	if of.to == nil || !c.managed() {
 		return c.own, nil
@@ -256,12 +250,11 @@ func (c *connection) home(of publication) (*managementCluster, error) {
 	return c.management, c.unmanaged
 }
 
-// managed tells whether there is a management cluster, be it one of no use.
+// managed reports whether a management cluster is configured, even if it cannot be used.
 func (c *connection) managed() bool { return c.management != nil || c.unmanaged != nil }
 
-// operator is what may upgrade the same cluster because of what the object says;
-// nil where nobody named one, or where nothing could be asked. Nobody acts on the
-// default object. Errors are as of [connection.home].
+// operator returns what may upgrade the same cluster because of the object; nil if no object is named, if it is the
+// default one, on which no operator acts, or if its cluster is unavailable. Errors are those of [connection.home].
 func (c *connection) operator(of publication) (cluster.Operator, error) {
 	at, err := c.home(of)
 	if err != nil || at == nil || of.isDefault(c.managed()) {
@@ -271,9 +264,8 @@ func (c *connection) operator(of publication) (cluster.Operator, error) {
 	return operator.New(*of.to, at.access), nil
 }
 
-// publisher publishes the progress of the cluster with the ID. It is nil where
-// there is nothing to publish to, which stops no upgrade: the engine refuses by
-// itself what it cannot do without the Kubernetes API.
+// publisher publishes the progress of the cluster with the ID. It is nil if there is nothing to publish to, which
+// stops no upgrade: the engine itself refuses what needs the Kubernetes API.
 func (c *connection) publisher(id string, of publication, available nextFunc) *publish.Publisher {
 	store, err := c.storeOf(id, of)
 	if err != nil || store == nil {
@@ -283,8 +275,8 @@ func (c *connection) publisher(id string, of publication, available nextFunc) *p
 	return publish.New(store, publish.Options{Announce: of.to != nil, Available: available})
 }
 
-// storeOf is where the progress of the cluster with the ID is published; nil where
-// that cannot be had.
+// storeOf returns the store to which the progress of the cluster with the ID is published; nil if that is
+// unavailable.
 func (c *connection) storeOf(id string, of publication) (publish.Store, error) {
 	at, err := c.home(of)
 
@@ -292,7 +284,7 @@ func (c *connection) storeOf(id string, of publication) (publish.Store, error) {
 	case err != nil:
 		return nil, err
 	case of.isDefault(c.managed()):
-		// It is the one object that is created where it is missing.
+		// Only the default object is created if it is missing.
 		if c.store == nil {
 			return nil, nil
 		}
@@ -305,7 +297,7 @@ func (c *connection) storeOf(id string, of publication) (publish.Store, error) {
 	}
 }
 
-// events tells what happens as Kubernetes Events; nil where there is nowhere to.
+// events returns what reports an upgrade as Kubernetes Events; nil if they cannot be written anywhere.
 func (c *connection) events(of publication) *publish.Events {
 	at, err := c.home(of)
 	if err != nil {
@@ -332,24 +324,22 @@ func (c *connection) events(of publication) *publish.Events {
 	return publish.NewEvents(targets)
 }
 
-// talosconfigEnv is the environment variable that talosctl reads as well.
+// talosconfigEnv is an environment variable that talosctl reads as well.
 const talosconfigEnv = "TALOSCONFIG"
 
 var (
-	// errUnknown is wrapped when the provider block depends on values that only
-	// an apply will know.
+	// errUnknown is wrapped if the provider block depends on values that are known only in an apply.
 	errUnknown = errors.New("provider configuration not known yet")
-	// errMissing is wrapped when no credentials were given at all.
+	// errMissing is wrapped if no credentials are given at all.
 	errMissing = errors.New("no credentials for the Talos API")
-	// errUnusable is wrapped when what was given cannot be used.
+	// errUnusable is wrapped if the given credentials cannot be used.
 	errUnusable = errors.New("unusable credentials")
-	// errLent is wrapped when credentials could not be had from the management
-	// cluster.
+	// errLent is wrapped if credentials could not be read from the management cluster.
 	errLent = errors.New("no credentials from the management cluster")
 )
 
-// unanswered says which endpoints of the Talos API were tried, and what came of them,
-// where none of them answered; empty where that is not why.
+// unanswered returns which endpoints of the Talos API were tried, and their errors, if err is that none of them
+// answered; empty otherwise.
 func unanswered(err error) string {
 	var silence *talosapi.SilenceError
 	if !errors.As(err, &silence) {
@@ -359,21 +349,19 @@ func unanswered(err error) string {
 	return silence.Error()
 }
 
-// clientCertificate is a client certificate of the Talos API, each part PEM in
-// base64.
+// clientCertificate is a client certificate of the Talos API. Each part is PEM in base64.
 type clientCertificate struct {
 	CA, Cert, Key string
 }
 
-// managementAccess is how the management cluster is reached: one of the two
-// kubeconfigs is set.
+// managementAccess is how the management cluster is reached. One of the two kubeconfigs is set.
 type managementAccess struct {
 	Kubeconfig     string
 	KubeconfigPath string
 	Context        string
 }
 
-// kubeconfig is the text of the kubeconfig and a name of where it is from.
+// kubeconfig returns the content of the kubeconfig and the name of its source.
 func (m managementAccess) kubeconfig() (data []byte, source string, err error) {
 	if m.Kubeconfig != "" {
 		return []byte(m.Kubeconfig), "provider attribute " + attrManagement + "." + attrKubeconfig, nil
@@ -382,16 +370,15 @@ func (m managementAccess) kubeconfig() (data []byte, source string, err error) {
 	return readCredentials(m.KubeconfigPath, "provider attribute "+attrManagement+"."+attrKubeconfigPath)
 }
 
-// credentialsSource is the object in the management cluster beside which the credentials
-// are.
+// credentialsSource is the object in the management cluster whose Secret contains the credentials.
 type credentialsSource struct {
 	Namespace, Name string
 }
 
-// String is "tenant-a/prod".
+// String returns the namespace and the name, such as "tenant-a/prod".
 func (l credentialsSource) String() string { return l.Namespace + "/" + l.Name }
 
-// credentials are what the provider block says.
+// credentials are the credentials in the provider block.
 type credentials struct {
 	Talosconfig     string
 	TalosconfigPath string
@@ -400,20 +387,18 @@ type credentials struct {
 	Context         string
 	Kubeconfig      string
 	KubeconfigPath  string
-	// Management is nil where there is no management cluster.
+	// Management is nil if there is no management cluster.
 	Management *managementAccess
-	// From is where a connection looks for the talosconfig and the kubeconfig; nil
-	// where they are given. Lent are they once they were read from there, by the name
-	// of the Secret.
+	// From is the object through which a connection finds the talosconfig and the kubeconfig; nil if they are given.
+	// Lent is the name of the Secret once they are read from it.
 	From *credentialsSource
 	Lent string
 	// Unknown are the attributes whose values are not known yet.
 	Unknown []string
 }
 
-// borrow are the credentials as they are in the management cluster; those that are
-// given stay as they are. Unmanaged is why there is no management cluster. Errors
-// wrap it or [errLent].
+// borrow returns the credentials as read from the management cluster, or unchanged if they are given. unmanaged is
+// why there is no management cluster. Errors wrap it or [errLent].
 func (c credentials) borrow(ctx context.Context, management *managementCluster, unmanaged error) (credentials, error) {
 	switch {
 	case c.From == nil:
@@ -434,7 +419,7 @@ func (c credentials) borrow(ctx context.Context, management *managementCluster, 
 	return c, nil
 }
 
-// contextName is the context to use where a resource asks for one.
+// contextName returns the wanted context; the one of the provider block if wanted is empty.
 func (c credentials) contextName(wanted string) string {
 	if wanted != "" {
 		return wanted
@@ -443,8 +428,8 @@ func (c credentials) contextName(wanted string) string {
 	return c.Context
 }
 
-// talos reads the credentials of the Talos API for a context. Errors wrap
-// [errUnknown], [errMissing] or [errUnusable] and name the source.
+// talos returns the credentials of the Talos API for a context. Errors wrap [errUnknown], [errMissing], [errLent] or
+// [errUnusable] and name the source.
 func (c credentials) talos(wanted string) (talosapi.Config, error) {
 	if len(c.Unknown) > 0 {
 		return talosapi.Config{}, fmt.Errorf("%w: %s", errUnknown, strings.Join(c.Unknown, ", "))
@@ -467,7 +452,7 @@ func (c credentials) talos(wanted string) (talosapi.Config, error) {
 	return config, nil
 }
 
-// fromParts tells that endpoints and a certificate are given in place of a talosconfig.
+// fromParts reports whether endpoints and a certificate are given in place of a talosconfig.
 func (c credentials) fromParts() bool {
 	return c.Talosconfig == "" && c.TalosconfigPath == "" && c.Certificate != nil
 }
@@ -481,17 +466,17 @@ func (c credentials) fromCertificate(wanted string) (talosapi.Config, error) {
 	return c.parts()
 }
 
-// contextRef is a context whose cluster is within reach.
+// contextRef is a context whose cluster can be reached.
 type contextRef struct {
 	// wanted is how a resource names it: empty for the provider's own.
 	wanted string
-	// name is what it is called in the talosconfig; empty where there is none.
+	// name is its name in the talosconfig; empty if there is none.
 	name string
 }
 
-// contexts are those that the credentials reach, sorted by name. What belongs to one
-// cluster, as credentials from a management cluster do, is one without a name. Errors
-// are as of [credentials.talos]; nothing is contacted.
+// contexts returns the contexts that the credentials reach, sorted by name. Credentials of a single cluster, such as
+// those from a management cluster, are one context without a name. Errors are those of [credentials.talos]. Nothing
+// is contacted.
 func (c credentials) contexts() ([]contextRef, error) {
 	switch {
 	case len(c.Unknown) > 0:
@@ -530,10 +515,10 @@ func (c credentials) contexts() ([]contextRef, error) {
 	return refs, nil
 }
 
-// absentContext tells whether the error is that the talosconfig has no such context.
+// absentContext reports whether the error is that the talosconfig has no such context.
 func absentContext(err error) bool { return errors.Is(err, talosapi.ErrNoContext) }
 
-// parts are the endpoints with their certificate. Errors wrap [errUnusable].
+// parts returns the endpoints with their certificate. Errors wrap [errUnusable].
 func (c credentials) parts() (talosapi.Config, error) {
 	config, err := talosapi.ConfigFromParts(c.Endpoints, c.Certificate.CA, c.Certificate.Cert, c.Certificate.Key)
 	if err != nil {
@@ -543,7 +528,7 @@ func (c credentials) parts() (talosapi.Config, error) {
 	return config, nil
 }
 
-// talosconfig is the text of the talosconfig and a name of where it is from.
+// talosconfig returns the content of the talosconfig and the name of its source.
 func (c credentials) talosconfig() (data []byte, source string, err error) {
 	if c.Lent != "" {
 		return []byte(c.Talosconfig), c.lent("talosconfig"), nil
@@ -568,20 +553,20 @@ func (c credentials) talosconfig() (data []byte, source string, err error) {
 	return nil, "", errMissing
 }
 
-// lent names what was read from the management cluster.
+// lent returns a name for what was read from the management cluster.
 func (c credentials) lent(what string) string {
 	return what + " in " + c.Lent + ", where " + attrCredentialsFrom + " leads"
 }
 
-// unusableAttribute is an attribute of the provider block that holds what no cluster
-// could be reached with; the error wraps [errUnusable].
+// unusableAttribute is an attribute of the provider block with which no cluster can be reached. The error wraps
+// [errUnusable].
 type unusableAttribute struct {
 	name string
 	err  error
 }
 
-// unusable are the attributes that hold what no cluster could be reached with, whichever
-// context is chosen. What is not known yet is empty, and not judged.
+// unusable returns the attributes with which no cluster can be reached, whichever context is chosen. Values that are
+// not known yet are empty, and not checked.
 func (c credentials) unusable() []unusableAttribute {
 	var found []unusableAttribute
 
@@ -624,8 +609,7 @@ func (c credentials) unusable() []unusableAttribute {
 	return found
 }
 
-// kubeconfig is the kubeconfig that the configuration gives, nil when it leaves
-// that to the Talos API.
+// kubeconfig returns the kubeconfig in the configuration; nil if it is to come from the Talos API.
 func (c credentials) kubeconfig() ([]byte, error) {
 	if c.Kubeconfig != "" {
 		return []byte(c.Kubeconfig), nil
@@ -654,7 +638,7 @@ func readCredentials(file, source string) ([]byte, string, error) {
 	return data, source + " (" + file + ")", nil
 }
 
-// expandHome is the path with the home directory in place of a tilde.
+// expandHome replaces a leading "~/" with the home directory.
 func expandHome(file string) (string, error) {
 	rest, ok := strings.CutPrefix(file, "~/")
 	if !ok {
@@ -669,20 +653,19 @@ func expandHome(file string) (string, error) {
 	return home + string(os.PathSeparator) + rest, nil
 }
 
-// certificateReserve is for how long the client certificate of a kubeconfig must
-// still be good where it is used again: longer than an upgrade takes.
+// certificateReserve is how long the client certificate of a kubeconfig must still be valid for it to be used again:
+// longer than an upgrade takes.
 const certificateReserve = 5 * time.Hour
 
 // kubeconfigCache is what is known from earlier connections to the same cluster.
 type kubeconfigCache struct {
-	// kubeconfig is what the Talos API gave; nil where it was not asked yet.
+	// kubeconfig is what the Talos API returned; nil if it was not asked yet.
 	kubeconfig []byte
 	servers    *serverAddresses
 }
 
-// kubeconfigAt is the remembered kubeconfig if its certificate lasts, and one that
-// is asked for otherwise. Where there is no other to be had, what is remembered
-// does as long as it is good.
+// kubeconfigAt returns the cached kubeconfig if its certificate lasts for [certificateReserve], and asks for a new
+// one otherwise. If that fails, the cached one is used as long as it is valid.
 func (r kubeconfigCache) kubeconfigAt(ctx context.Context, now time.Time, ask func(context.Context) ([]byte, error)) ([]byte, error) {
 	expires := kubeapi.Expiry(r.kubeconfig)
 	if r.kubeconfig != nil && (expires.IsZero() || expires.After(now.Add(certificateReserve))) {
@@ -697,26 +680,24 @@ func (r kubeconfigCache) kubeconfigAt(ctx context.Context, now time.Time, ask fu
 	return asked, err
 }
 
-// apiServerPort is where Talos has API servers listen unless it is told otherwise:
-// the port of a kubeconfig may be the one of a load balancer.
+// apiServerPort is the default port of API servers in Talos. The port of a kubeconfig may be the one of a load
+// balancer.
 const apiServerPort = "6443"
 
-// serverAddresses knows where API servers of a cluster may be, for the time in which
-// the address in the kubeconfig does not answer: every control plane runs one.
-// Its zero value knows none.
+// serverAddresses are the possible addresses of a cluster's API servers, for use while the address in the kubeconfig
+// does not answer: every control plane runs one. The zero value has none.
 type serverAddresses struct {
 	mu    sync.Mutex
 	port  string
 	hosts []string
-	// observed tells that hosts are what was seen, and no guess.
+	// observed is true if hosts are from an observation rather than guessed.
 	observed bool
-	// tunnel tells that the server of the kubeconfig is this very machine, as with
-	// a forwarded port. The addresses of nodes lead elsewhere from here, if
-	// anywhere.
+	// tunnel is true if the server of the kubeconfig is this machine, as with a forwarded port. From here, the
+	// addresses of nodes may lead nowhere, or elsewhere.
 	tunnel bool
 }
 
-// at tells the port of the kubeconfig's server.
+// at sets the port from the URL of the kubeconfig's server.
 func (b *serverAddresses) at(server string) {
 	parsed, err := url.Parse(server)
 	if err != nil {
@@ -736,8 +717,8 @@ func loopback(host string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// expect tells the endpoints of the Talos API, which are control planes as a
-// rule. What was observed is better.
+// expect sets the hosts from the endpoints of the Talos API, which usually are control planes, unless hosts were
+// observed.
 func (b *serverAddresses) expect(endpoints ...string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -753,8 +734,7 @@ func (b *serverAddresses) expect(endpoints ...string) {
 	}
 }
 
-// hostOf is the host of an endpoint of the Talos API, which may be a host, a host
-// with a port, or a URL.
+// hostOf returns the host of an endpoint of the Talos API, which may be a host, a host with a port, or a URL.
 func hostOf(endpoint string) string {
 	if parsed, err := url.Parse(endpoint); err == nil && parsed.Host != "" {
 		return parsed.Hostname()
@@ -767,7 +747,7 @@ func hostOf(endpoint string) string {
 	return strings.Trim(endpoint, "[]")
 }
 
-// notice takes the control planes from an observation.
+// notice sets the hosts from the control planes of an observation.
 func (b *serverAddresses) notice(observed cluster.Observation) {
 	var hosts []string
 
@@ -787,8 +767,8 @@ func (b *serverAddresses) notice(observed cluster.Observation) {
 	b.hosts, b.observed = hosts, true
 }
 
-// addresses are host:port of every API server that is known, those with the port
-// of Talos first: another one in the kubeconfig is rarely that of the nodes.
+// addresses returns host:port of every known API server. Those with the port of Talos come first: a different port
+// in the kubeconfig is rarely that of the nodes.
 func (b *serverAddresses) addresses() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -42,14 +42,13 @@ type currentVersionsModel struct {
 	Nodes      map[string]currentNodeModel `tfsdk:"nodes"`
 }
 
-// rangeModel is what versions were seen.
+// rangeModel is a range of observed versions.
 type rangeModel struct {
 	Lowest  types.String `tfsdk:"lowest"`
 	Highest types.String `tfsdk:"highest"`
 }
 
-// currentNodeModel is a node with everything that changes from minute to
-// minute.
+// currentNodeModel is a node with everything that may change from minute to minute.
 type currentNodeModel struct {
 	Role              types.String `tfsdk:"role"`
 	Address           types.String `tfsdk:"address"`
@@ -229,8 +228,7 @@ func rangeSchema(name string) schema.Attribute {
 	}
 }
 
-// images are references by the names of their attributes; one that is missing is
-// null.
+// images are references by the names of their attributes. A missing one is null.
 type images map[string]string
 
 func imageTypes() map[string]attr.Type {
@@ -240,7 +238,7 @@ func imageTypes() map[string]attr.Type {
 	return attributes
 }
 
-// value is the images as an object of the schema.
+// value returns the images as an object of the schema.
 func (i images) value() types.Object {
 	values := map[string]attr.Value{}
 	for name := range imageTypes() {
@@ -250,8 +248,7 @@ func (i images) value() types.Object {
 	return types.ObjectValueMust(imageTypes(), values)
 }
 
-// nodeImages are what the machine configuration of a node names, as far as it
-// decides about it.
+// nodeImages returns the images in the machine configuration of a node, for the components that it configures.
 func nodeImages(node cluster.Node) images {
 	found := images{}
 
@@ -270,15 +267,14 @@ func nodeImages(node cluster.Node) images {
 	return found
 }
 
-// readableNodes are the nodes that answer, and whether the machine configurations of
-// all of them could be read.
+// readableNodes returns the nodes that answer, and whether the machine configurations of all of them could be read.
 func readableNodes(observed cluster.Observation) ([]cluster.Node, bool) {
 	nodes := slices.DeleteFunc(observed.Managed(), func(node cluster.Node) bool { return node.Machine == nil })
 
 	return nodes, !slices.ContainsFunc(nodes, func(node cluster.Node) bool { return node.Machine.Config == nil })
 }
 
-// commonImages are those on which all machine configurations agree.
+// commonImages returns the images on which all machine configurations agree.
 func commonImages(observed cluster.Observation) images {
 	common := images{}
 
@@ -296,15 +292,14 @@ func commonImages(observed cluster.Observation) images {
 	return common
 }
 
-// imageChoice is an image with the nodes whose machine configurations name it.
+// imageChoice is an image with the nodes whose machine configurations contain it.
 type imageChoice struct {
-	// image is empty where they name none.
+	// image is empty if they contain none.
 	image string
 	nodes []string
 }
 
-// imageChoices are the images that the nodes name under the attribute, of those
-// nodes whose machine configuration decides about it.
+// imageChoices returns the images in the named attribute of all nodes whose machine configuration sets it.
 func imageChoices(nodes []cluster.Node, name string) []imageChoice {
 	var choices []imageChoice
 
@@ -326,8 +321,8 @@ func imageChoices(nodes []cluster.Node, name string) []imageChoice {
 	return choices
 }
 
-// imageWarnings name what may go wrong with the images in machine configurations
-// when somebody else applies them. Installers may differ from node to node.
+// imageWarnings returns warnings about images in machine configurations that may cause problems if someone else
+// applies them. Installers may differ from node to node.
 func imageWarnings(seen observation) diag.Diagnostics {
 	var diagnostics diag.Diagnostics
 
@@ -366,7 +361,7 @@ func imageWarnings(seen observation) diag.Diagnostics {
 	return diagnostics
 }
 
-// String is "kubelet:v1.35.2 on cp-0, cp-1".
+// String returns the choice as text: "kubelet:v1.35.2 on cp-0, cp-1".
 func (c imageChoice) String() string {
 	named := c.image
 	if named == "" {
@@ -376,8 +371,8 @@ func (c imageChoice) String() string {
 	return named + " on " + readable.List(c.nodes)
 }
 
-// apartFromConfig has a line for every component that runs another version than
-// the machine configuration of its node names.
+// apartFromConfig returns a line for every component whose version differs from the one in the machine configuration
+// of its node.
 func apartFromConfig(nodes []cluster.Node) []string {
 	var lines []string
 
@@ -399,8 +394,8 @@ func apartFromConfig(nodes []cluster.Node) []string {
 	return lines
 }
 
-// atMost are the texts, and in the words of rest how many more there are than a
-// person reads.
+// atMost truncates the texts, with a last one that counts the others in the format rest. A single other text is not
+// hidden.
 func atMost(texts []string, most int, rest string) []string {
 	hidden := len(texts) - most
 	if hidden <= 1 {

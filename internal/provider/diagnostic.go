@@ -24,20 +24,19 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/readable"
 )
 
-// errSilent is wrapped when nodes are known and none of them answered, errUnlisted
-// when not even that is known, which nodes there are.
+// errSilent is wrapped if nodes are known and none of them answered, errUnlisted if it is not even known which nodes
+// exist.
 var (
 	errSilent   = errors.New("no node answered over the Talos API")
 	errUnlisted = errors.New("which nodes there are is not known, because discovery lists none and the Kubernetes API did not answer")
 )
 
-// summaryUnobserved heads every warning about a cluster out of reach, with the
-// name of the cluster, so that the command line folds those of refresh and plan
-// into one.
+// summaryUnobserved is the summary of every warning about an unreachable cluster. With the name of the cluster, the
+// command line folds the warnings of refresh and plan into one.
 const summaryUnobserved = "Unable to observe the cluster"
 
-// problem turns an error into the one diagnostic that a person sees. The doing
-// completes "Unable to", such as "upgrade the cluster".
+// problem turns an error into the one diagnostic that a person sees. doing completes "Unable to", such as "upgrade
+// the cluster".
 func problem(doing string, access credentials, err error) diag.Diagnostic {
 	var failure *say.Failure
 	if errors.As(err, &failure) {
@@ -70,20 +69,19 @@ func problem(doing string, access credentials, err error) diag.Diagnostic {
 	}
 
 	if silence := unanswered(err); silence != "" {
-		// Which call found it out says nothing.
+		// It is irrelevant which call failed first.
 		detail = sentence(silence)
 	}
 
 	return diag.NewErrorDiagnostic(summary, detail+"\n\n"+cmp.Or(remedy(err), "Correct what it names, then run the command again."))
 }
 
-// unusableCredentials is the error of credentials with which nothing can be reached.
+// unusableCredentials returns the error of credentials with which nothing can be reached.
 func unusableCredentials(err error) diag.Diagnostic {
 	return diag.NewErrorDiagnostic("Unusable credentials", sentence(err.Error())+"\n\nCorrect them and run the command again; nothing was contacted.")
 }
 
-// remedy is what to do about an error of a port; empty where its meaning is
-// not known.
+// remedy returns what to do about an error of a port; empty if its meaning is not known.
 func remedy(err error) string {
 	switch {
 	case errors.Is(err, cluster.ErrCredentials):
@@ -105,8 +103,7 @@ func remedy(err error) string {
 	}
 }
 
-// lentRemedy is what to do about credentials that could not be had from the
-// management cluster.
+// lentRemedy returns what to do about credentials that could not be read from the management cluster.
 func lentRemedy(err error) string {
 	switch {
 	case errors.Is(err, cluster.ErrNotFound):
@@ -123,7 +120,7 @@ func lentRemedy(err error) string {
 	}
 }
 
-// lookedAt lists the ways to give credentials, in the order they are tried.
+// lookedAt lists the ways to give credentials, in the order in which they are tried.
 func lookedAt(access credentials) string {
 	state := func(set bool) string {
 		if set {
@@ -139,8 +136,8 @@ func lookedAt(access credentials) string {
 		talosconfigEnv, state(os.Getenv(talosconfigEnv) != ""))
 }
 
-// failed is the diagnostic of an upgrade that stopped. It points at a place in
-// the configuration where all reasons agree on one.
+// failed returns the diagnostic of an upgrade that stopped. It points at a place in the configuration if all
+// findings agree on it.
 func failed(failure *say.Failure) diag.Diagnostic {
 	at := path.Empty()
 
@@ -155,7 +152,7 @@ func failed(failure *say.Failure) diag.Diagnostic {
 	}
 
 	if silence := unanswered(failure.Err); silence != "" && failure.Node == "" && failure.Component == "" && len(failure.Findings) == 0 {
-		// Which calls found it out says nothing.
+		// It is irrelevant which call failed first.
 		reworded := *failure
 		reworded.Seen, failure = sentence(silence), &reworded
 	}
@@ -168,8 +165,7 @@ func failed(failure *say.Failure) diag.Diagnostic {
 	return errorAt(at, failure.Summary, detail)
 }
 
-// folded is the failure with findings that a person can read, however many nodes
-// they are about.
+// folded returns the failure with its findings merged into readable text, however many nodes they are about.
 func folded(failure say.Failure) *say.Failure {
 	if len(failure.Findings) > 0 {
 		failure.Seen = strings.TrimPrefix(failure.Seen+"\n\n"+findingList(byCause(failure.Findings)), "\n\n")
@@ -179,7 +175,7 @@ func folded(failure say.Failure) *say.Failure {
 	return &failure
 }
 
-// withDetail is the diagnostic with another detail.
+// withDetail returns the diagnostic with another detail.
 func withDetail(of diag.Diagnostic, detail string) diag.Diagnostic {
 	if located, ok := of.(diag.DiagnosticWithPath); ok {
 		return diag.NewAttributeErrorDiagnostic(located.Path(), of.Summary(), detail)
@@ -188,13 +184,13 @@ func withDetail(of diag.Diagnostic, detail string) diag.Diagnostic {
 	return diag.NewErrorDiagnostic(of.Summary(), detail)
 }
 
-// warning is the problem as a warning, for operations that can go on without.
+// warning returns the problem as a warning, for operations that can continue despite it.
 func warning(problem diag.Diagnostic, summary, consequence string) diag.Diagnostic {
 	return diag.NewWarningDiagnostic(summary, problem.Detail()+"\n\n"+consequence)
 }
 
-// wrongCluster refuses to mix up clusters. The state's ID is known, the name is
-// of the context that reached the other one.
+// wrongCluster returns the error of a state that belongs to another cluster than the one that was reached. name is
+// that of the context that reached it.
 func wrongCluster(stateID, reachedID, name string) diag.Diagnostic {
 	return diag.NewErrorDiagnostic("Wrong cluster",
 		fmt.Sprintf("The state belongs to cluster %s, but this provider reaches cluster %s (%s). Nothing was touched.\n\n"+
@@ -202,10 +198,9 @@ func wrongCluster(stateID, reachedID, name string) diag.Diagnostic {
 			stateID, reachedID, name))
 }
 
-// planFindings splits what a plan found into diagnostics: one error per
-// place in the configuration for what no waiting cures, one warning for what would stop an apply
-// now, one for what would if its check were not skipped and, where there is work,
-// one for advice. Seen is the cluster that was planned for.
+// planFindings turns the findings of a plan into diagnostics: one error per place in the configuration for those
+// that waiting does not resolve; one warning for those that would stop an apply now; one for those whose checks are
+// skipped; and, if there is work and no error, one for advice. seen is the observation that the plan is for.
 func planFindings(findings []cluster.Finding, work bool, seen observation) diag.Diagnostics {
 	var (
 		diagnostics diag.Diagnostics
@@ -262,10 +257,10 @@ func planFindings(findings []cluster.Finding, work bool, seen observation) diag.
 	return diagnostics
 }
 
-// byCause are the findings without those of checks that could not be made for a reason
-// which is a finding itself: that one names them.
+// byCause returns the findings without those of checks that could not be made because of another finding. That
+// finding names the checks.
 func byCause(findings []cluster.Finding) []cluster.Finding {
-	causes := map[string]string{} // by check, where its cause is a finding as well
+	causes := map[string]string{} // By check, if its cause is a finding as well.
 
 	for _, finding := range findings {
 		if finding.Cause != "" && slices.ContainsFunc(findings, func(one cluster.Finding) bool { return one.Check == finding.Cause && !one.Skipped }) {
@@ -304,8 +299,7 @@ func byCause(findings []cluster.Finding) []cluster.Finding {
 	return kept
 }
 
-// findingPath is the place in the configuration that a finding is about; empty
-// where it is about none.
+// findingPath returns the place in the configuration that a finding is about; empty if there is none.
 func findingPath(finding cluster.Finding) path.Path {
 	if finding.Attribute == "" {
 		return path.Empty()
@@ -327,7 +321,7 @@ func findingPath(finding cluster.Finding) path.Path {
 	return at
 }
 
-// permanent is the error for findings about one place.
+// permanent returns the error for findings about one place.
 func permanent(findings []cluster.Finding, seen observation) diag.Diagnostic {
 	at := findingPath(findings[0])
 	summary, detail := "Unable to plan the upgrade", findingList(findings)
@@ -351,14 +345,13 @@ func permanent(findings []cluster.Finding, seen observation) diag.Diagnostic {
 	return errorAt(at, summary, detail)
 }
 
-// errorAt is an error about a place in the configuration, or about none where
-// the path is empty.
+// errorAt returns an error about a place in the configuration, or about none if the path is empty.
 func errorAt(at path.Path, summary, detail string) diag.Diagnostic {
 	if len(at.Steps()) == 0 {
 		return diag.NewErrorDiagnostic(summary, detail)
 	}
 
-	// The command line shows an attribute as a whole.
+	// The command line only shows an attribute as a whole.
 	if len(at.Steps()) > 1 {
 		detail += "\n\nThe value at fault is " + at.String() + "."
 	}
@@ -366,9 +359,8 @@ func errorAt(at path.Path, summary, detail string) diag.Diagnostic {
 	return diag.NewAttributeErrorDiagnostic(visible(at), summary, detail)
 }
 
-// visible is as much of the path as the command line finds in a configuration:
-// an attribute of the resource, and one element of it. Of anything deeper it
-// shows the first line of the resource, which is the wrong one.
+// visible returns as much of the path as the command line finds in a configuration: an attribute of the resource, or
+// one element of it. For anything deeper it shows the first line of the resource, which is the wrong one.
 func visible(at path.Path) path.Path {
 	var shown path.Path
 
@@ -390,21 +382,21 @@ func visible(at path.Path) path.Path {
 	return shown
 }
 
-// maxLines is how many different findings of one check are listed.
+// maxLines is the maximum number of different findings of one check that are listed.
 const maxLines = 10
 
-// findingLine is what is the same on one or several nodes.
+// findingLine is a finding that is the same on one or several nodes.
 type findingLine struct {
 	cluster.Finding
 
 	nodes []string
 }
 
-// count is how many findings the line stands for.
+// count returns the number of findings that the line stands for.
 func (l *findingLine) count() int { return max(len(l.nodes), 1) }
 
-// findingList is one line per finding. What is the same on several nodes is
-// said once, and of what is too much to be read there is the number.
+// findingList lists the findings, one per line. Equal findings of several nodes are one line, and those of a check
+// beyond maxLines are only counted.
 func findingList(findings []cluster.Finding) string {
 	var (
 		lines  []string
@@ -442,8 +434,7 @@ func findingList(findings []cluster.Finding) string {
 	return strings.Join(lines, "\n")
 }
 
-// merged folds findings that differ in nothing but their node, in the order of
-// the first of each.
+// merged folds findings that differ only in their node, in the order of the first of each.
 func merged(findings []cluster.Finding) []*findingLine {
 	type likeness struct{ check, found, remedy string }
 
@@ -475,20 +466,19 @@ func merged(findings []cluster.Finding) []*findingLine {
 
 var _ cluster.Observer = (*warningLog)(nil)
 
-// maxWarnings is how many different warnings of a run are shown.
+// maxWarnings is the maximum number of different warnings of a run that are shown.
 const maxWarnings = 20
 
-// warningLog keeps the warnings of a run for the end of it: a person who reads
-// nothing but the output of Terraform would never see them otherwise.
+// warningLog collects the warnings of a run, to show them at its end: a person who reads only the output of
+// Terraform would never see them otherwise.
 type warningLog struct {
 	mu    sync.Mutex
 	lines []*warningLine
-	// more is how many came when there was no room left.
+	// more is the number of warnings beyond maxWarnings.
 	more int
 }
 
-// warningLine is a warning about the cluster, or about the nodes that it is the
-// same for.
+// warningLine is a warning about the cluster, or about all nodes with the same one.
 type warningLine struct {
 	text  string
 	nodes []string
@@ -496,18 +486,18 @@ type warningLine struct {
 
 // Observe implements [cluster.Observer].
 func (w *warningLog) Observe(event cluster.Event) {
-	// A finding names its node itself.
+	// The text of a finding already contains its node.
 	text := strings.TrimPrefix(event.Text, event.Node+": ")
 
 	switch event.Kind {
 	case cluster.EventWarning, cluster.EventSuspended:
 	case cluster.EventRollingBack:
 		if event.Asked {
-			// It is no surprise to whoever asked.
+			// A requested rollback is no surprise.
 			return
 		}
 
-		// Why is in the error that the run ends with, or in the log.
+		// The reason is in the error that the run ends with, or in the log.
 		text = "to be sent back to Talos " + event.To.String() + ", because it did not become healthy with its new system"
 	default:
 		return
@@ -535,8 +525,8 @@ func (w *warningLog) Observe(event cluster.Event) {
 	}
 }
 
-// diagnostics is one warning for everything that was kept about the cluster with
-// the name; none where there is nothing.
+// diagnostics returns one warning with everything that was collected about the named cluster; none if there is
+// nothing.
 func (w *warningLog) diagnostics(name string) diag.Diagnostics {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -561,7 +551,7 @@ func (w *warningLog) diagnostics(name string) diag.Diagnostics {
 	return diagnostics
 }
 
-// String is the warning as a sentence.
+// String returns the warning as a sentence.
 func (l *warningLine) String() string {
 	if len(l.nodes) == 0 {
 		return sentence(l.text)
@@ -620,14 +610,13 @@ func (p progressLog) Observe(event cluster.Event) {
 	}
 }
 
-// permitted is the line that says why something may be done to a node, for [engine.Options].
+// permitted logs why something may be done to a node, for [engine.Options].
 func (p progressLog) permitted(line string) {
 	tflog.Debug(p.ctx, "upgrade: "+readable.Printable(line))
 }
 
-// sentence turns an error text into a sentence. A first word that is more than
-// letters may be a name, such as cp-0 or talos_version, and stays as it is, as
-// does one of the names.
+// sentence turns an error text into a sentence. The first word keeps its spelling if it is one of the names, or
+// contains more than letters and so may be a name, such as cp-0 or talos_version.
 func sentence(text string, names ...string) string {
 	if text == "" {
 		return text
@@ -648,12 +637,12 @@ func sentence(text string, names ...string) string {
 	return text
 }
 
-// hanging is the text of an element of a list, in which lines below the first,
-// such as those of a log, are indented: the command line wraps all others.
+// hanging indents the lines of a list element after the first, such as those of a log: the command line wraps all
+// lines that are not indented.
 func hanging(text string) string { return strings.ReplaceAll(text, "\n", "\n    ") }
 
-// about is a summary that names its cluster, where that has a name: the command
-// line folds warnings whose summaries are the same.
+// about adds the name of the cluster, if it has one, to a summary: the command line folds warnings with the same
+// summary.
 func about(summary, name string) string {
 	if name == "" {
 		return summary
@@ -662,7 +651,7 @@ func about(summary, name string) string {
 	return summary + " (" + name + ")"
 }
 
-// durationText prints a duration as people write it: 30m, not 30m0s.
+// durationText formats a duration without zero units: 30m, not 30m0s.
 func durationText(d time.Duration) string {
 	text := d.String()
 	if strings.HasSuffix(text, "m0s") {

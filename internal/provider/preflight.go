@@ -40,8 +40,7 @@ type preflightDataSource struct {
 
 func newPreflightDataSource() datasource.DataSource { return &preflightDataSource{} }
 
-// preflightModel is the data source as read. Its inputs are the options of the
-// resource.
+// preflightModel is the data source as read. Its inputs are the options of the resource.
 type preflightModel struct {
 	optionsModel
 
@@ -70,8 +69,7 @@ func (d *preflightDataSource) Configure(_ context.Context, req datasource.Config
 	d.clusters = configured(req.ProviderData, &resp.Diagnostics)
 }
 
-// ValidateConfig implements [datasource.DataSourceWithValidateConfig]: what
-// contradicts itself in the resource does so here.
+// ValidateConfig implements [datasource.DataSourceWithValidateConfig]. It finds contradictions as in the resource.
 func (d *preflightDataSource) ValidateConfig(ctx context.Context, req datasource.ValidateConfigRequest, resp *datasource.ValidateConfigResponse) {
 	var model preflightModel
 
@@ -84,7 +82,7 @@ func (d *preflightDataSource) ValidateConfig(ctx context.Context, req datasource
 	resp.Diagnostics.Append(model.validate(ctx)...)
 }
 
-// validate finds options that contradict each other, as in the resource.
+// validate returns contradictions between options, as in the resource.
 func (m optionsModel) validate(ctx context.Context) diag.Diagnostics {
 	asked := m.cluster()
 
@@ -123,7 +121,7 @@ func (d *preflightDataSource) Read(ctx context.Context, req datasource.ReadReque
 	}
 }
 
-// cluster is the resource that is asked about, as its configuration says it.
+// cluster returns the resource with the options, as its configuration sets them.
 func (m optionsModel) cluster() clusterModel {
 	made := newClusterModel(version.Version{}, version.Version{})
 	made.optionsModel = m
@@ -131,8 +129,8 @@ func (m optionsModel) cluster() clusterModel {
 	return made
 }
 
-// planned is the resource that is asked about with the defaults of its attributes,
-// which Terraform gives to resources alone.
+// planned returns the resource with the options and the defaults of its attributes, which Terraform sets for
+// resources only.
 func (m optionsModel) planned(ctx context.Context) clusterModel {
 	made := m.cluster()
 	attributes := clusterSchema(ctx).Attributes
@@ -151,7 +149,7 @@ func (m optionsModel) planned(ctx context.Context) clusterModel {
 	return made
 }
 
-// examine makes the checks and fills in what is computed.
+// examine makes the checks and sets the computed attributes.
 func (d *preflightDataSource) examine(ctx context.Context, model *preflightModel) diag.Diagnostics {
 	found, diagnostics := d.clusters.preflight(ctx, model.optionsModel)
 	if diagnostics.HasError() {
@@ -170,15 +168,14 @@ func (d *preflightDataSource) examine(ctx context.Context, model *preflightModel
 	return diagnostics
 }
 
-// preflighted is a roll with what its checks found.
+// preflighted is a roll with the findings of its checks.
 type preflighted struct {
 	seen     observation
 	made     plan.Plan
 	examined engine.Examination
 }
 
-// preflight plans the roll that the options ask for and makes all checks that an apply
-// begins with. Nothing is written.
+// preflight plans the roll for the options and makes all checks with which an apply begins. Nothing is written.
 func (c *clusters) preflight(ctx context.Context, options optionsModel) (preflighted, diag.Diagnostics) {
 	const doing = "make the checks of an upgrade"
 
@@ -188,7 +185,7 @@ func (c *clusters) preflight(ctx context.Context, options optionsModel) (preflig
 
 	asked := options.planned(ctx)
 
-	// Held, so that the look and the checks share one connection.
+	// The connection is held, so that the observation and the checks share it.
 	reached, release, err := c.connect(ctx, options.Context.ValueString())
 	if err != nil {
 		return preflighted{}, diag.Diagnostics{problem(doing, c.access, err)}
@@ -211,7 +208,7 @@ func (c *clusters) preflight(ctx context.Context, options optionsModel) (preflig
 	made := plan.Make(seen.Observation, request.Target, request.Policy)
 	examined := c.check(ctx, reached, asked.publication(), seen, made, request)
 
-	// Interrupted checks found out nothing.
+	// The findings of cancelled checks are meaningless.
 	if err := ctx.Err(); errors.Is(err, context.Canceled) {
 		diagnostics.Append(problem(doing, c.access, err))
 	}
@@ -219,8 +216,7 @@ func (c *clusters) preflight(ctx context.Context, options optionsModel) (preflig
 	return preflighted{seen: seen, made: made, examined: examined}, diagnostics
 }
 
-// check makes the checks of the plan. An operator that cannot be asked is something
-// that they found.
+// check makes the checks of the plan. If the operator cannot be asked, that is a finding as well.
 func (c *clusters) check(
 	ctx context.Context, reached *connection, to publication, seen observation, made plan.Plan, request engine.Request,
 ) engine.Examination {
@@ -234,7 +230,7 @@ func (c *clusters) check(
 	return examined
 }
 
-// Names of the data source's attributes that code refers to.
+// The names of the data source's attributes that code refers to.
 const (
 	attrPassed   = "passed"
 	attrSummary  = "summary"
@@ -320,9 +316,8 @@ func checksSchema() schema.Attribute {
 	}
 }
 
-// input is an attribute of the resource as a data source takes it: with the
-// same text and validators, and never computed. It is nil for kinds of attributes
-// that the resource has none of.
+// input returns an attribute of the resource as an attribute of a data source: with the same description and
+// validators, and never computed. It is nil for kinds of attributes that the resource does not have.
 func input(attribute resourceschema.Attribute) schema.Attribute {
 	text, required, optional := attribute.GetMarkdownDescription(), attribute.IsRequired(), !attribute.IsRequired()
 
@@ -354,7 +349,7 @@ func input(attribute resourceschema.Attribute) schema.Attribute {
 	}
 }
 
-// inputs are the attributes that can be taken.
+// inputs returns the attributes for which [input] returns one.
 func inputs(attributes map[string]resourceschema.Attribute) map[string]schema.Attribute {
 	taken := map[string]schema.Attribute{}
 
@@ -367,8 +362,7 @@ func inputs(attributes map[string]resourceschema.Attribute) map[string]schema.At
 	return taken
 }
 
-// withDefaults is the value with the defaults of the resource's attribute in place of
-// what it leaves out.
+// withDefaults returns the value with the defaults of the resource's attribute in place of null.
 func withDefaults(ctx context.Context, attribute resourceschema.Attribute, value attr.Value) attr.Value {
 	switch a := attribute.(type) {
 	case resourceschema.StringAttribute:
@@ -471,7 +465,7 @@ func hopsSchema() schema.Attribute {
 	}
 }
 
-// newHopModels are the hops of the plan in their order; empty, never nil.
+// newHopModels returns the hops of the plan in their order; empty, never nil.
 func newHopModels(made plan.Plan) []hopModel {
 	models := []hopModel{}
 
@@ -524,7 +518,7 @@ func stepsSchema() schema.Attribute {
 	}
 }
 
-// newStepModels are the steps of the plan in their order; empty, never nil.
+// newStepModels returns the steps of the plan in their order; empty, never nil.
 func newStepModels(made plan.Plan) []stepModel {
 	models := []stepModel{}
 
@@ -547,7 +541,7 @@ func newStepModels(made plan.Plan) []stepModel {
 	return models
 }
 
-// How a check ended, as the data source says it.
+// The values of status in the data source.
 const (
 	checkPassed  = "passed"
 	checkWarning = "warning"
@@ -556,7 +550,7 @@ const (
 	checkSkipped = "skipped"
 )
 
-// How much that matters, as the data source says it.
+// The values of severity in the data source.
 const (
 	severityNone    = "none"
 	severityWarning = "warning"
@@ -573,8 +567,8 @@ type checkModel struct {
 	Remedy   types.String `tfsdk:"remedy"`
 }
 
-// newCheckModels are the checks that were made in the order of the catalogue.
-// Findings under a name that is not in it come last.
+// newCheckModels returns the checks that were made, in the order of the catalogue. Findings of checks that are not
+// in it come last.
 func newCheckModels(examined engine.Examination) []checkModel {
 	models := []checkModel{}
 	byCheck := map[string][]cluster.Finding{}
@@ -633,8 +627,7 @@ func newCheckModel(finding cluster.Finding) checkModel {
 	}
 }
 
-// checkSummary is the result in one line, without a full stop. Work tells that
-// there is something to upgrade.
+// checkSummary returns the result in one line, without a full stop. work is true if there is something to upgrade.
 func checkSummary(models []checkModel, work bool) string {
 	var failed, all []string
 
@@ -674,7 +667,7 @@ func checkSummary(models []checkModel, work bool) string {
 	return text
 }
 
-// counted is a number with its noun: "1 check", "2 checks".
+// counted returns a number with its noun: "1 check", "2 checks".
 func counted(number int, noun string) string {
 	if number == 1 {
 		return "1 " + noun
@@ -683,18 +676,18 @@ func counted(number int, noun string) string {
 	return fmt.Sprintf("%d %ss", number, noun)
 }
 
-// How much of the bootstrap manifests a plan shows: so many objects, so many
-// lines of each, and so many in all.
+// How much of the bootstrap manifests a plan shows: the maximum number of objects, of lines of each, and of lines in
+// total.
 const (
 	maxChanges   = 20
 	maxDiffLines = 20
 	diffLinesAll = 80
 )
 
-// inventoryAnnotation marks what the first sync of a cluster takes over.
+// inventoryAnnotation is the annotation that the first sync of a cluster adds to the objects it adopts.
 const inventoryAnnotation = "config.k8s.io/owning-inventory"
 
-// adopts tells whether the change only marks an object as one that was synced.
+// adopts reports whether the change only marks an object as synced.
 func adopts(change cluster.ManifestChange) bool {
 	marked := false
 
@@ -715,13 +708,13 @@ func adopts(change cluster.ManifestChange) bool {
 	return marked && change.Action == cluster.ManifestConfigured
 }
 
-// heading tells whether the line of a diff names what is compared.
+// heading reports whether the line of a diff is part of its heading.
 func heading(line string) bool {
 	return strings.HasPrefix(line, "--- ") || strings.HasPrefix(line, "+++ ")
 }
 
-// diffLines are the lines of a diff, indented, and no more than that many. Its
-// heading only repeats the name of the object.
+// diffLines returns the indented lines of a diff, truncated to most lines, but never by a single line. The heading
+// is omitted: it only repeats the name of the object.
 func diffLines(diff string, most int) []string {
 	lines := slices.DeleteFunc(strings.Split(strings.TrimRight(diff, "\n"), "\n"), heading)
 	if len(lines) == 0 || len(lines) == 1 && lines[0] == "" {

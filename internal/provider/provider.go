@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
-// Package provider is what Terraform sees: schemas, models, diagnostics and
-// the CRUD methods around the engine. Nothing in it decides about an upgrade.
+// Package provider implements the Terraform side: schemas, models, diagnostics and the CRUD methods around the
+// engine. It decides nothing about an upgrade.
 package provider
 
 import (
@@ -35,11 +35,10 @@ var (
 	_ provider.ProviderWithListResources    = (*talosUpgrade)(nil)
 )
 
-// typeName is the prefix of every resource and data source.
+// typeName is the prefix of the names of all resources, data sources and actions.
 const typeName = "talosupgrade"
 
-// New is the factory of provider instances of the given version, as the plugin
-// servers want it.
+// New returns the factory of provider instances of the given version, as the plugin servers require it.
 func New(version string, options ...Option) func() provider.Provider {
 	shared := &settings{version: version, clock: engine.RealClock(), patience: bootstrapPatience, dial: dial, bootID: readBootID(bootIDPath)}
 	shared.registry = release.NewRegistry(release.Options{UserAgent: shared.userAgent()})
@@ -71,10 +70,10 @@ func (p *talosUpgrade) ConfigValidators(context.Context) []provider.ConfigValida
 	return []provider.ConfigValidator{credentialsValidator{}}
 }
 
-// Configure implements [provider.Provider]. It reads the table of releases, if one is named, and reaches no
-// cluster. Credentials that nothing could be done with are said here, once, and of their attribute. What is missing or not known yet is
-// no error here: a configuration may use the provider for things that need no
-// cluster, so the first use that does need one reports it.
+// Configure implements [provider.Provider]. It reads the table of releases, if one is configured, and connects to no
+// cluster. Credentials that cannot be used with any cluster are reported here, once, at their attribute. Missing or
+// unknown credentials are no error here: a configuration may use the provider for things that need no cluster, so
+// the first use that does need one reports them.
 func (p *talosUpgrade) Configure(ctx context.Context, req provider.ConfigureRequest, resp *provider.ConfigureResponse) {
 	var model providerModel
 
@@ -146,7 +145,7 @@ type providerModel struct {
 	ImageFactoryURL     types.String `tfsdk:"image_factory_url"`
 }
 
-// clientConfigurationModel is the certificate as siderolabs/talos emits it.
+// clientConfigurationModel is the certificate as returned by the provider siderolabs/talos.
 type clientConfigurationModel struct {
 	CACertificate     types.String `tfsdk:"ca_certificate"`
 	ClientCertificate types.String `tfsdk:"client_certificate"`
@@ -166,8 +165,7 @@ type credentialsFromModel struct {
 	Name      types.String `tfsdk:"name"`
 }
 
-// credentials is the model without Terraform's types. Attributes that are not
-// known yet are listed by name.
+// credentials returns the model without Terraform's types. Attributes that are not known yet are listed by name.
 func (m providerModel) credentials(ctx context.Context) (credentials, diag.Diagnostics) {
 	var diagnostics diag.Diagnostics
 
@@ -219,8 +217,7 @@ func (m providerModel) credentials(ctx context.Context) (credentials, diag.Diagn
 	return access, diagnostics
 }
 
-// elsewhere adds what the model says about a management cluster. The text is one
-// that takes note of what is unknown.
+// elsewhere adds what the model says about a management cluster. text records attributes that are not known yet.
 func (m providerModel) elsewhere(ctx context.Context, access *credentials, text func(string, types.String) string) diag.Diagnostics {
 	var (
 		diagnostics diag.Diagnostics
@@ -303,7 +300,7 @@ func (credentialsValidator) ValidateProvider(ctx context.Context, req provider.V
 	resp.Diagnostics.Append(model.validateFrom(given)...)
 }
 
-// validateManagement wants one kubeconfig of the management cluster.
+// validateManagement requires one kubeconfig of the management cluster.
 func (m providerModel) validateManagement(ctx context.Context) diag.Diagnostics {
 	var (
 		diagnostics diag.Diagnostics
@@ -333,8 +330,7 @@ func (m providerModel) validateManagement(ctx context.Context) diag.Diagnostics 
 	return diagnostics
 }
 
-// validateFrom wants credentials from a management cluster to be all that are
-// given.
+// validateFrom refuses other credentials besides those from a management cluster.
 func (m providerModel) validateFrom(given map[string]bool) diag.Diagnostics {
 	var diagnostics diag.Diagnostics
 
@@ -367,8 +363,8 @@ func requireBoth(resp *provider.ValidateConfigResponse, given map[string]bool, p
 		present+" is set without "+missing+". The two belong together: add "+missing+", or use talosconfig instead of both.")
 }
 
-// endpointValidator accepts addresses of the Talos API, which are no URLs: one with
-// https:// is most likely that of the Kubernetes API.
+// endpointValidator accepts addresses of the Talos API. It refuses URLs: one with https:// is most likely that of
+// the Kubernetes API.
 type endpointValidator struct{}
 
 // Description implements [validator.String].
@@ -391,7 +387,7 @@ func (endpointValidator) ValidateString(_ context.Context, req validator.StringR
 	}
 }
 
-// selected are the names of the group that are given.
+// selected returns the names of the group that are given.
 func selected(group []string, given map[string]bool) []string {
 	var present []string
 
@@ -404,7 +400,7 @@ func selected(group []string, given map[string]bool) []string {
 	return present
 }
 
-// Names of the provider's attributes that diagnostics point at.
+// The names of the provider's attributes that diagnostics refer to.
 const (
 	attrTalosconfig         = "talosconfig"
 	attrTalosconfigPath     = "talosconfig_path"

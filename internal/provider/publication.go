@@ -18,13 +18,13 @@ import (
 
 // publication is where the progress of an upgrade is published.
 type publication struct {
-	// to is the object that somebody named; nil for the default.
+	// to is the configured object; nil for the default.
 	to *cluster.Reference
-	// delegated tells that an operator upgrades the cluster, and publishes too.
+	// delegated is true if an operator upgrades the cluster, and publishes too.
 	delegated bool
 }
 
-// String names the object for people.
+// String returns the display name of the object.
 func (p publication) String() string {
 	if p.to == nil {
 		return defaultObject
@@ -33,13 +33,13 @@ func (p publication) String() string {
 	return p.to.String()
 }
 
-// isDefault tells whether the object is the one that progress is published to where
-// nobody named one, also if somebody did. An object in a management cluster is not.
+// isDefault reports whether the object is the one to which progress is published by default, even if it is
+// configured explicitly. An object in a management cluster is not.
 func (p publication) isDefault(managed bool) bool {
 	return p.to == nil || !managed && *p.to == defaultReference()
 }
 
-// publication is what the model says. The model must be known and valid.
+// publication returns the publication in the model. The model must be known and valid.
 func (m clusterModel) publication() publication {
 	made := publication{delegated: m.Mode.ValueString() == modeDelegate}
 
@@ -51,7 +51,7 @@ func (m clusterModel) publication() publication {
 	return made
 }
 
-// published is the object as written, as far as it is known.
+// published returns the object as written, as far as it is known.
 func (m clusterModel) published() cluster.Reference {
 	text := func(name string) string {
 		value, isText := m.PublishTo.Attributes()[name].(types.String)
@@ -65,14 +65,12 @@ func (m clusterModel) published() cluster.Reference {
 	return cluster.Reference{APIVersion: text(attrAPIVersion), Kind: text(attrKind), Namespace: text(attrNamespace), Name: text(attrName)}
 }
 
-// defaultReference is the object that progress is published to where nobody named
-// one.
+// defaultReference returns the object to which progress is published by default.
 func defaultReference() cluster.Reference {
 	return cluster.Reference{APIVersion: "v1", Kind: "ConfigMap", Namespace: publish.ConfigMapNamespace, Name: publish.ConfigMapName}
 }
 
-// delegatedWarning says in the table of a roll who performs it, where that is
-// somebody else.
+// delegatedWarning adds to the table of a roll that an operator performs it, if it is delegated.
 func delegatedWarning(roll diag.Diagnostic, of publication) diag.Diagnostic {
 	if !of.delegated {
 		return roll
@@ -83,8 +81,7 @@ func delegatedWarning(roll diag.Diagnostic, of publication) diag.Diagnostic {
 			"It is asked for one step after the other, and every node is looked at afterwards.\n\n"+roll.Detail())
 }
 
-// unmanaged is the finding of a management cluster that cannot be asked, whatever
-// it looks like there.
+// unmanaged returns the finding of a management cluster that cannot be used.
 func unmanaged(of publication, err error) cluster.Finding {
 	return cluster.Finding{
 		Check: cluster.CheckOperator, Severity: cluster.Permanent, Attribute: attrPublishTo, Err: err,
@@ -93,7 +90,7 @@ func unmanaged(of publication, err error) cluster.Finding {
 	}
 }
 
-// unread is the finding of an object that cannot be told how the cluster is.
+// unread returns the finding of an object that cannot be read, so that nothing is published to it.
 func unread(of publication, err error) cluster.Finding {
 	return cluster.Finding{
 		Check: cluster.CheckOperator, Severity: cluster.Observed, Attribute: attrPublishTo, Err: err, Unknown: true,
@@ -102,10 +99,9 @@ func unread(of publication, err error) cluster.Finding {
 	}
 }
 
-// left is what earlier applies left on the object of a cluster that is at the
-// target: a hold that keeps its operator from acting and, where an operator is
-// asked for upgrades, what it is still asked for. Other words are not worth a plan:
-// an operator may say things in its own way.
+// left returns what earlier applies left on the object of a cluster that is at the target: a hold that keeps its
+// operator from acting and, if upgrades are delegated to the operator, what is still requested of it. Differences in
+// other fields are not worth a plan: an operator may use its own words.
 func (p publication) left(report cluster.OperatorReport, target cluster.Target) []string {
 	var left []string
 
@@ -155,8 +151,8 @@ func (p publication) leftHold(report cluster.OperatorReport) string {
 	return strings.TrimSpace(text + ". " + report.Unhold)
 }
 
-// leftWarning says why a cluster at the target is planned to be applied. The command
-// line shows it again after the apply, so it must be true then.
+// leftWarning says why an apply is planned for a cluster at the target. The command line shows it again after the
+// apply, so it must be true then.
 func leftWarning(left []string, name string) diag.Diagnostic {
 	return diag.NewWarningDiagnostic(about("An earlier apply could not end properly", name),
 		"While planning, no node had anything left to do, but:\n\n- "+strings.Join(left, "\n- ")+

@@ -25,7 +25,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
-// releaseSourceModel says where the lists of releases come from.
+// releaseSourceModel is the source of the lists of releases.
 type releaseSourceModel struct {
 	Talos              types.String `tfsdk:"talos"`
 	Kubernetes         types.String `tfsdk:"kubernetes"`
@@ -33,7 +33,7 @@ type releaseSourceModel struct {
 	KubernetesVersions types.List   `tfsdk:"kubernetes_versions"`
 }
 
-// providerReleaseSourceModel is the one of the provider block, which may name a table as well.
+// providerReleaseSourceModel is the source in the provider block, which may name a table as well.
 type providerReleaseSourceModel struct {
 	releaseSourceModel
 
@@ -41,11 +41,11 @@ type providerReleaseSourceModel struct {
 	TableSHA256 types.String `tfsdk:"table_sha256"`
 }
 
-// productSource is what a release_source says about one product.
+// productSource is the source of one product's releases in a release_source.
 type productSource struct {
 	location types.String
 	versions types.List
-	// where and whereVersions are the attributes that hold the two.
+	// where and whereVersions are the names of the attributes of location and versions.
 	where, whereVersions string
 }
 
@@ -73,20 +73,20 @@ func (h productSource) unknown() bool {
 	return false
 }
 
-// releaseDefaults is what the provider block says about releases. It may hold
-// values that are not known yet: most uses of the provider do not need them.
+// releaseDefaults is what the provider block says about releases. It may contain values that are not known yet: most
+// uses of the provider do not need them.
 type releaseDefaults struct {
 	factoryURL types.String
 	source     types.Object
-	// table is what is known without asking anybody; nil is what is built in.
+	// table is what is known about releases without any request; nil for the built-in table.
 	table *compat.Table
 }
 
-// known is what is known of releases without asking anybody.
+// known returns what is known about releases without any request.
 func (d releaseDefaults) known() *compat.Table { return cmp.Or(d.table, compat.BuiltIn()) }
 
-// readTable reads the table of releases that the provider block names, if it does. Where it cannot be read, what
-// is built in is used alone, with a warning.
+// readTable reads the table of releases in the provider block, if there is one. If it cannot be read, only the
+// built-in table is used, with a warning.
 func (d releaseDefaults) readTable(ctx context.Context, userAgent string) (*compat.Table, diag.Diagnostics) {
 	var model providerReleaseSourceModel
 
@@ -117,8 +117,8 @@ func (d releaseDefaults) readTable(ctx context.Context, userAgent string) (*comp
 	return compat.BuiltIn().Without(err.Error()), diagnostics
 }
 
-// tableUnknown tells whether the table that the provider block names is known only after an apply. What would be
-// planned without it is not known before either.
+// tableUnknown reports whether the table in the provider block is known only after an apply. Until then, nothing can
+// be planned, because the plan could differ with the table.
 func (d releaseDefaults) tableUnknown(ctx context.Context) bool {
 	var model providerReleaseSourceModel
 
@@ -129,35 +129,34 @@ func (d releaseDefaults) tableUnknown(ctx context.Context) bool {
 	return model.Table.IsUnknown() || model.TableSHA256.IsUnknown()
 }
 
-// tableLocation is where the table is. A path may begin with the home directory.
+// tableLocation returns where the table is. A path may begin with the home directory.
 func (m providerReleaseSourceModel) tableLocation() (release.TableLocation, error) {
 	location, err := expandHome(m.Table.ValueString())
 
 	return release.TableLocation{Location: location, SHA256: m.TableSHA256.ValueString()}, err
 }
 
-// imageFactory is the factory as the names of its images begin; empty is the
-// public one.
+// imageFactory returns the prefix of the factory's image names; empty for the public factory.
 func (d releaseDefaults) imageFactory() string {
 	return factoryName(d.factoryURL.ValueString())
 }
 
-// factoryName is the factory at the URL as the names of its images begin.
+// factoryName returns the prefix of the image names of the factory at the URL.
 func factoryName(url string) string {
 	_, name, _ := strings.Cut(url, "://")
 
 	return strings.TrimRight(name, "/")
 }
 
-// releaseQuestion is what a data source wants to know about releases.
+// releaseQuestion is a request for releases by a data source.
 type releaseQuestion struct {
-	// own overrides the provider block, each half by itself; it may be nil.
+	// own overrides the provider block, for each product separately. It may be nil.
 	own         *releaseSourceModel
 	preReleases bool
 	userAgent   string
 }
 
-// list asks the source of one product.
+// list requests the releases of one product from its source.
 func (d releaseDefaults) list(ctx context.Context, product version.Product, question releaseQuestion) (release.List, diag.Diagnostics) {
 	source, diagnostics := d.open(ctx, product, question)
 	if diagnostics.HasError() {
@@ -172,8 +171,7 @@ func (d releaseDefaults) list(ctx context.Context, product version.Product, ques
 	return list, diagnostics
 }
 
-// locate makes the diagnostic point at the attribute, where it is the data
-// source's own.
+// locate makes the diagnostic point at the attribute, if it is in the data source itself.
 func (q releaseQuestion) locate(product version.Product, problem diag.Diagnostic) diag.Diagnostic {
 	if q.own == nil || q.own.product(product).unset() {
 		return problem
@@ -189,7 +187,7 @@ func (q releaseQuestion) locate(product version.Product, problem diag.Diagnostic
 	return diag.NewAttributeErrorDiagnostic(path.Root(attrReleaseSource).AtName(attribute), problem.Summary(), problem.Detail())
 }
 
-// open is the source that the data source names, or else the provider block.
+// open returns the source in the data source, or else the one in the provider block.
 func (d releaseDefaults) open(ctx context.Context, product version.Product, question releaseQuestion) (release.Source, diag.Diagnostics) {
 	var diagnostics diag.Diagnostics
 
@@ -256,8 +254,7 @@ func givenReleases(ctx context.Context, product version.Product, half productSou
 
 	diagnostics := half.versions.ElementsAs(ctx, &texts, false)
 
-	// Values that were not known when the configuration was validated were not
-	// validated then.
+	// Values that were unknown in the validation of the configuration were not validated then.
 	for index, text := range texts {
 		if text.IsNull() {
 			diagnostics.AddError("Missing value", fmt.Sprintf("%s.%s[%d] is null. Give it a value, or remove it from the list.",
@@ -285,7 +282,7 @@ func undecidedReleases(product version.Product, attribute string) diag.Diagnosti
 			"Apply what it comes from first, for example with -target, or set "+attrReleaseSource+" in the data source.")}
 }
 
-// unlisted is the diagnostic of a source that gave no list.
+// unlisted returns the diagnostic of a source that returned no list.
 func unlisted(product version.Product, err error) diag.Diagnostic {
 	summary := "Unable to list the releases of " + product.Name()
 
@@ -320,7 +317,7 @@ func unlisted(product version.Product, err error) diag.Diagnostic {
 	return diag.NewErrorDiagnostic(summary, "Asked "+strings.TrimSuffix(err.Error(), ".")+".\n\n"+advice)
 }
 
-// Names of the attributes about releases.
+// The names of the attributes about releases.
 const (
 	attrReleaseSource      = "release_source"
 	attrImageFactoryURL    = "image_factory_url"
@@ -349,7 +346,7 @@ const (
 	docSourceKubernetesVersions = "The releases of Kubernetes themselves, instead of `kubernetes`."
 )
 
-// providerReleaseSource is the provider's attribute of that name.
+// providerReleaseSource returns the provider's attribute release_source.
 func providerReleaseSource() schema.Attribute {
 	return schema.SingleNestedAttribute{
 		MarkdownDescription: docReleaseSource + " `talosupgrade_available_versions` uses it, and `table` is what every plan uses.",
@@ -377,7 +374,7 @@ func providerReleaseSource() schema.Attribute {
 	}
 }
 
-// providerImageFactoryURL is the provider's attribute of that name.
+// providerImageFactoryURL returns the provider's attribute image_factory_url.
 func providerImageFactoryURL() schema.Attribute {
 	return schema.StringAttribute{
 		MarkdownDescription: "Base URL of the Image Factory, default `" + release.DefaultFactoryURL + "`. It is asked for its version list where the source of " +
@@ -388,8 +385,7 @@ func providerImageFactoryURL() schema.Attribute {
 	}
 }
 
-// releaseSourceSchema is the attribute of a data source that overrides the
-// provider's.
+// releaseSourceSchema returns the attribute of a data source that overrides the provider's.
 func releaseSourceSchema() dataschema.Attribute {
 	return dataschema.SingleNestedAttribute{
 		MarkdownDescription: docReleaseSource + " What is set here overrides the provider's, `talos` and `kubernetes` each by itself.",
@@ -433,7 +429,7 @@ var (
 	_ validator.String = factoryURLValidator{}
 )
 
-// locationValidator accepts what names a source of the releases of a product.
+// locationValidator accepts sources of the releases of a product.
 type locationValidator struct {
 	product version.Product
 }
@@ -457,7 +453,7 @@ func (v locationValidator) ValidateString(_ context.Context, req validator.Strin
 	}
 }
 
-// factoryURLValidator accepts what can be the base of an Image Factory.
+// factoryURLValidator accepts URLs of an Image Factory.
 type factoryURLValidator struct{}
 
 // Description implements [validator.String].
@@ -486,7 +482,7 @@ func (factoryURLValidator) ValidateString(_ context.Context, req validator.Strin
 	}
 }
 
-// tableValidator accepts what names a table of releases.
+// tableValidator accepts locations of a table of releases.
 type tableValidator struct{}
 
 // Description implements [validator.Object].

@@ -20,10 +20,9 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
-// rollWarning shows the roll that an apply performs. A warning is the only way
-// to show text in a plan. The name is what people call the cluster, and changes
-// are what a sync of the bootstrap manifests would change at present. Unsynced says why
-// there is no such sync; empty where there is one.
+// rollWarning shows the roll that an apply performs. A warning is the only way to show text in a plan. name is the
+// display name of the cluster, and changes are what a sync of the bootstrap manifests would change now. unsynced
+// says why there is no such sync; empty if there is one.
 func rollWarning(made plan.Plan, name string, changes []cluster.ManifestChange, unsynced string) diag.Diagnostic {
 	text := rollText(made, name, len(movingNodes(made.Steps)) > foldAbove, changes)
 	if unsynced != "" {
@@ -33,7 +32,7 @@ func rollWarning(made plan.Plan, name string, changes []cluster.ManifestChange, 
 	return diag.NewWarningDiagnostic(about(rollHeadline(made), name), text)
 }
 
-// rollHeadline says what a roll is in a few words.
+// rollHeadline summarizes a roll in a few words.
 func rollHeadline(made plan.Plan) string {
 	moving := movingNodes(made.Steps)
 
@@ -54,8 +53,8 @@ func rollHeadline(made plan.Plan) string {
 	return summary
 }
 
-// unsynced says why the bootstrap manifests are not synced at the end of a roll of
-// this provider; empty where they are, or where an operator upgrades the cluster.
+// unsynced says why this provider does not sync the bootstrap manifests at the end of a roll; empty if it does, or
+// if an operator upgrades the cluster.
 func (m clusterModel) unsynced() string {
 	sync := path.Root(attrKubernetes).AtName(attrManifests).AtName(attrSync).String()
 
@@ -69,8 +68,8 @@ func (m clusterModel) unsynced() string {
 	}
 }
 
-// rollText is the whole of what there is to say about a roll. Tables, headings and
-// images are indented, because the command line wraps all other lines.
+// rollText describes a roll in full. Tables, headings and images are indented, because the command line wraps all
+// other lines.
 func rollText(made plan.Plan, name string, folded bool, changes []cluster.ManifestChange) string {
 	var images []string
 
@@ -107,7 +106,7 @@ func rollText(made plan.Plan, name string, folded bool, changes []cluster.Manife
 	return strings.Join(parts, "\n\n")
 }
 
-// heldTexts say which nodes are left alone, and why.
+// heldTexts returns which nodes are held, and by what.
 func heldTexts(made plan.Plan) []string {
 	var (
 		texts  []string
@@ -132,8 +131,7 @@ func heldTexts(made plan.Plan) []string {
 	return texts
 }
 
-// poolTexts say how many workers of each pool may move at a time, where the roll moves
-// any of them.
+// poolTexts returns how many workers of each pool are upgraded at a time, for the pools that take part in the roll.
 func poolTexts(made plan.Plan) []string {
 	var texts []string
 
@@ -146,7 +144,7 @@ func poolTexts(made plan.Plan) []string {
 	return texts
 }
 
-// segmentEnd is where the steps end that share a table with the one at start.
+// segmentEnd returns the end of the steps that share a table with the one at start.
 func segmentEnd(steps []plan.Step, start int) int {
 	end := start + 1
 	for end < len(steps) && steps[end].Hop == steps[start].Hop && (steps[end].Component == "") == (steps[start].Component == "") {
@@ -156,7 +154,7 @@ func segmentEnd(steps []plan.Step, start int) int {
 	return end
 }
 
-// rollPace is the sentence that says how much moves at a time.
+// rollPace returns the sentence that says how many nodes are upgraded at a time.
 func rollPace(made plan.Plan, name string) string {
 	var (
 		workers, kubelets = map[string]bool{}, map[string]bool{}
@@ -194,7 +192,7 @@ func rollPace(made plan.Plan, name string) string {
 	}
 }
 
-// hopHeading says where a hop leads, and where its release notes are.
+// hopHeading returns the heading of a hop: its versions, and the URL of their release notes.
 func hopHeading(made plan.Plan, index int) string {
 	hop, heading := made.Hops[index], ""
 	if len(made.Hops) > 1 {
@@ -220,8 +218,8 @@ func hopHeading(made plan.Plan, index int) string {
 	return fmt.Sprintf("%sTalos %s -> %s (%s)", heading, hop.From.Talos, hop.To.Talos, releaseNotes(hop))
 }
 
-// releaseNotes is the address of the release notes of the version that the hop leads
-// to; empty where the version stays.
+// releaseNotes returns the URL of the release notes of the version that the hop leads to; empty if the version
+// stays.
 func releaseNotes(hop plan.Hop) string {
 	switch {
 	case hop.From.Talos.Equal(hop.To.Talos) && hop.From.Kubernetes.Equal(hop.To.Kubernetes):
@@ -233,13 +231,13 @@ func releaseNotes(hop plan.Hop) string {
 	}
 }
 
-// renderTable aligns the rows, of which the first is the head.
+// renderTable aligns the rows. The first row is the header.
 func renderTable(rows [][]string) string {
 	var text strings.Builder
 
 	table := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
 	for _, row := range rows {
-		// A strings.Builder accepts everything.
+		// A strings.Builder returns no errors.
 		_, _ = fmt.Fprintln(table, "  "+strings.Join(row, "\t")+"\t")
 	}
 
@@ -253,15 +251,15 @@ func renderTable(rows [][]string) string {
 	return strings.Join(lines, "\n")
 }
 
-// schematicText is a schematic anywhere in the name of an image.
+// schematicText matches a schematic anywhere in the name of an image.
 var schematicText = regexp.MustCompile(`\b[0-9a-f]{64}\b`)
 
-// shortImage is the image with its schematic cut to what tells two apart.
+// shortImage returns the image with its schematic shortened.
 func shortImage(image string) string {
 	return schematicText.ReplaceAllStringFunc(image, func(schematic string) string { return schematic[:8] + "…" })
 }
 
-// shownImages are the images as they are, each once.
+// shownImages returns the distinct images, folded if there are too many.
 func shownImages(hidden []string, folded bool) []string {
 	var images []string
 
@@ -282,7 +280,7 @@ func shownImages(hidden []string, folded bool) []string {
 	return images
 }
 
-// movingNodes are the names of the nodes that have a turn. Manifests concern none.
+// movingNodes returns the names of the nodes that have a step. The step of the manifests has no node.
 func movingNodes(steps []plan.Step) map[string]bool {
 	moving := map[string]bool{}
 	for _, step := range steps {
@@ -294,12 +292,12 @@ func movingNodes(steps []plan.Step) map[string]bool {
 	return moving
 }
 
-// estimateText says about how long something takes, and how sure that is.
+// estimateText returns an approximate duration, and how reliable it is.
 func estimateText(estimate time.Duration) string {
 	return "about " + longText(estimate) + " (an estimate from typical durations, not a promise)"
 }
 
-// longText is a duration in words, rounded up to whole minutes.
+// longText returns a duration in words, rounded up to whole minutes.
 func longText(d time.Duration) string {
 	minutes := int((d + time.Minute - 1) / time.Minute)
 
@@ -321,8 +319,8 @@ func longText(d time.Duration) string {
 	}
 }
 
-// Above foldAbove nodes a table shows of each row of nodes alike only the first
-// foldHead and the last foldTail, and no more than foldImages images in full.
+// Above foldAbove nodes, a table shows only the first foldHead and the last foldTail of consecutive similar nodes,
+// and only foldImages images in full.
 const (
 	foldAbove  = 40
 	foldHead   = 3
@@ -330,9 +328,8 @@ const (
 	foldImages = 10
 )
 
-// stepRows are the lines of the table for the steps from start up to, and not
-// including, end, which are all of nodes or all of components. Steps are numbered
-// through all hops.
+// stepRows returns the rows of the table for the steps in [start, end), which are all of nodes or all of components.
+// Steps are numbered through all hops.
 func stepRows(made plan.Plan, start, end int, folded bool) [][]string {
 	if made.Steps[start].Component != "" {
 		return withoutEmpty(componentRows(made, start, end))
@@ -341,8 +338,7 @@ func stepRows(made plan.Plan, start, end int, folded bool) [][]string {
 	return withoutEmpty(nodeRows(made.Steps, start, end, folded))
 }
 
-// withoutEmpty is the table without the columns of which only the head says
-// anything.
+// withoutEmpty removes the columns in which only the header has a value.
 func withoutEmpty(rows [][]string) [][]string {
 	for column := len(rows[0]) - 1; column >= 0; column-- {
 		if slices.ContainsFunc(rows[1:], func(row []string) bool { return row[column] != "" }) {
@@ -357,7 +353,7 @@ func withoutEmpty(rows [][]string) [][]string {
 	return rows
 }
 
-// nodeRows is one line per node, but for those that are folded away.
+// nodeRows returns one row per node, except for those that are folded.
 func nodeRows(steps []plan.Step, start, end int, folded bool) [][]string {
 	rows := [][]string{{"step", "node", "role", "from", "to", "image", "estimate"}}
 
@@ -388,8 +384,7 @@ func nodeRows(steps []plan.Step, start, end int, folded bool) [][]string {
 	return rows
 }
 
-// alike tells whether two steps may stand for each other in a folded table:
-// what is marked is always shown.
+// alike reports whether two steps may be folded together in a table. Unfinished nodes are never folded.
 func alike(a, b plan.Step) bool {
 	return a.Role == b.Role && a.Canary == b.Canary && a.Finish == b.Finish && !a.Finish
 }
@@ -419,7 +414,7 @@ func plural(role cluster.Role) string {
 	return "workers"
 }
 
-// stepEstimate is about how long a step takes; empty when nobody knows.
+// stepEstimate returns the approximate duration of a step; empty if unknown.
 func stepEstimate(estimate time.Duration) string {
 	if estimate <= 0 {
 		return ""
@@ -428,7 +423,7 @@ func stepEstimate(estimate time.Duration) string {
 	return durationText(max(estimate.Round(30*time.Second), 30*time.Second))
 }
 
-// componentGroup is the turns of one component on nodes alike.
+// componentGroup is the steps of one component on similar nodes.
 type componentGroup struct {
 	component   cluster.Component
 	role        cluster.Role
@@ -438,12 +433,11 @@ type componentGroup struct {
 	from        []version.Version
 	to          version.Version
 	images      []string
-	// longest is how long the longest turn takes.
+	// longest is the duration of the longest step.
 	longest time.Duration
 }
 
-// componentGroups are the steps from start up to, and not including, end, in the
-// order in which the first of each group begins.
+// componentGroups groups the steps in [start, end), in the order of the first step of each group.
 func componentGroups(steps []plan.Step, start, end int) []*componentGroup {
 	var groups []*componentGroup
 
@@ -479,7 +473,7 @@ func (g *componentGroup) add(number int, step plan.Step) {
 	}
 }
 
-// componentRows is one line per component and kind of node.
+// componentRows returns one row per component and kind of node.
 func componentRows(made plan.Plan, start, end int) [][]string {
 	rows := [][]string{{"step", "component", "nodes", "at a time", "from", "to", "image", "estimate"}}
 
@@ -519,7 +513,7 @@ func (g *componentGroup) row(budget int) []string {
 	}
 }
 
-// image is the one that all nodes get, or how many there are.
+// image returns the image if all nodes get the same, or else the number of images.
 func (g *componentGroup) image() string {
 	switch len(g.images) {
 	case 0:
@@ -531,8 +525,7 @@ func (g *componentGroup) image() string {
 	}
 }
 
-// hiddenImages are the images that a table does not show as they are, of the
-// steps from start up to, and not including, end.
+// hiddenImages returns the images of the steps in [start, end) that the table does not show in full.
 func hiddenImages(steps []plan.Step, start, end int) []string {
 	var hidden []string
 
@@ -555,7 +548,7 @@ func hiddenImages(steps []plan.Step, start, end int) []string {
 	return hidden
 }
 
-// fewNames are the names, folded where there are more than fit into a table.
+// fewNames joins the names, folded if they do not fit into a table.
 func fewNames(names []string) string {
 	if len(names) <= foldHead+foldTail {
 		return strings.Join(names, ", ")
@@ -564,9 +557,8 @@ func fewNames(names []string) string {
 	return fmt.Sprintf("%s and %d more", strings.Join(names[:foldHead], ", "), len(names)-foldHead)
 }
 
-// changeTexts say what a sync of the bootstrap manifests would change at present;
-// empty where that is nothing. Diffs are indented, because the command line wraps
-// all other lines.
+// changeTexts returns what a sync of the bootstrap manifests would change now; nil if nothing. Diffs are indented,
+// because the command line wraps all other lines.
 func changeTexts(changes []cluster.ManifestChange) []string {
 	var (
 		lines   []string

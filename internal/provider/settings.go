@@ -21,16 +21,16 @@ type settings struct {
 	// patience is how long a first apply waits for a cluster that does not answer.
 	patience time.Duration
 	dial     dialFunc
-	// registry knows whether images exist; nil asks nobody.
+	// registry checks whether images exist; nil checks nothing.
 	registry cluster.Registry
-	// bootID is that of the kernel below this process; empty where it is not known.
+	// bootID is the boot ID of the kernel under this process; empty if unknown.
 	bootID string
 }
 
-// bootIDPath is where Linux tells it, to every container of a machine the same.
+// bootIDPath is the file with the boot ID on Linux. It is the same in every container of a machine.
 const bootIDPath = "/proc/sys/kernel/random/boot_id"
 
-// readBootID is the boot ID in the file; empty where there is none, as on other systems.
+// readBootID returns the boot ID in the file; empty if it cannot be read, as on other systems.
 func readBootID(file string) string {
 	content, err := os.ReadFile(file)
 	if err != nil {
@@ -40,11 +40,10 @@ func readBootID(file string) string {
 	return strings.TrimSpace(string(content))
 }
 
-// userAgent names the provider to the APIs it calls.
+// userAgent returns the name of the provider for the APIs it calls.
 func (s *settings) userAgent() string { return "terraform-provider-talosupgrade/" + s.version }
 
-// WithClock makes the engine take the time from the clock, so that a simulated
-// cluster may run faster than the world.
+// WithClock makes the engine use the clock, so that a simulated cluster can run faster than real time.
 func WithClock(clock engine.Clock) Option {
 	return func(s *settings) { s.clock = clock }
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
-// textValue is a text that may be a cluster's; null for an empty one.
+// textValue returns the text, escaped because it may come from a cluster; null if it is empty.
 func textValue(text string) types.String {
 	if text == "" {
 		return types.StringNull()
@@ -27,7 +27,7 @@ func textValue(text string) types.String {
 	return types.StringValue(readable.Printable(text))
 }
 
-// versionValue is the version as state holds it: without v, null when unknown.
+// versionValue returns the version as in state: without v, null if unknown.
 func versionValue(v version.Version) types.String {
 	if v.IsZero() {
 		return types.StringNull()
@@ -36,7 +36,7 @@ func versionValue(v version.Version) types.String {
 	return types.StringValue(v.String())
 }
 
-// moment is the time as state holds it; empty where it is not known.
+// moment returns the time as in state; empty if unknown.
 func moment(at time.Time) string {
 	if at.IsZero() {
 		return ""
@@ -49,16 +49,16 @@ func computedText(description string) schema.StringAttribute {
 	return schema.StringAttribute{MarkdownDescription: description, Computed: true}
 }
 
-// stated tells whether a configuration gives the value; one that is not known yet
-// may turn out to be null.
+// stated reports whether a configuration sets the value. It is false for an unknown value, which may turn out to be
+// null.
 func stated(value attr.Value) bool { return value != nil && !value.IsNull() && !value.IsUnknown() }
 
-// plainText is the text, and whether one is given and known.
+// plainText returns the text, and whether it is set and known.
 func plainText(value types.String) (string, bool) {
 	return value.ValueString(), !value.IsNull() && !value.IsUnknown()
 }
 
-// supposed is the text, or one in its place while it is not known yet.
+// supposed returns the text, or the given one while it is unknown.
 func supposed(value types.String, meanwhile string) string {
 	if value.IsUnknown() {
 		return meanwhile
@@ -67,9 +67,8 @@ func supposed(value types.String, meanwhile string) string {
 	return value.ValueString()
 }
 
-// paragraph is the text as it is where it has several lines, such as the message
-// of a compiler with its mark below the source, and a sentence otherwise, in which
-// the names stay as they are.
+// paragraph returns a text of several lines unchanged, such as the message of a compiler with its mark below the
+// source, and any other as a sentence in which the names keep their spelling.
 func paragraph(text string, names ...string) string {
 	if strings.Contains(text, "\n") {
 		return text
@@ -78,16 +77,15 @@ func paragraph(text string, names ...string) string {
 	return sentence(text, names...)
 }
 
-// codeList are the names as Markdown lists them: `a`, `b` and `c`.
+// codeList lists the names in Markdown: `a`, `b` and `c`.
 func codeList(names []string) string {
 	last := len(names) - 1
 
 	return "`" + strings.Join(names[:last], "`, `") + "` and `" + names[last] + "`"
 }
 
-// keepSpelling plans the value as state has it when the configuration only
-// spells it differently, as same tells: v1.13.4 and 1.13.4 are the same version,
-// 60s and 1m the same duration.
+// keepSpelling plans the value as in state if the configuration only spells it differently, according to same:
+// v1.13.4 and 1.13.4 are the same version, 60s and 1m the same duration.
 type keepSpelling struct {
 	same func(a, b string) bool
 }
@@ -127,9 +125,9 @@ func (m keepSpelling) PlanModifyList(_ context.Context, req planmodifier.ListReq
 	}
 }
 
-// unlessConfigured plans an object that the configuration does not have. As a default an object
-// with a value that is not known yet would differ from the state, and have every computed
-// value planned anew, of each node, although nothing has changed.
+// unlessConfigured plans an object that the configuration does not set. If it were a default, an object with an
+// unknown value would differ from the state, and every computed value of each node would be planned anew although
+// nothing has changed.
 type unlessConfigured struct{ value types.Object }
 
 // Description implements [planmodifier.Object].
@@ -145,8 +143,8 @@ func (u unlessConfigured) PlanModifyObject(_ context.Context, req planmodifier.O
 	}
 }
 
-// followsKubernetes plans whether the bootstrap manifests are synced where the
-// configuration does not say so: with kubernetes_version they are.
+// followsKubernetes plans whether the bootstrap manifests are synced if the configuration does not say: they are if
+// kubernetes_version is set.
 type followsKubernetes struct{}
 
 // Description implements [planmodifier.Bool].
@@ -174,7 +172,7 @@ func (followsKubernetes) PlanModifyBool(ctx context.Context, req planmodifier.Bo
 	}
 }
 
-// sameVersion tells whether both texts are versions, and the same one.
+// sameVersion reports whether both texts are the same version.
 func sameVersion(a, b string) bool {
 	first, errFirst := version.Parse(a)
 	second, errSecond := version.Parse(b)
@@ -182,7 +180,7 @@ func sameVersion(a, b string) bool {
 	return errFirst == nil && errSecond == nil && first.Equal(second)
 }
 
-// sameDuration tells whether both texts are durations, and the same one.
+// sameDuration reports whether both texts are the same duration.
 func sameDuration(a, b string) bool {
 	first, errFirst := time.ParseDuration(a)
 	second, errSecond := time.ParseDuration(b)

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-// Package readable makes texts that people read of names, numbers and what others
-// wrote.
+// Package readable formats names, numbers and foreign text for people.
 package readable
 
 import (
@@ -13,15 +12,14 @@ import (
 )
 
 const (
-	// printableLine is how long a line may be that a person reads, in characters,
-	// and maxPrintable a whole text, in lines.
+	// printableLine is the maximum length of a line, in characters, and maxPrintable the maximum length of a text, in
+	// lines.
 	printableLine = 2000
 	maxPrintable  = 2000
 )
 
-// Escaped is a text as it may be shown or stored, whoever wrote it: what a terminal
-// obeys instead of showing it is spelled out. Line breaks and tabs stay, and a text
-// without anything of the kind stays as it is.
+// Escaped returns the text with invalid bytes and with control and formatting characters escaped, so that it can be
+// shown in a terminal or stored, whoever wrote it. Line breaks and tabs stay. Any other text is returned unchanged.
 func Escaped(text string) string {
 	var shown strings.Builder
 
@@ -30,7 +28,7 @@ func Escaped(text string) string {
 	for at, r := range text {
 		switch _, size := utf8.DecodeRuneInString(text[at:]); {
 		case ' ' <= r && r <= '~':
-			// Nearly all there is; the tables of what cannot be printed are slow.
+			// This is the fast path for nearly all text: the tables for unprintable characters are slow.
 			shown.WriteByte(text[at])
 		case r == utf8.RuneError && size == 1:
 			fmt.Fprintf(&shown, `\x%02x`, text[at])
@@ -44,7 +42,7 @@ func Escaped(text string) string {
 	return shown.String()
 }
 
-// Printable is a text that is [Escaped], and cut where it is too long to be read.
+// Printable returns the text [Escaped], and truncated if it is too long to be read.
 func Printable(text string) string {
 	lines := strings.Split(text, "\n")
 	hidden := len(lines) - maxPrintable
@@ -65,12 +63,12 @@ func Printable(text string) string {
 	return text
 }
 
-// Word is [Printable] for what stands within a line, such as a name.
+// Word is [Printable] for text within a line, such as a name.
 func Word(text string) string {
 	return strings.NewReplacer("\n", `\n`, "\t", `\t`).Replace(Printable(text))
 }
 
-// cut is a line no longer than a person reads.
+// cut truncates a line to printableLine characters.
 func cut(line string) string {
 	count := 0
 
@@ -85,10 +83,10 @@ func cut(line string) string {
 	return line
 }
 
-// MaxNames is how many names a text lists that may be about every node.
+// MaxNames is the maximum number of names in a list that may contain every node.
 const MaxNames = 10
 
-// List writes names in a row: "a, b, c", and of very many the first alone.
+// List joins names: "a, b, c". Of more than [MaxNames], only the first are listed, with the number of the others.
 func List(names []string) string {
 	if more := len(names) - MaxNames; more > 0 {
 		return fmt.Sprintf("%s and %d more", strings.Join(names[:MaxNames], ", "), more)
@@ -97,7 +95,7 @@ func List(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// QuotedList writes all names in a row, in quotation marks: `"a", "b"`.
+// QuotedList joins all names, in quotation marks: `"a", "b"`.
 func QuotedList(names []string) string {
 	texts := make([]string, len(names))
 	for i, name := range names {
@@ -107,7 +105,7 @@ func QuotedList(names []string) string {
 	return strings.Join(texts, ", ")
 }
 
-// Times is how often something was done: "once", "3 times".
+// Times returns a count as "once" or "3 times".
 func Times(count int) string {
 	if count == 1 {
 		return "once"
@@ -116,8 +114,7 @@ func Times(count int) string {
 	return fmt.Sprintf("%d times", count)
 }
 
-// OneLine is the text without line breaks, and of one that has more characters than
-// that only the beginning.
+// OneLine returns the text without line breaks, truncated to the given number of characters.
 func OneLine(text string, most int) string {
 	line := []rune(strings.Join(strings.Fields(text), " "))
 	if len(line) > most {

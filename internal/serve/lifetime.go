@@ -9,24 +9,23 @@ import (
 )
 
 const (
-	// lingering is how long the process stays after its last answer, so that it
-	// arrives.
+	// lingering is how long the process stays after its last response, so that the response arrives.
 	lingering = 2 * time.Second
-	// endMost is how long what was cancelled may take to come to its end.
+	// endMost is the maximum time that cancelled calls may take to end.
 	endMost = time.Minute
 )
 
-// lifetime is what all that is going on in the process has in common: it is
-// cancelled together, and the process ends with the last of it.
+// lifetime binds all running calls of the process: they are cancelled together, and the process ends with the last
+// of them.
 type lifetime struct {
 	leave func()
-	// over ends when the process has to.
+	// over is done once the process has to end.
 	over context.Context
 	end  context.CancelFunc
 
 	mu      sync.Mutex
 	running int
-	// pending is when the process ends at the latest, once it has to.
+	// pending is the timer that ends the process; nil until it has to end.
 	pending *time.Timer
 }
 
@@ -36,7 +35,7 @@ func newLifetime(leave func()) *lifetime {
 	return &lifetime{leave: sync.OnceFunc(leave), over: over, end: end}
 }
 
-// begin begins something that is cancelled with the lifetime.
+// begin starts a call that is cancelled with the lifetime.
 func (l *lifetime) begin(ctx context.Context) (bound context.Context, done func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -69,8 +68,8 @@ func (l *lifetime) ended() {
 	}
 }
 
-// stop cancels all that is going on, like the command line does when it is
-// interrupted. Where that is nothing, the process ends.
+// stop cancels all running calls, as the command line does if it is interrupted. If there are none, the process
+// ends.
 func (l *lifetime) stop() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -90,7 +89,7 @@ func (l *lifetime) stop() {
 	l.leaveIn(endMost)
 }
 
-// leaveIn ends the process after that time, and no other; with the lock held.
+// leaveIn ends the process after the given time, and replaces an earlier timer. The lock must be held.
 func (l *lifetime) leaveIn(after time.Duration) {
 	if l.pending != nil {
 		l.pending.Stop()
@@ -99,8 +98,7 @@ func (l *lifetime) leaveIn(after time.Duration) {
 	l.pending = time.AfterFunc(after, l.leave)
 }
 
-// finish returns where nothing is going on. Otherwise it cancels that, and the
-// process ends with it.
+// finish returns if no call is running. Otherwise it cancels them, and the process ends with the last of them.
 func (l *lifetime) finish() {
 	l.mu.Lock()
 	running := l.running

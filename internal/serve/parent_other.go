@@ -9,11 +9,10 @@ import (
 	"time"
 )
 
-// parentInterval is how often it is looked whether the parent is still there.
+// parentInterval is how often awaitParent checks that the parent still runs.
 const parentInterval = time.Second
 
-// awaitParent returns when the process that started this one is gone: another one
-// has inherited it then.
+// awaitParent returns once the process that started this one is gone, which is when this one has another parent.
 func awaitParent() {
 	parent := os.Getppid()
 

@@ -4,8 +4,7 @@ package serve
 
 import "os"
 
-// awaitParent returns when the process that started this one is gone. One that
-// cannot be watched is taken to stay.
+// awaitParent returns once the process that started this one is gone. If that cannot be watched, it never returns.
 func awaitParent() {
 	parent, err := os.FindProcess(os.Getppid())
 	if err != nil {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
-// Package serve is the provider as a process: what the command line, a terminal or
-// a system may do to it, and what leaves it.
+// Package serve runs the provider as a process: how the command line, a terminal or the system ends it, and what its
+// responses may contain.
 package serve
 
 import (
@@ -15,10 +15,9 @@ import (
 	"github.com/hashicorp/terraform-plugin-go/tfprotov6/tf6server"
 )
 
-// Serve serves the provider under the address until the command line closes it. It
-// also ends, after everything that is going on has been cancelled, when it is
-// told to by SIGTERM, as whole process groups are, or by SIGHUP, and when the
-// command line that started it is gone: leave ends the process then.
+// Serve serves the provider under the address until the command line closes it. Serving also ends on SIGTERM, which
+// is sent to whole process groups, on SIGHUP, and once the command line that started the process is gone: then all
+// running calls are cancelled, and leave ends the process.
 func Serve(address string, made func() provider.Provider, debug bool, leave func()) error {
 	life := newLifetime(leave)
 	factory := func() tfprotov6.ProviderServer {
@@ -26,7 +25,7 @@ func Serve(address string, made func() provider.Provider, debug bool, leave func
 	}
 
 	if debug {
-		// Whoever debugs has started the process, and ends it.
+		// In debug mode, the user has started the process, and ends it.
 		return tf6server.Serve(address, factory, tf6server.WithManagedDebug())
 	}
 
@@ -36,26 +35,24 @@ func Serve(address string, made func() provider.Provider, debug bool, leave func
 		return err
 	}
 
-	// The command line has closed the provider. What is still going on then was
-	// interrupted twice.
+	// The command line has closed the provider. Calls that are still running were interrupted twice.
 	life.finish()
 
 	return nil
 }
 
-// heed ends the lifetime with a signal, or with the process that started this one.
+// heed stops the lifetime on a signal, or once the process that started this one is gone.
 func heed(life *lifetime) {
 	told := make(chan os.Signal, 1)
 
 	for _, signalled := range []os.Signal{syscall.SIGTERM, syscall.SIGHUP} {
-		// Under nohup, for example.
+		// It is ignored under nohup, for example.
 		if !signal.Ignored(signalled) {
 			signal.Notify(told, signalled)
 		}
 	}
 
-	// Nobody reads the log of a provider whose command line is gone; to write it must
-	// not end the process.
+	// If the command line is gone, nobody reads the log of the provider. Writing it must not end the process.
 	signal.Ignore(syscall.SIGPIPE)
 
 	go func() {

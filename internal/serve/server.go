@@ -16,32 +16,32 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/readable"
 )
 
-// server is the provider as the command line calls it. What may take its time is
-// part of the lifetime of the process, and every diagnostic leaves it here.
+// server is the provider as the command line calls it. Calls that may take time are bound to the lifetime of the
+// process, and all their diagnostics are made printable here.
 type server struct {
 	tfprotov6.ProviderServer
-	// actions and lists are the parts of it that its interface does not have yet, and the
-	// framework's server has.
+	// actions and lists are the parts of the framework's server that the interface tfprotov6.ProviderServer does not
+	// include yet.
 	actions tfprotov6.ActionServer
 	lists   tfprotov6.ListResourceServer
 
 	life *lifetime
-	// logs tells that somebody has asked for logs.
+	// logs is true if logs are requested.
 	logs bool
 
 	mu sync.Mutex
-	// invoked are the actions that are going on.
+	// invoked are the running actions.
 	invoked map[*invocation]bool
 }
 
-// invocation is an action that is going on.
+// invocation is a running action.
 type invocation struct {
 	cancel context.CancelFunc
-	// over is closed when it has ended.
+	// over is closed once the action has ended.
 	over chan struct{}
 }
 
-// newServer is the provider as part of the lifetime.
+// newServer returns the server of the provider, bound to the lifetime.
 func newServer(made tfprotov6.ProviderServer, life *lifetime) *server {
 	s := &server{ProviderServer: made, life: life, logs: slices.ContainsFunc(os.Environ(), asksForLogs), invoked: map[*invocation]bool{}}
 	s.actions, _ = made.(tfprotov6.ActionServer)
@@ -50,19 +50,19 @@ func newServer(made tfprotov6.ProviderServer, life *lifetime) *server {
 	return s
 }
 
-// asksForLogs tells whether a variable of the environment makes the command line, the provider or the SDK write logs:
-// TF_LOG and all names that begin so.
+// asksForLogs reports whether an environment variable makes the command line, the provider or the SDK write logs:
+// TF_LOG and all names that begin with it.
 func asksForLogs(variable string) bool { return strings.HasPrefix(variable, "TF_LOG") }
 
-// unlogged is a context without values, and so without loggers. The framework hands each value of a state to its
-// logger, whether anybody reads that or not, in a context that grows with each of them: of a thousand nodes that
-// is half of the time of a plan (plugin-framework 1.19.0, NullifyWriteOnlyAttributes).
+// unlogged is a context without values, and so without loggers. The framework passes each value of a state to its
+// logger, whether or not logs are written, in a context that grows with each value. For a thousand nodes, that is
+// half of the time of a plan (plugin-framework 1.19.0, NullifyWriteOnlyAttributes).
 type unlogged struct{ context.Context }
 
 // Value implements [context.Context].
 func (unlogged) Value(any) any { return nil }
 
-// show makes what is said fit to be shown.
+// show makes diagnostics printable.
 func show(said []*tfprotov6.Diagnostic) {
 	for _, diagnostic := range said {
 		diagnostic.Summary, diagnostic.Detail = readable.Printable(diagnostic.Summary), readable.Printable(diagnostic.Detail)
@@ -74,8 +74,7 @@ var (
 	_ tfprotov6.ListResourceServer = (*server)(nil)
 )
 
-// carry carries out a call as a part of the lifetime, and makes what it has to say
-// fit to be shown.
+// carry runs a call within the lifetime, and makes its diagnostics printable.
 func carry[Q, R any](
 	ctx context.Context, s *server, request *Q, call func(context.Context, *Q) (*R, error), said func(*R) []*tfprotov6.Diagnostic,
 ) (*R, error) {
@@ -170,8 +169,7 @@ func (s *server) ValidateListResourceConfig(
 		func(r *tfprotov6.ValidateListResourceConfigResponse) []*tfprotov6.Diagnostic { return r.Diagnostics })
 }
 
-// ListResource implements [tfprotov6.ListResourceServer]. The call lasts until its last
-// result has left.
+// ListResource implements [tfprotov6.ListResourceServer]. The call lasts until its last result has been sent.
 func (s *server) ListResource(ctx context.Context, req *tfprotov6.ListResourceRequest) (*tfprotov6.ListResourceServerStream, error) {
 	bound, done := s.life.begin(ctx)
 
@@ -223,9 +221,8 @@ func (s *server) PlanAction(ctx context.Context, req *tfprotov6.PlanActionReques
 		func(r *tfprotov6.PlanActionResponse) []*tfprotov6.Diagnostic { return r.Diagnostics })
 }
 
-// InvokeAction implements [tfprotov6.ActionServer]. The stream ends with the action, also
-// where nobody listens any more: the framework would leave it behind, waiting for somebody
-// to take its next line.
+// InvokeAction implements [tfprotov6.ActionServer]. The stream is read until the action has ended, even if nobody
+// listens any more: the framework would otherwise leave the action blocked on its next line.
 func (s *server) InvokeAction(ctx context.Context, req *tfprotov6.InvokeActionRequest) (*tfprotov6.InvokeActionServerStream, error) {
 	bound, done := s.life.begin(ctx)
 	bound, cancel := context.WithCancel(bound)
@@ -253,8 +250,7 @@ func (s *server) InvokeAction(ctx context.Context, req *tfprotov6.InvokeActionRe
 				show(completed.Diagnostics)
 			}
 
-			// The command line leaves an action at once that says anything but its last word
-			// after it was cancelled.
+			// Once it has cancelled an action, the command line abandons it on any event other than the last.
 			if listened && (isLast || bound.Err() == nil) {
 				listened = push(event)
 			}
@@ -278,13 +274,12 @@ func (s *server) end(going *invocation) {
 	close(going.over)
 }
 
-// stopMost bounds how long an interrupted command line waits for the last word of actions:
-// longer than an upgrade takes to stop.
+// stopMost bounds how long an interrupted command line waits for the last events of actions. It is longer than an
+// upgrade takes to stop.
 const stopMost = 20 * time.Second
 
-// StopProvider implements [tfprotov6.ProviderServer]. Everything that is going on is
-// cancelled first. It returns with the last action, because what an action says after that
-// is not passed on.
+// StopProvider implements [tfprotov6.ProviderServer]. It cancels all running calls, actions first, and returns once
+// the last action has ended, because events that an action sends later are not passed on.
 func (s *server) StopProvider(ctx context.Context, req *tfprotov6.StopProviderRequest) (*tfprotov6.StopProviderResponse, error) {
 	s.mu.Lock()
 	going := slices.Collect(maps.Keys(s.invoked))

@@ -18,14 +18,13 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
-// refusal is an error about the argument at the position, counted from zero.
-// The command line writes the name of the parameter before the text and a full
-// stop after it.
+// refusal returns an error about the argument at the position, counted from zero. The command line puts the name of
+// the parameter before the text and a full stop after it.
 func refusal(position int64, format string, values ...any) *function.FuncError {
 	return function.NewArgumentFuncError(position, fmt.Sprintf(format, values...))
 }
 
-// versionArgument reads the argument at the position as a version.
+// versionArgument parses the argument at the position as a version.
 func versionArgument(ctx context.Context, arguments function.ArgumentsData, position int64) (version.Version, *function.FuncError) {
 	var text string
 	if err := arguments.GetArgument(ctx, int(position), &text); err != nil {
@@ -40,8 +39,7 @@ func versionArgument(ctx context.Context, arguments function.ArgumentsData, posi
 	return parsed, nil
 }
 
-// beyondMatrix says on which side of the support matrix the Talos version lies.
-// It is meant for versions that the matrix does not know.
+// beyondMatrix says whether a Talos version outside the support matrix is older or newer than it.
 func beyondMatrix(talos version.Version) string {
 	oldest, newest := compat.TalosMinors()
 	if talos.Minor().Compare(newest) > 0 {
@@ -52,17 +50,16 @@ func beyondMatrix(talos version.Version) string {
 	return fmt.Sprintf("Talos %s is older than the support matrix, which begins at Talos %s; use a version from that on", talos, oldest)
 }
 
-// objectArgument is an argument that is written as an object. Its parameter is
-// dynamic, because of a typed object the command line demands every attribute,
-// even where null would do, and drops those that the type does not know without
-// a word: { secureboot = true } would name an image without secure boot.
+// objectArgument is an argument that is written as an object. Its parameter is dynamic: of a typed object the
+// command line demands every attribute, even if null would do, and silently drops those that the type does not have,
+// so that { secureboot = true } would name an image without secure boot.
 type objectArgument struct {
 	position int64
 	values   map[string]attr.Value
 }
 
-// readObject reads the argument at the position, which may have the attributes
-// of the given names and no others. A map is as good as an object.
+// readObject reads the argument at the position, which may only have attributes with the given names. It may also be
+// a map.
 func readObject(ctx context.Context, arguments function.ArgumentsData, position int64, names ...string) (objectArgument, *function.FuncError) {
 	var argument types.Dynamic
 	if err := arguments.GetArgument(ctx, int(position), &argument); err != nil {
@@ -89,7 +86,7 @@ func readObject(ctx context.Context, arguments function.ArgumentsData, position 
 	return read, nil
 }
 
-// text is the attribute of that name; empty when it is null or left out.
+// text returns the named attribute; empty if it is null or omitted.
 func (a objectArgument) text(name string) (string, *function.FuncError) {
 	value, given := a.values[name]
 	if !given || value.IsNull() {
@@ -108,8 +105,7 @@ func (a objectArgument) text(name string) (string, *function.FuncError) {
 	return text.ValueString(), nil
 }
 
-// required is the attribute of that name, which must be there. The example
-// tells what it looks like.
+// required returns the named attribute, which must be set. The example is shown in the error.
 func (a objectArgument) required(name, example string) (string, *function.FuncError) {
 	text, refused := a.text(name)
 	if refused == nil && text == "" {
@@ -119,7 +115,7 @@ func (a objectArgument) required(name, example string) (string, *function.FuncEr
 	return text, refused
 }
 
-// version is the attribute of that name; zero when it is null or left out.
+// version returns the named attribute; zero if it is null or omitted.
 func (a objectArgument) version(name string) (version.Version, *function.FuncError) {
 	text, refused := a.text(name)
 	if refused != nil || text == "" {
@@ -134,8 +130,8 @@ func (a objectArgument) version(name string) (version.Version, *function.FuncErr
 	return parsed, nil
 }
 
-// flag is the attribute of that name; false when it is null or left out. In a
-// map of strings it is written as "true" or "false".
+// flag returns the named attribute; false if it is null or omitted. In a map of strings it is written as "true" or
+// "false".
 func (a objectArgument) flag(name string) (bool, *function.FuncError) {
 	value, given := a.values[name]
 	if !given || value.IsNull() {
@@ -156,7 +152,7 @@ func (a objectArgument) flag(name string) (bool, *function.FuncError) {
 	}
 }
 
-// kindText says what a value is that is not what was wanted.
+// kindText describes a value of a wrong type.
 func kindText(value attr.Value) string {
 	switch value := value.(type) {
 	case types.String:

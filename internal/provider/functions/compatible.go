@@ -55,7 +55,7 @@ func (compatibleFunction) Run(ctx context.Context, req function.RunRequest, resp
 		return
 	}
 
-	// Of what no Talos is known to run, nothing is known.
+	// It is unknown which Talos versions run a Kubernetes version beyond the matrix.
 	if _, newest := compat.KubernetesRange(); kubernetes.Minor().Compare(newest) > 0 && knownTalos(talos) {
 		resp.Error = refusal(1, "Kubernetes %s is newer than the support matrix, which ends at Kubernetes %s; use a version up to that, or a release of this provider that knows more",
 			kubernetes, newest)

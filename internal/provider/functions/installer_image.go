@@ -111,8 +111,8 @@ func installerImage(ctx context.Context, arguments function.ArgumentsData) (stri
 	return repository.At(talos), nil
 }
 
-// talosVersion is zero where it is left out. Null is refused: a variable that
-// is not set must not turn into an image without a tag, which is the latest.
+// talosVersion returns the version; zero if it is omitted. Null is refused: an unset variable must not result in an
+// image without a tag, which is the latest.
 func (a imageArgument) talosVersion() (version.Version, *function.FuncError) {
 	if value, given := a.values[imageVersion]; given && value.IsNull() {
 		return version.Version{}, refusal(a.position, "%s is null; set it, or leave the attribute out to get the repository without a tag", imageVersion)
@@ -135,7 +135,7 @@ func (a imageArgument) schematic() (string, *function.FuncError) {
 	return schematic, nil
 }
 
-// repository is the name that the factory serves the image under.
+// repository returns the repository of the image at the factory.
 func (a imageArgument) repository(of image.Factory) (image.Repository, *function.FuncError) {
 	factory, refused := a.text(imageFactory)
 	if refused != nil {
@@ -146,7 +146,7 @@ func (a imageArgument) repository(of image.Factory) (image.Repository, *function
 		factory = image.FactoryHost
 	}
 
-	// Such text may hold a password and is not repeated.
+	// Such text may contain a password and is not repeated.
 	if strings.Contains(factory, "@") {
 		return image.Repository{}, refusal(a.position, "%s holds a user name; write the host alone, and the credentials into the registry configuration of the nodes", imageFactory)
 	}
@@ -156,8 +156,7 @@ func (a imageArgument) repository(of image.Factory) (image.Repository, *function
 	}
 
 	repository, err := of.Repository(factory)
-	// What has neither dot nor port is not taken for a host: it becomes a path
-	// on another registry.
+	// Without a dot or a port, the text is not taken as a host, but as a path on another registry.
 	if err != nil || !strings.HasPrefix(repository.String(), factory+"/") || !portInRange(factory) {
 		return image.Repository{}, refusal(a.position,
 			"%s is %q, which is no registry; write its host, with port and path if it has them, such as %q or \"registry.example.com:5000/mirror\", without a slash at the end",
@@ -167,7 +166,7 @@ func (a imageArgument) repository(of image.Factory) (image.Repository, *function
 	return repository, nil
 }
 
-// portInRange tells whether the port of the registry, where it has one, exists.
+// portInRange reports whether the port of the registry is valid. It is true if the registry has no port.
 func portInRange(registry string) bool {
 	host, _, _ := strings.Cut(registry, "/")
 
@@ -181,16 +180,14 @@ func portInRange(registry string) bool {
 	return err == nil && port > 0
 }
 
-// talosPlatform is a platform that Talos is installed on.
+// talosPlatform is a platform on which Talos can be installed.
 type talosPlatform struct {
 	name string
-	// since is the first Talos version that knows the platform; empty where
-	// that was before all that matters here.
+	// since is the first Talos version with the platform; empty if it is older than all versions that matter here.
 	since string
 }
 
-// talosPlatforms are the platforms of machinery's package platforms, in the
-// order of their names.
+// talosPlatforms returns the platforms of machinery's package platforms, sorted by name.
 func talosPlatforms() []talosPlatform {
 	return []talosPlatform{
 		{"akamai", "1.7.0"},
@@ -215,8 +212,7 @@ func talosPlatforms() []talosPlatform {
 	}
 }
 
-// platform is the platform that the argument names. The Talos version, where
-// there is one, must know it.
+// platform returns the platform in the argument. The Talos version, if there is one, must have it.
 func (a imageArgument) platform(talos version.Version) (string, *function.FuncError) {
 	named, refused := a.required(imagePlatform, "metal")
 	if refused != nil {

@@ -90,7 +90,7 @@ func (upgradePathFunction) Run(ctx context.Context, req function.RunRequest, res
 
 	states, err := plan.Path(from, to, plan.Walk{})
 	if err != nil {
-		// The target is what a user can choose.
+		// The error is about the target because a user can choose that.
 		resp.Error = refusal(1, "%s", blocked(to, err))
 
 		return
@@ -104,7 +104,7 @@ func (upgradePathFunction) Run(ctx context.Context, req function.RunRequest, res
 	resp.Error = resp.Result.Set(ctx, results)
 }
 
-// stateArgument reads the argument at the position as the state of a cluster.
+// stateArgument parses the argument at the position as the state of a cluster.
 func stateArgument(ctx context.Context, arguments function.ArgumentsData, position int64) (plan.State, *function.FuncError) {
 	object, refused := readObject(ctx, arguments, position, stateTalos, stateKubernetes)
 	if refused != nil {
@@ -128,9 +128,8 @@ func stateArgument(ctx context.Context, arguments function.ArgumentsData, positi
 	return plan.State{Talos: talos, Kubernetes: kubernetes}, nil
 }
 
-// blocked says why there is no path to the state and what to do about it. The
-// planner speaks of the resource's attributes: those that the function has too
-// have another name here, and those that it has nothing like are left out.
+// blocked says why there is no path to the state, and what to do about it. The planner names attributes of the
+// resource. They are renamed here, and remedies with attributes that the function does not have are replaced.
 func blocked(to plan.State, err error) string {
 	var refused *plan.PathError
 	if !errors.As(err, &refused) {
@@ -154,7 +153,7 @@ func blocked(to plan.State, err error) string {
 	return strings.TrimSuffix(reason+". "+remedy, ".")
 }
 
-// versionOrNull is the version without v, null where a state names none.
+// versionOrNull returns the version without v; null if the state has none.
 func versionOrNull(v version.Version) types.String {
 	if v.IsZero() {
 		return types.StringNull()
