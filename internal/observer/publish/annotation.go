@@ -1,19 +1,16 @@
 // SPDX-License-Identifier: MPL-2.0
 
-// Package publish tells people and other tools how an upgrade is going, as
-// upgrade.vitistack.io annotations on an object, and as phase and conditions in
-// its status where its kind has them. It observes the engine and never holds it
-// up: what cannot be published is retried in the background, and the last word is
-// made true when the publisher is flushed or closed.
+// Package publish shows people and other tools how an upgrade is going, as upgrade.vitistack.io annotations on an
+// object, and as phase and conditions in its status if its kind has them. It observes the engine and never blocks
+// it: what cannot be published is retried in the background, and flushing or closing the publisher checks the
+// final state.
 //
-// Of a product that a run does not manage, and of both where nothing is to be done,
-// it says what runs and what could run, and that the product is idle, unless the
-// object says already that an upgrade to the very version is completed. It never
-// writes a target: an operator would take that for an order.
+// For a product that a run does not manage, and for both if there is nothing to do, it publishes which version
+// runs, which could run next, and that the product is idle, unless the object already says that an upgrade to the
+// running version is completed. It never writes a target, because an operator would act on it.
 //
-// Others may write to the same object. Only keys of ours are patched; what somebody
-// else makes of them is corrected with the next heartbeat and no sooner, and
-// [Publisher.Notes] names it.
+// Others may write to the same object. Only keys of this protocol are patched. If somebody else changes them,
+// they are corrected with the next heartbeat and not before, and [Publisher.Notes] names them.
 package publish
 
 import (
@@ -29,20 +26,20 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
-// annotations are values by their keys, nil for those that should not be there.
+// annotations are values by key, nil for annotations that should be removed.
 type annotations map[string]*string
 
-// statement is what is to be said from an event on.
+// statement is what should be said from an event on.
 type statement struct {
 	annotations annotations
-	// idle are the products in which nothing goes on, by their status annotation:
-	// what stands of them depends on what the object said before the run.
+	// idle are the products in which nothing is going on, by the key of their status: what is published about
+	// them depends on what the object said before the run.
 	idle map[string]product
 }
 
 func newStatement() statement { return statement{annotations{}, map[string]product{}} }
 
-// add takes over what is said later, of an event.
+// add merges the statement about a later event.
 func (s statement) add(later statement, event cluster.Event) {
 	maps.Copy(s.annotations, later.annotations)
 	maps.DeleteFunc(s.idle, func(status string, _ product) bool { return later.annotations[status] != nil })
@@ -59,20 +56,19 @@ func (s statement) add(later statement, event cluster.Event) {
 	}
 }
 
-// runState is how a run has gone so far, as far as what is said depends on it.
+// runState is the part of a run's history that affects what is said.
 type runState struct {
-	// running tells that it goes on.
+	// running is true while the run goes on.
 	running bool
-	// begun tells that it got past everything that keeps a run from beginning.
+	// begun is true once the run has passed all checks that could refuse it.
 	begun bool
-	// idle tells that nothing was to be done when it began, and nothing was done.
+	// idle is true if there was nothing to do when the run began, and nothing was done.
 	idle bool
-	// suspended is what was said of upgrades that somebody has suspended; empty where
-	// nobody has.
+	// suspended is the reason for which upgrades are suspended, empty if they are not.
 	suspended string
 }
 
-// after is the state after an event.
+// after returns the state after an event.
 func (r runState) after(event cluster.Event) runState {
 	switch event.Kind {
 	case cluster.EventRunStarted:
@@ -93,13 +89,13 @@ func (r runState) after(event cluster.Event) runState {
 	return r
 }
 
-// nothingToDo tells whether a run has nothing to do in either product.
+// nothingToDo reports whether a run has nothing to do in either product.
 func nothingToDo(event cluster.Event) bool {
 	return !slices.ContainsFunc(products(event), func(p product) bool { return !p.settled() })
 }
 
-// translate says what an event changes, and how the run stands after it. An event
-// claims nothing that it does not say itself.
+// translate returns what an event changes and the state of the run after it. It says nothing that the event does
+// not contain.
 func translate(event cluster.Event, run runState, available nextVersions) (statement, runState) {
 	both := products(event)
 	talos, kubernetes := both[0], both[1]
@@ -123,13 +119,13 @@ func translate(event cluster.Event, run runState, available nextVersions) (state
 		_, message, _ := turnWords(event)
 		about.say(made.annotations, protocol.StatusInProgress, message+about.intermediate(event)+about.countSuffix())
 
-		// What was on its way is done, and nothing follows it.
+		// The running upgrade is done, and no other one begins.
 		if event.Kind == cluster.EventNodeDone && run.suspended != "" {
 			about.sayWaiting(made.annotations, run)
 		}
 	case cluster.EventRollingBack:
 		if !talos.managed() {
-			// Of what is not managed nothing is said.
+			// Nothing is published about a product that is not managed.
 			return statement{}, run
 		}
 
@@ -166,9 +162,8 @@ func translate(event cluster.Event, run runState, available nextVersions) (state
 	return made, next
 }
 
-// order are the product that an event is about and the other one. What is not
-// managed is never the first: bootstrap manifests that follow a roll of Talos are
-// a part of that.
+// order returns the product that an event is about, and the other one. The first is always a managed one: if
+// Kubernetes is not managed, bootstrap manifests count as part of Talos.
 func order(event cluster.Event, talos, kubernetes product) (about, other product) {
 	switch {
 	case !kubernetes.managed():
@@ -176,7 +171,7 @@ func order(event cluster.Event, talos, kubernetes product) (about, other product
 	case !talos.managed(), event.Component != "":
 		return kubernetes, talos
 	case slices.Contains([]cluster.EventKind{cluster.EventRunStarted, cluster.EventSuspended, cluster.EventResumed, cluster.EventRunFailed}, event.Kind):
-		// Such an event is about what comes next.
+		// Such an event is about the product that comes next.
 		if talos.done() {
 			return kubernetes, talos
 		}
@@ -185,26 +180,24 @@ func order(event cluster.Event, talos, kubernetes product) (about, other product
 	return talos, kubernetes
 }
 
-// product is what an event says about one of Talos and Kubernetes, and where that
-// stands.
+// product is what an event says about Talos or Kubernetes, and the keys under which it is published.
 type product struct {
 	name string
-	// progress is how far the product is; without a total where the event does not
-	// say.
+	// progress is the progress of the product. Its total is zero if the event does not say.
 	progress cluster.Progress
-	// target is zero where the product is not managed.
+	// target is zero if the product is not managed.
 	target version.Version
-	// next is the version that the product could be upgraded to after it, if that is
-	// known; zero where there is none.
+	// next is the version that the product could be upgraded to next, zero if there is none. It is valid if
+	// nextKnown is true.
 	next      version.Version
 	nextKnown bool
 
 	availableKey, currentKey, statusKey, messageKey, progressKey string
-	// condition is the type of its condition.
+	// condition is the type of the condition for the product.
 	condition string
 }
 
-// products are Talos and Kubernetes, in this order.
+// products returns Talos and Kubernetes, in this order.
 func products(event cluster.Event) []product {
 	return []product{{
 		name: "Talos", progress: event.Talos, target: event.Target.Talos, condition: protocol.ConditionTalos,
@@ -217,30 +210,28 @@ func products(event cluster.Event) []product {
 	}}
 }
 
-// managed tells whether the run is to say anything about the product.
+// managed reports whether the run manages the product.
 func (p product) managed() bool { return !p.target.IsZero() }
 
-// known tells whether the event says how far the product is.
+// known reports whether the event has the progress of the product.
 func (p product) known() bool { return p.progress.Total > 0 }
 
-// done tells whether nothing of the product is left to do and every node is known to
-// be there.
+// done reports whether nothing is left to do in the product and every node is known to be at the target.
 func (p product) done() bool {
 	return p.known() && p.progress.Steps == 0 && p.progress.Done == p.progress.Total
 }
 
-// settled tells whether a run has nothing to do in the product.
+// settled reports whether a run has nothing to do in the product.
 func (p product) settled() bool {
 	return !p.managed() || p.known() && p.progress.Steps == 0
 }
 
-// say sets status and message of the product.
+// say sets the status and the message of the product.
 func (p product) say(said annotations, status, message string) {
 	said[p.statusKey], said[p.messageKey] = textValue(status), textValue(message)
 }
 
-// sayStarted says that the product begins to move, or that there is nothing to do in
-// it.
+// sayStarted says that the upgrade of the product begins, or that there is nothing to do.
 func (p product) sayStarted(said annotations, run runState) {
 	lowest := p.progress.Lowest
 
@@ -249,7 +240,7 @@ func (p product) sayStarted(said annotations, run runState) {
 	case run.idle || p.done():
 		p.sayCompleted(said)
 	case lowest.Equal(p.target):
-		// What is left to do moves no version.
+		// The remaining steps change no version.
 		p.say(said, protocol.StatusInProgress, fmt.Sprintf("Finishing the %s upgrade to %s", p.name, p.target))
 	case lowest.IsZero():
 		p.say(said, protocol.StatusInProgress, fmt.Sprintf("%s upgrade started: an unknown version \u2192 %s", p.name, p.target))
@@ -258,14 +249,13 @@ func (p product) sayStarted(said annotations, run runState) {
 	}
 }
 
-// sayWaiting says that the product does not move, because somebody has suspended the
-// upgrades.
+// sayWaiting says that the product waits because upgrades are suspended.
 func (p product) sayWaiting(said annotations, run runState) {
 	p.say(said, protocol.StatusInProgress, "Waiting: "+run.suspended+p.countSuffix())
 }
 
-// reached is what runs where every node is done. The lowest version seen is nearer to
-// the truth than the one that was wanted.
+// reached returns the version that runs once every node is done: the lowest one seen, which is closer to the
+// truth than the target, or else the target.
 func (p product) reached() version.Version {
 	if p.progress.Lowest.IsZero() {
 		return p.target
@@ -274,8 +264,8 @@ func (p product) reached() version.Version {
 	return p.progress.Lowest
 }
 
-// sayCompleted says that the product is done, as far as every node shows it, and
-// nothing where no node does, as where all are held.
+// sayCompleted says that the product is done, or how many nodes show it so far. It says nothing if no progress is
+// known, for example because all nodes are held.
 func (p product) sayCompleted(said annotations) {
 	switch {
 	case !p.known():
@@ -286,13 +276,13 @@ func (p product) sayCompleted(said annotations) {
 	}
 }
 
-// sayFailed says that the product did not get to its end.
+// sayFailed says that the upgrade of the product failed.
 func (p product) sayFailed(said annotations, event cluster.Event) {
 	p.say(said, protocol.StatusFailed, p.name+" upgrade failed: "+shortReason(event))
 }
 
-// sayRollback says that a node is being sent back to its old system because a person asked
-// for that or, once that is over, what the nodes run: nothing of it is an upgrade.
+// sayRollback returns the statement about a rollback that a person asked for: that it is under way or, once it is
+// over, its result and what the nodes run. It is not an upgrade.
 func (p product) sayRollback(event cluster.Event, available nextVersions) statement {
 	made := newStatement()
 	to := event.Node + " to " + event.To.String()
@@ -316,12 +306,12 @@ func (p product) sayRollback(event cluster.Event, available nextVersions) statem
 	return made
 }
 
-// sayBeside says how the product is in an event that is about the other one. A run
-// that ends leaves nothing behind that looks as if it went on.
+// sayBeside sets the state of the product for an event about the other one. After a run has ended, nothing looks
+// as if it were still running.
 func (p product) sayBeside(said annotations, event cluster.Event, run runState, about product) {
 	switch {
 	case event.Kind == cluster.EventRunDone, run.idle, p.known() && p.settled():
-		// What is applied and not shown by every node waits for those alone.
+		// What is applied but not shown by every node waits for those nodes only.
 		p.sayCompleted(said)
 	case p.progress.Steps > 0:
 		p.say(said, protocol.StatusBlocked, cmp.Or(p.progress.Waits, "Waiting for "+about.name+" upgrade to complete"))
@@ -330,7 +320,7 @@ func (p product) sayBeside(said annotations, event cluster.Event, run runState, 
 	}
 }
 
-// setNumbers adds the numbers that the event knows.
+// setNumbers adds the progress and the current version, if the event has them.
 func (p product) setNumbers(said annotations) {
 	if p.known() {
 		said[p.progressKey] = textValue(p.count())
@@ -343,8 +333,7 @@ func (p product) setNumbers(said annotations) {
 
 func (p product) count() string { return fmt.Sprintf("%d/%d", p.progress.Done, p.progress.Total) }
 
-// countSuffix is how far the product is, as the end of a message; empty where the
-// event does not say.
+// countSuffix returns the progress as the end of a message, or an empty string if the event does not have it.
 func (p product) countSuffix() string {
 	if !p.known() {
 		return ""
@@ -353,8 +342,8 @@ func (p product) countSuffix() string {
 	return " (" + p.count() + ")"
 }
 
-// intermediate names a version between what ran and the target, so that nobody takes
-// the node to be at the target.
+// intermediate names the version of a step that does not reach the target, so that the node is not taken to be at
+// the target.
 func (p product) intermediate(event cluster.Event) string {
 	if event.Component == cluster.Manifests || event.To.IsZero() || event.To.Equal(p.target) {
 		return ""
@@ -363,8 +352,8 @@ func (p product) intermediate(event cluster.Event) string {
 	return " to " + event.To.String()
 }
 
-// turnWords are the reason of an Event about a turn that begins or is done, and what it
-// does, also where it is told of the node itself.
+// turnWords returns the reason of an Event about the upgrade of a node or component that begins or is done, its
+// message, and the message of the Event about the node itself.
 func turnWords(event cluster.Event) (reason, message, ofNode string) {
 	component, done := string(event.Component), event.Kind == cluster.EventNodeDone
 
@@ -384,12 +373,11 @@ func turnWords(event cluster.Event) (reason, message, ofNode string) {
 	}
 }
 
-// nextVersions is as [Options.Available].
+// nextVersions is the type of [Options.Available].
 type nextVersions func(talos, kubernetes version.Version) (nextTalos, nextKubernetes version.Version)
 
-// set says which versions the products could be upgraded to, as far as that is
-// known. A next version of Kubernetes is what the running Talos supports, which
-// nobody can say while that is being upgraded.
+// set adds the versions that the products could be upgraded to, if they are known. The next version of Kubernetes
+// depends on the running Talos and is unknown while Talos is being upgraded.
 func (a nextVersions) set(said annotations, talos, kubernetes *product) {
 	if a == nil {
 		return
@@ -418,11 +406,10 @@ func (a nextVersions) set(said annotations, talos, kubernetes *product) {
 	}
 }
 
-// isMoving tells whether a product with the status is on its way.
+// isMoving reports whether a product with the status is being upgraded or rolled back.
 func isMoving(status *string) bool { return status != nil && protocol.Status(*status).Busy() }
 
-// isIdle tells whether nothing goes on in the product as far as the event and the
-// state of the run say.
+// isIdle reports whether nothing is going on in the product according to the event and the state of the run.
 func (p product) isIdle(event cluster.Event, run runState) bool {
 	switch {
 	case !p.known() || p.progress.Lowest.IsZero():
@@ -434,7 +421,7 @@ func (p product) isIdle(event cluster.Event, run runState) bool {
 	}
 }
 
-// sayIdle says that nothing goes on in the product.
+// sayIdle says that nothing is going on in the product.
 func (p product) sayIdle(made statement) {
 	message := fmt.Sprintf("Upgrade available: %s \u2192 %s", p.progress.Lowest, p.next)
 
@@ -454,11 +441,10 @@ func (p product) sayIdle(made statement) {
 	}
 }
 
-// annotationsAfter are what is to stand on an object that said that before the run.
+// annotationsAfter returns what the object should say, given what it said before the run.
 func (s statement) annotationsAfter(run runState, before map[string]string) annotations {
 	if !run.begun && upgradedByOther(before) {
-		// A run that was refused for the sake of another upgrader has nothing to say
-		// of what that one does.
+		// A run that was refused because of another upgrader must not publish over that one.
 		return nil
 	}
 
@@ -475,10 +461,9 @@ func (s statement) annotationsAfter(run runState, before map[string]string) anno
 	return made
 }
 
-// reconcileIdle changes what is said of an idle product where the object said
-// something else of it before. An upgrade to the very version stays completed, and
-// one that an earlier run has begun is completed now, unless it failed before it
-// moved anything. A failure stands until somebody deals with that product.
+// reconcileIdle adapts the annotations of an idle product to what the object said before. An upgrade to the
+// running version stays completed, and one that an earlier run has begun becomes completed, unless it failed
+// before it moved anything. A failure of a product that is not managed stays.
 func (p product) reconcileIdle(wanted annotations, before map[string]string) {
 	status, sameVersion := before[p.statusKey], isVersion(before[p.currentKey], p.progress.Lowest)
 
@@ -493,9 +478,8 @@ func (p product) reconcileIdle(wanted annotations, before map[string]string) {
 	}
 }
 
-// untouched are the annotations of the products that stay as they were before the run
-// with one of the statuses: nothing is said of them. Of a product of which nothing is
-// known that is of interest only where it failed.
+// untouched returns the annotations from before the run for the products that keep one of the given statuses
+// because nothing is said about them. For a product about which nothing is known, only a failure counts.
 func (s statement) untouched(wanted annotations, before map[string]string, statuses ...string) annotations {
 	found := annotations{}
 
@@ -518,25 +502,24 @@ func (s statement) untouched(wanted annotations, before map[string]string, statu
 	return found
 }
 
-// upgradedByOther tells whether somebody else is upgrading the cluster, as far as the
-// object tells.
+// upgradedByOther reports whether, according to the object, somebody else is upgrading the cluster.
 func upgradedByOther(before map[string]string) bool {
 	if before[protocol.KeyTalosTarget] != "" || before[protocol.KeyKubernetesTarget] != "" {
 		return true
 	}
 
 	if cluster.IsRun(before[protocol.KeyHold]) || before[protocol.KeyLastUpdate] != "" {
-		// It is what an earlier run of ours left behind.
+		// An earlier run of ours left this behind.
 		return false
 	}
 
 	return protocol.Status(before[protocol.KeyTalosStatus]).Busy() || protocol.Status(before[protocol.KeyKubernetesStatus]).Busy()
 }
 
-// shortLimit, in runes, is how long a message is on an object that takes no more.
+// shortLimit bounds a message, in runes, on an object that does not accept longer ones.
 const shortLimit = 80
 
-// shorten is what of the annotations has to fit on any object.
+// shorten returns the annotations cut down so that they fit on any object.
 func shorten(wanted annotations) annotations {
 	made := maps.Clone(wanted)
 
@@ -555,9 +538,8 @@ func shorten(wanted annotations) annotations {
 	return made
 }
 
-// worthAnnouncing tells whether the annotation would tell something that does not
-// stand. Other words, or a newer version, are no reason to announce anything: an
-// operator that says it in its own way would be contradicted for ever.
+// worthAnnouncing reports whether the annotation would add something that the object does not say. Other words or
+// a newer version do not count: otherwise an operator with its own wording would be overwritten forever.
 func worthAnnouncing(key string, value *string, found map[string]string) bool {
 	stands, exists := found[key]
 
@@ -565,14 +547,14 @@ func worthAnnouncing(key string, value *string, found map[string]string) bool {
 	case protocol.KeyTalosMessage, protocol.KeyKubernetesMessage:
 		return !exists
 	case protocol.KeyTalosProgress, protocol.KeyKubernetesProgress:
-		// Nodes come and go where nothing is upgraded.
+		// Nodes come and go even without an upgrade.
 		return exists != (value != nil)
 	case protocol.KeyTalosCurrent, protocol.KeyKubernetesCurrent:
 		wanted, err := version.Parse(*value)
 
 		return err != nil || !isVersion(stands, wanted)
 	case protocol.KeyTalosAvailable:
-		// An operator may take it away each time that nothing is asked of it.
+		// An operator may remove it whenever it is asked for nothing.
 		return exists && !isNewer(stands, found[protocol.KeyTalosCurrent])
 	case protocol.KeyKubernetesAvailable:
 		return exists && !isNewer(stands, found[protocol.KeyKubernetesCurrent])
@@ -581,14 +563,14 @@ func worthAnnouncing(key string, value *string, found map[string]string) bool {
 	}
 }
 
-// isVersion tells whether the text is the version, in either spelling.
+// isVersion reports whether the text is the version, with or without "v".
 func isVersion(text string, v version.Version) bool {
 	found, err := version.Parse(strings.TrimSpace(text))
 
 	return err == nil && found.Equal(v)
 }
 
-// isNewer tells whether a is a newer version than b.
+// isNewer reports whether a is a newer version than b.
 func isNewer(a, b string) bool {
 	newer, err := version.Parse(a)
 	older, unknown := version.Parse(b)
@@ -596,15 +578,14 @@ func isNewer(a, b string) bool {
 	return err == nil && unknown == nil && older.Less(newer)
 }
 
-// textValue is the value of an annotation, printable whoever wrote it.
+// textValue returns the value of an annotation, escaped to be printable.
 func textValue(text string) *string {
 	text = readable.Escaped(text)
 
 	return &text
 }
 
-// versionValue is the value of an annotation that names a version; nil where there is
-// none.
+// versionValue returns the value of an annotation with a version, or nil if the version is zero.
 func versionValue(v version.Version) *string {
 	if v.IsZero() {
 		return nil
@@ -613,7 +594,7 @@ func versionValue(v version.Version) *string {
 	return textValue(v.String())
 }
 
-// lookup is the annotation as it was found; nil where there is none.
+// lookup returns the annotation that was found, or nil if there is none.
 func lookup(found map[string]string, key string) *string {
 	if value, exists := found[key]; exists {
 		return &value
@@ -631,17 +612,16 @@ func equal(a, b *string) bool {
 }
 
 const (
-	// reasonLimit, in runes, keeps a long error from crowding out what else is
-	// annotated.
+	// reasonLimit, in runes, keeps a long error from crowding out other annotations.
 	reasonLimit = 500
-	// listLimit, in bytes, does so for a long list of nodes.
+	// listLimit, in bytes, does the same for a long list of nodes.
 	listLimit = 8 << 10
-	// cutOff ends a list that is not whole.
+	// cutOff ends a list that is incomplete.
 	cutOff = ",..."
 )
 
-// failedNodes lists the nodes of a run that failed, cut off between two of them where
-// the list is too long; nil where it is about none.
+// failedNodes lists the nodes of a failed run, or returns nil if the event names none. A list that is too long is
+// cut between two names.
 func failedNodes(event cluster.Event) *string {
 	list := strings.Join(nodesOf(event), ",")
 	if list == "" {
@@ -656,7 +636,7 @@ func failedNodes(event cluster.Event) *string {
 	return textValue(list)
 }
 
-// nodesOf are the nodes that an event is about, each once.
+// nodesOf returns the nodes that an event is about, without duplicates.
 func nodesOf(event cluster.Event) []string {
 	var names []string
 
@@ -669,8 +649,7 @@ func nodesOf(event cluster.Event) []string {
 	return names
 }
 
-// reasonOf is what the event says in its own words, in one line: the lines after the
-// first are for those who read the log.
+// reasonOf returns the first line of the event's text or error. The other lines are for readers of the log.
 func reasonOf(event cluster.Event) string {
 	text := strings.TrimSpace(event.Text)
 	if text == "" && event.Err != nil {
@@ -682,10 +661,10 @@ func reasonOf(event cluster.Event) string {
 	return cmp.Or(text, "the reason is not known")
 }
 
-// shortReason is [reasonOf] with room for other annotations beside it.
+// shortReason is [reasonOf] cut to leave room for other annotations.
 func shortReason(event cluster.Event) string { return truncate(reasonOf(event), reasonLimit) }
 
-// truncate is the text with at most so many runes.
+// truncate returns the text cut to at most so many runes.
 func truncate(text string, most int) string {
 	if runes := []rune(text); len(runes) > most {
 		return string(runes[:most-1]) + "\u2026"

@@ -17,49 +17,45 @@ var (
 )
 
 const (
-	// maxHeld is how many events are kept that came before the run had the lease.
+	// maxHeld bounds the events kept from before the run holds the lease.
 	maxHeld = 50
 	// eventsTimeout bounds [Events.Close] for callers without a deadline.
 	eventsTimeout = 15 * time.Second
 )
 
-// EventTargets are what the Kubernetes Events of a run are about.
+// EventTargets are the objects that the Kubernetes Events of a run are about.
 type EventTargets struct {
-	// Nodes is where the nodes are, in the upgraded cluster; nil writes no Events
-	// about nodes.
+	// Nodes writes the Events about nodes, to the upgraded cluster. If it is nil, there are none.
 	Nodes *EventSink
-	// Object is where the published object is; nil writes no Events about it.
+	// Object writes the Events about the published object. If it is nil, there are none.
 	Object *EventSink
 	// Of is the published object. Its APIVersion must be known.
 	Of cluster.Reference
-	// Access looks up the UID of the object, by which "kubectl describe" finds its
-	// Events; nil leaves it out.
+	// Access looks up the UID of the object, which "kubectl describe" uses to find its Events. If it is nil, they
+	// have no UID.
 	Access cluster.ObjectAccess
 }
 
-// Events tells a run as Kubernetes Events: everything about the published object,
-// and about the nodes what concerns them. Nothing is written before the run has
-// the lease, and nothing after [Events.Flush].
+// Events publishes a run as Kubernetes Events: all of it about the published object, and what concerns a node
+// also about that node. Nothing is written before the run holds the lease, and nothing after [Events.Flush].
 type Events struct {
-	// object and nodes have a queue each, as they may be in two clusters: one that is
-	// away does not hold up the other. Nil writes nothing about them.
+	// object and nodes have a queue each, because they may be in two clusters: if one is unreachable, it does not
+	// delay the other. A nil queue writes nothing.
 	object, nodes *eventQueue
 
 	mutex sync.Mutex
-	// begun tells that the run has the lease.
+	// begun is true once the run holds the lease.
 	begun bool
-	// held is what was observed before that.
+	// held are the events that were observed before that.
 	held []cluster.Event
-	// idle tells that the run has nothing to do, which nobody wants to be told
-	// with each apply.
+	// idle is true if the run has nothing to do, which is not worth an Event with each apply.
 	idle bool
-	// over tells that nothing more is said: another run speaks for the cluster, or
-	// this one is closed.
+	// over is true once nothing more is said: the run has ended, or another one has taken over. closed is true
+	// after [Events.Close].
 	over, closed bool
 }
 
-// NewEvents makes an observer; nothing is started before the first event.
-// [Events.Close] must be called in the end.
+// NewEvents returns an observer that starts nothing before the first event. The caller must call [Events.Close].
 func NewEvents(targets EventTargets) *Events {
 	clock, events := &eventClock{}, &Events{}
 
@@ -74,7 +70,7 @@ func NewEvents(targets EventTargets) *Events {
 	return events
 }
 
-// Observe takes note of an event and returns at once.
+// Observe takes an event into account and returns at once.
 func (e *Events) Observe(event cluster.Event) {
 	e.mutex.Lock()
 	defer e.mutex.Unlock()
@@ -95,8 +91,8 @@ func (e *Events) Observe(event cluster.Event) {
 	case cluster.EventRunStarted:
 		e.begin(event.Talos.Steps == 0 && event.Kubernetes.Steps == 0)
 	case cluster.EventRunFailed, cluster.EventRollingBack, cluster.EventRolledBack:
-		// It may have failed before there was a plan, and a rollback that a person asks
-		// for has none. It had the lease.
+		// A run may fail before it has a plan, and a rollback that a person asks for has none. Both hold the
+		// lease.
 		e.begin(false)
 	}
 
@@ -110,7 +106,7 @@ func (e *Events) Observe(event cluster.Event) {
 	e.held = e.held[max(len(e.held)-maxHeld, 0):]
 }
 
-// begin tells what was held back, from now on under the lease.
+// begin publishes what was held back, once the run holds the lease.
 func (e *Events) begin(idle bool) {
 	if e.begun {
 		return
@@ -150,9 +146,8 @@ func (e *Events) tell(event cluster.Event) {
 	}
 }
 
-// Flush returns when everything that was observed is written, or when the context
-// ends; nothing is written after it, because what the run says is not under the
-// lease any more. It implements [cluster.Flusher].
+// Flush returns once everything that was observed is written, or the context ends. Nothing is written after it,
+// because the run no longer holds the lease. It implements [cluster.Flusher].
 func (e *Events) Flush(ctx context.Context) {
 	e.mutex.Lock()
 	e.over, e.held = true, nil
@@ -167,10 +162,9 @@ func (e *Events) Flush(ctx context.Context) {
 	all.Wait()
 }
 
-// Close writes what is not written yet, where [Events.Flush] did not, and ends the
-// background work. It is bounded by the context, and by 15 seconds where that has
-// no deadline. The error says what could not be written, and why; it does not
-// concern the upgrade itself.
+// Close writes what is not written yet, unless [Events.Flush] already did, and ends the background work. It is
+// bounded by the context, or by 15 seconds if that has no deadline. The error says what could not be written and
+// why; it does not concern the upgrade.
 func (e *Events) Close(ctx context.Context) error {
 	ctx, cancel := bounded(ctx, eventsTimeout)
 	defer cancel()

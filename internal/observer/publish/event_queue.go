@@ -26,26 +26,25 @@ import (
 )
 
 const (
-	// maxWaiting is how much may wait to be written: the API server of a control
-	// plane that reboots is away for a minute or two.
+	// maxWaiting bounds the Events that wait to be written: the API server of a control plane that reboots is
+	// away for a minute or two.
 	maxWaiting = 500
 	// minEventBackoff and maxEventBackoff are the pauses after a failed attempt.
 	minEventBackoff = 250 * time.Millisecond
 	maxEventBackoff = 5 * time.Second
-	// maxAsked is the longest pause that an API server with too much to do is granted.
+	// maxAsked bounds the pause that a busy API server may ask for.
 	maxAsked = 30 * time.Second
-	// maxOrderly is how much is written in order at the end of a run, which waits no
-	// longer than its lease allows. Of more, what matters most is written first.
+	// maxOrderly bounds the Events that are written in order at the end of a run, which waits no longer than its
+	// lease allows. If there are more, the most important ones are written first.
 	maxOrderly = 50
-	// maxFaults is how often an Event is sent with which the API server has an
-	// error of its own.
+	// maxFaults is how often an Event is sent that the API server answers with an internal error.
 	maxFaults = 3
-	// reporter is who reports the Events.
+	// reporter is the component that reports the Events.
 	reporter = "talosupgrade"
 )
 
-// How much is written about one object with one reason. More of it is counted with
-// what follows.
+// These limit the Events about one object with one reason. Any beyond the limit are dropped, and counted with
+// later ones like them.
 const (
 	stepBurst = 100
 	stepRate  = 1
@@ -53,45 +52,41 @@ const (
 	waitRate  = 1.0 / 60
 )
 
-// eventQueue writes the Events about one subject in order, in the background. The
-// broadcaster of client-go would not do: it drops Events, and cannot be flushed while
-// the run still has its lease.
+// eventQueue writes the Events about one subject in order, in the background. client-go's broadcaster is no
+// alternative: it drops Events, and cannot be flushed while the run still holds its lease.
 type eventQueue struct {
 	sink    *EventSink
 	subject eventSubject
 	clock   *eventClock
-	// steps combines what differs in its message where there is a lot of it; waits
-	// has one Event for all that differ in numbers, with the newest of them.
+	// steps combines many Events that differ only in their message. waits keeps one Event for all that differ
+	// only in numbers, with the latest message.
 	steps, waits *record.EventCorrelator
 
-	// ctx ends when nothing more may be written.
+	// ctx is cancelled once nothing more may be written.
 	ctx    context.Context
 	cancel context.CancelFunc
-	// hurry ends a pause after a failed attempt, done is closed when the background
-	// work has ended.
+	// hurry ends the pause after a failed attempt. done is closed once the background work has ended.
 	hurry, done chan struct{}
 
 	mutex sync.Mutex
-	// changed tells that something waits, or that the queue is closed.
+	// changed signals that something waits, or that the queue is closed.
 	changed sync.Cond
 	waiting []*eventAttempt
-	// started tells that there is background work, closed that nothing more is taken,
-	// ranked that what matters most is written first, and disowned that what was not
-	// written is somebody else's to say.
+	// started is true once there is background work, closed once nothing more is accepted, ranked if the most
+	// important Events are written first, and disowned if another run is responsible for what was not written.
 	started, closed, ranked, disowned bool
-	// unwritten counts what there was no room or no time for.
+	// unwritten counts the Events for which there was no room or no time.
 	unwritten int
 
-	// What follows is of the background work.
+	// The following fields belong to the background work.
 
-	// noCreate and noPatch are what the API server says of a missing permission;
-	// nil where none is known to be missing.
+	// noCreate and noPatch are the API server's errors about a missing permission, nil if none is known to be
+	// missing.
 	noCreate, noPatch error
-	// refused counts Events that the API server does not take, and refusal is why
-	// the last of them.
+	// refused counts Events that the API server refused, and refusal is the last such error.
 	refused int
 	refusal error
-	// away is why the last attempt failed that was worth another one.
+	// away is the last error after which a retry was worthwhile.
 	away error
 }
 
@@ -114,8 +109,8 @@ func newEventQueue(sink *EventSink, subject eventSubject, clock *eventClock) *ev
 	return q
 }
 
-// spamKey is alike for Events about the same object for the same reason. What is
-// being waited for tells waits apart, and not how far it is.
+// spamKey is the same for Events about the same object with the same reason. For waits, it also includes what is
+// waited for, but not the progress.
 func spamKey(event *corev1.Event) string {
 	key := []string{event.InvolvedObject.Kind, event.InvolvedObject.Name, event.Type, event.Reason}
 
@@ -127,8 +122,8 @@ func spamKey(event *corev1.Event) string {
 	return strings.Join(key, "\n")
 }
 
-// add takes something to be written and returns at once. Where there is no room for
-// it, the oldest of what matters least is given up.
+// add queues a text and returns at once. If the queue is full, the oldest of the least important texts is
+// dropped.
 func (q *eventQueue) add(text eventText) {
 	q.mutex.Lock()
 	defer q.mutex.Unlock()
@@ -154,7 +149,7 @@ func (q *eventQueue) add(text eventText) {
 	q.changed.Signal()
 }
 
-// run writes until the queue is closed and nothing waits any more.
+// run writes until the queue is closed and empty.
 func (q *eventQueue) run() {
 	defer close(q.done)
 
@@ -168,7 +163,7 @@ func (q *eventQueue) run() {
 	}
 }
 
-// next is the first that waits, once there is one; not ok where none will come.
+// next waits for an attempt and returns it. ok is false once the queue is closed and empty.
 func (q *eventQueue) next() (attempt *eventAttempt, ok bool) {
 	q.mutex.Lock()
 	defer q.mutex.Unlock()
@@ -186,8 +181,8 @@ func (q *eventQueue) next() (attempt *eventAttempt, ok bool) {
 	return attempt, true
 }
 
-// write tries until the Event is written, cannot be, nothing more may be written, or
-// another one has to be written first.
+// write retries until the Event is written or refused, nothing more may be written, or a more important Event has
+// to be written first.
 func (q *eventQueue) write(attempt *eventAttempt) {
 	backoff := newBackoff(minEventBackoff, maxEventBackoff)
 
@@ -212,7 +207,7 @@ func (q *eventQueue) write(attempt *eventAttempt) {
 	}
 }
 
-// yields puts an attempt back where something that waits matters more.
+// yields puts an attempt back and returns true if a more important one is waiting.
 func (q *eventQueue) yields(attempt *eventAttempt) bool {
 	q.mutex.Lock()
 	defer q.mutex.Unlock()
@@ -227,13 +222,12 @@ func (q *eventQueue) yields(attempt *eventAttempt) bool {
 	return true
 }
 
-// rank has what matters most written first, and the older of what matters as much.
+// rank sorts the queue by importance, then by age.
 func (q *eventQueue) rank() {
 	slices.SortStableFunc(q.waiting, func(a, b *eventAttempt) int { return cmp.Compare(b.text.rank, a.text.rank) })
 }
 
-// finish returns when nothing waits to be written, or when the context ends. Nothing
-// is written after it.
+// finish returns once the queue is written or the context ends. Nothing is written after that.
 func (q *eventQueue) finish(ctx context.Context) {
 	defer q.cancel()
 
@@ -262,7 +256,7 @@ func (q *eventQueue) finish(ctx context.Context) {
 	}
 }
 
-// disown writes nothing more: it is somebody else's to say.
+// disown drops the queue because another run is responsible now.
 func (q *eventQueue) disown() {
 	q.giveUp()
 
@@ -272,7 +266,7 @@ func (q *eventQueue) disown() {
 	q.disowned = true
 }
 
-// giveUp gives up what waits to be written, and what is being written.
+// giveUp drops the queue, and the Event that is being written.
 func (q *eventQueue) giveUp() {
 	q.mutex.Lock()
 	defer q.mutex.Unlock()
@@ -284,23 +278,22 @@ func (q *eventQueue) giveUp() {
 	q.cancel()
 }
 
-// eventAttempt is one Event that is being written.
+// eventAttempt is an Event that is being written.
 type eventAttempt struct {
 	*eventQueue
 
 	text eventText
-	// event is nil before it is known what it is about; patch is how it differs from
-	// the one that is there, if it is.
+	// event is nil until its subject is known. patch is its difference from the existing Event, if there is one.
 	event *corev1.Event
 	patch []byte
-	// sent tells that it was sent before, and may be there.
+	// sent is true if the Event was sent before and so may exist.
 	sent   bool
 	faults int
-	// asked is the pause that the API server wants before the next attempt.
+	// asked is the pause that the API server asked for.
 	asked time.Duration
 }
 
-// again makes an attempt, and tells whether another one could do better.
+// again makes an attempt and reports whether a retry is worthwhile.
 func (a *eventAttempt) again() bool {
 	if a.noCreate != nil {
 		return false
@@ -325,12 +318,12 @@ func (a *eventAttempt) again() bool {
 		}
 
 		if result.Skip {
-			// There are enough of them.
+			// The limit for Events like it is reached.
 			return false
 		}
 
 		a.event, a.patch = result.Event, result.Patch
-		// What tells alike Events apart does not know it.
+		// The correlator does not set it.
 		a.event.ReportingController = reporter
 	}
 
@@ -350,7 +343,7 @@ func (a *eventAttempt) again() bool {
 	return false
 }
 
-// newEvent is the Event, as if there were no other one like it.
+// newEvent returns the Event before it is combined with others like it.
 func (a *eventAttempt) newEvent(involved corev1.ObjectReference) *corev1.Event {
 	at, kind := metav1.NewTime(a.text.at), corev1.EventTypeNormal
 	if at.IsZero() {
@@ -368,13 +361,13 @@ func (a *eventAttempt) newEvent(involved corev1.ObjectReference) *corev1.Event {
 	}
 }
 
-// newName is one that no other Event has.
+// newName returns a unique name for an Event.
 func (a *eventAttempt) newName(involved corev1.ObjectReference) string {
 	return util.GenerateEventName(involved.Name, a.clock.Now().UnixNano())
 }
 
-// send counts the Event that is there already, or makes it. What is written is nil
-// where it need not, or may not, be.
+// send raises the count of the existing Event, or creates a new one. written is nil if that is not needed or not
+// permitted.
 func (a *eventAttempt) send() (written *corev1.Event, err error) {
 	if a.event.Count > 1 {
 		written, err = a.sink.patch(a.ctx, a.event, a.patch)
@@ -389,7 +382,7 @@ func (a *eventAttempt) send() (written *corev1.Event, err error) {
 		}
 	}
 
-	// There was none, or the API server has forgotten it, as it does after an hour.
+	// There was no such Event, or the API server has deleted it, as it does after an hour.
 	a.event.ResourceVersion = ""
 
 	written, err = a.sink.create(a.ctx, a.event)
@@ -406,8 +399,7 @@ func (a *eventAttempt) send() (written *corev1.Event, err error) {
 	return written, err
 }
 
-// retries takes note of what failed, and tells whether another attempt could do
-// better.
+// retries records the error and reports whether a retry is worthwhile.
 func (a *eventAttempt) retries(err error) bool {
 	var (
 		answer apierrors.APIStatus
@@ -439,7 +431,7 @@ func (a *eventAttempt) retries(err error) bool {
 	return true
 }
 
-// refuse takes note of an Event that is given up: no attempt could do better.
+// refuse records that an Event is given up because no retry can help.
 func (a *eventAttempt) refuse(err error) (again bool) {
 	a.refused++
 	a.refusal = err
@@ -447,13 +439,13 @@ func (a *eventAttempt) refuse(err error) (again bool) {
 	return false
 }
 
-// forbids tells a missing permission from an objection to one Event.
+// forbids reports whether the error is a missing permission rather than an objection to one Event.
 func forbids(err error) bool {
 	return apierrors.IsForbidden(err) && !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) && !deniedByAdmission(err.Error())
 }
 
-// failure says what was not written, and why; nil where there is nothing to say. The
-// background work has ended.
+// failure returns an error that says what was not written and why, or nil if everything was. The background work
+// must have ended.
 func (q *eventQueue) failure() error {
 	var parts []string
 
@@ -491,10 +483,10 @@ func (q *eventQueue) failure() error {
 	return failed
 }
 
-// eventError is what was not written, and why.
+// eventError says what was not written, and why.
 type eventError struct {
 	text string
-	// meaning is nil where it has none of those of package cluster.
+	// meaning is an error of package cluster, or nil if none applies.
 	meaning error
 }
 
@@ -502,13 +494,13 @@ func (e *eventError) Error() string { return e.text }
 
 func (e *eventError) Unwrap() error { return e.meaning }
 
-// eventClock never shows the same time twice: Events are named after it.
+// eventClock never returns the same time twice, because Events are named after it.
 type eventClock struct {
 	mutex sync.Mutex
 	last  time.Time
 }
 
-// Now is the time, or a moment later.
+// Now returns the time, or the nanosecond after the last one that it returned if that is later.
 func (c *eventClock) Now() time.Time {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
@@ -523,24 +515,22 @@ func (c *eventClock) Now() time.Time {
 	return now
 }
 
-// Since is how long ago it was.
+// Since returns the time since then.
 func (c *eventClock) Since(then time.Time) time.Duration { return c.Now().Sub(then) }
 
-// maxLookups is how often the published object is looked for. The publisher may
-// be about to create it.
+// maxLookups bounds the lookups of the published object, which the publisher may be about to create.
 const maxLookups = 5
 
 // eventSubject is what Events are about.
 type eventSubject struct {
-	// name is for people; namespace holds the Events.
+	// name is for people. namespace is that of the Events.
 	name, namespace string
-	// reference is the object, or the node. An error means that it is worth to ask
-	// again.
+	// reference returns the reference of the object, or of the node. After an error, it is worth asking again.
 	reference func(ctx context.Context, node string) (corev1.ObjectReference, error)
 }
 
-// nodeSubject are the nodes. Each is named twice, as kubelets do: "kubectl describe
-// node" asks for both.
+// nodeSubject returns the subject for Events about nodes. The UID is the name, as in Events of the kubelet:
+// "kubectl describe node" searches for both.
 func nodeSubject() eventSubject {
 	return eventSubject{
 		name: "nodes", namespace: metav1.NamespaceDefault,
@@ -550,8 +540,8 @@ func nodeSubject() eventSubject {
 	}
 }
 
-// objectSubject is the published object, whose UID is looked up: Events can do
-// without. Events about objects without a namespace are in the default one.
+// objectSubject returns the subject for Events about the published object. Its UID is looked up, but Events can
+// do without. Events about objects without a namespace are in the default one.
 func objectSubject(of cluster.Reference, access cluster.ObjectAccess) eventSubject {
 	involved := corev1.ObjectReference{APIVersion: of.APIVersion, Kind: of.Kind, Namespace: of.Namespace, Name: of.Name}
 	lookups := 0
@@ -588,8 +578,8 @@ type EventSink struct {
 	client rest.Interface
 }
 
-// NewEventSink uses the connection of another client of the same API server, and
-// ends with it.
+// NewEventSink returns a sink that shares the connection of another client of the same API server, and works only
+// as long as that one.
 func NewEventSink(config *rest.Config, httpClient *http.Client) (*EventSink, error) {
 	client, err := coreClient(config, httpClient)
 	if err != nil {

@@ -14,14 +14,14 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/readable"
 )
 
-// maxEventMessage is how long the message of a Kubernetes Event may be, in bytes,
-// with room for what is put before it where several are combined.
+// maxEventMessage bounds the message of a Kubernetes Event in bytes. It leaves room for the prefix of combined
+// Events.
 const maxEventMessage = 1024 - 64
 
-// reasonWaiting is the reason of Events that say what is being waited for.
+// reasonWaiting is the reason of Events about waits.
 const reasonWaiting = "Waiting"
 
-// eventRank is what is given up last where not everything can be written.
+// eventRank orders Events by importance. If not all can be written, the lowest ranks are dropped first.
 type eventRank int
 
 const (
@@ -32,12 +32,11 @@ const (
 	rankRun
 )
 
-// eventText is what a Kubernetes Event says.
+// eventText is the content of a Kubernetes Event.
 type eventText struct {
-	// node is the node that it is about; empty for the published object.
+	// node is the node that the Event is about, empty for the published object.
 	node string
-	// message is about the published object, alone where the Event is about the node
-	// itself.
+	// message is the text for the published object, alone the one for the node itself.
 	message, alone string
 	reason         string
 	warning        bool
@@ -45,22 +44,22 @@ type eventText struct {
 	at             time.Time
 }
 
-// about is the text about a node.
+// about returns the text for the Event about the node.
 func (t eventText) about(node string) eventText {
 	t.node, t.message = node, t.alone
 
 	return t
 }
 
-// Text is what a Kubernetes Event about a cluster says of the event, in one printable line
-// of less than 1024 bytes; empty where there is nothing to tell.
+// Text returns the message of a Kubernetes Event about a cluster in one printable line of less than 1024 bytes,
+// or an empty string if the event is not worth one.
 func Text(event cluster.Event) string {
 	text, _ := eventTextOf(event)
 
 	return text.message
 }
 
-// eventTextOf is the event for people; not ok where there is nothing to tell.
+// eventTextOf returns the text of an event. ok is false if the event is not worth one.
 func eventTextOf(event cluster.Event) (text eventText, ok bool) {
 	switch event.Kind {
 	case cluster.EventRunStarted:
@@ -107,7 +106,7 @@ func eventTextOf(event cluster.Event) (text eventText, ok bool) {
 	return text, true
 }
 
-// runPlanned is from where to where the products move.
+// runPlanned says from which to which versions the products move.
 func runPlanned(event cluster.Event) string {
 	var parts []string
 
@@ -126,14 +125,14 @@ func runPlanned(event cluster.Event) string {
 	return cmp.Or(strings.Join(parts, ", "), "nothing is managed")
 }
 
-// runReached is where the products are, as far as every node shows it.
+// runReached says which versions the products run, and how many nodes show them if not all do.
 func runReached(event cluster.Event) string {
 	var running, parts []string
 
 	for _, p := range products(event) {
 		switch {
 		case !p.managed() || !p.known():
-			// Where all nodes are held nothing is known of any.
+			// If all nodes are held, nothing is known.
 		case p.progress.Done < p.progress.Total:
 			parts = append(parts, fmt.Sprintf("%s nodes show %s %s so far", p.count(), p.name, p.target))
 		default:
@@ -148,7 +147,8 @@ func runReached(event cluster.Event) string {
 	return cmp.Or(strings.Join(parts, ", "), "nothing is managed")
 }
 
-// toVersion is where a turn leads; empty where that is not known.
+// toVersion names the version that an upgrade leads to. It is empty for the manifests and if the version is
+// unknown.
 func toVersion(event cluster.Event) string {
 	switch {
 	case event.To.IsZero() || event.Component == cluster.Manifests:
@@ -160,7 +160,7 @@ func toVersion(event cluster.Event) string {
 	}
 }
 
-// stepText is what is being done to a node, a component or the manifests.
+// stepText returns the text of a step on a node, a component or the manifests.
 func stepText(event cluster.Event) eventText {
 	reason, what := stepWords(event.Step)
 
@@ -180,7 +180,7 @@ func stepText(event cluster.Event) eventText {
 	return text
 }
 
-// stepWords are the reason and the beginning of the message of a step.
+// stepWords returns the reason of a step and the beginning of its message.
 func stepWords(step cluster.NodeStep) (reason, what string) {
 	words, known := map[cluster.NodeStep][2]string{
 		cluster.StepPull:         {"Pulling", "Pulling the image"},
@@ -211,7 +211,7 @@ func stepWords(step cluster.NodeStep) (reason, what string) {
 	return words[0], words[1]
 }
 
-// ownText is what the event says in its own words. They may begin with the node.
+// ownText returns the event's own text, which may begin with the name of the node.
 func ownText(event cluster.Event) eventText {
 	text := eventText{message: reasonOf(event)}
 
@@ -225,7 +225,7 @@ func ownText(event cluster.Event) eventText {
 	return text
 }
 
-// eventMessage is a text in one line that is no longer than a message may be.
+// eventMessage returns the text as one line of at most maxEventMessage bytes.
 func eventMessage(text string) string {
 	line := readable.Escaped(strings.Join(strings.Fields(strings.ToValidUTF8(text, "\uFFFD")), " "))
 	if len(line) <= maxEventMessage {

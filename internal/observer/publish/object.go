@@ -24,60 +24,56 @@ import (
 
 // Store is the object that carries the annotations.
 type Store interface {
-	// Patch sets the given annotations and removes those that are nil, in one
-	// request. Others stay as they are. ErrRefused means that the object may not
-	// look like that, as where the annotations become too large.
+	// Patch sets the given annotations and removes those that are nil, in one request. Others stay as they are.
+	// ErrRefused means that the object may not have these values, for example because the annotations become too
+	// large.
 	Patch(ctx context.Context, changes map[string]*string) error
-	// Read are the annotations of the object; empty where it does not exist and
-	// Patch makes it.
+	// Read returns the annotations of the object. They are empty if it does not exist and Patch creates it.
 	Read(ctx context.Context) (map[string]string, error)
 	// String names the object for people.
 	String() string
 }
 
-// identifier is a store that tells an object from another one of that name.
+// identifier is a store that can distinguish two objects of the same name.
 type identifier interface {
-	// Identity is that of the object that was seen last; empty where there was none.
+	// Identity returns the identity of the object as last seen, empty if there was none.
 	Identity() string
 }
 
-// StatusStore is a store whose object may have a status as well.
+// StatusStore is a store whose object may also have a status.
 type StatusStore interface {
 	Store
-	// Status is the status of the object, empty where there is none yet, and the
-	// version of the object. ErrUnsupported means that the kind has none that is
-	// ours to write.
+	// Status returns the status of the object, empty if there is none yet, and the version of the object.
+	// ErrUnsupported means that the kind has no status that this provider may write.
 	Status(ctx context.Context) (status map[string]any, version string, err error)
-	// PatchStatus sets fields of the status of the object, as it was at the
-	// version, and returns the status that stands then. ErrConflict means that
-	// somebody else wrote the object since, ErrRefused that the kind has no such
-	// field, or not with such a value.
+	// PatchStatus sets fields in the status of the object at the given version and returns the new status.
+	// ErrConflict means that the object was written since, ErrRefused that the kind does not have such a field,
+	// or not with such a value.
 	PatchStatus(ctx context.Context, version string, fields map[string]any) (map[string]any, error)
 }
 
-// partStatus is the part of an object in which phase and conditions are.
+// partStatus is the part of an object that holds phase and conditions.
 const partStatus = "status"
 
-// errDeleting is said of an object on its way out: nobody needs to be told there,
-// and what deletes it is not to be held up.
+// errDeleting is the error about an object that is being deleted: nobody reads it any more, and its deletion must
+// not be delayed.
 var errDeleting = errors.New("it is being deleted")
 
-// ObjectStore keeps the annotations on an object of any kind, which it never
-// creates, and phase and conditions where the kind has them. Of kinds that come
-// with Kubernetes the status is left alone: a phase means something else there.
+// ObjectStore keeps the annotations on an object of any kind, and phase and conditions if the kind has them. It
+// does not create the object. The status of kinds that come with Kubernetes is left alone, because a phase means
+// something else there.
 type ObjectStore struct {
 	access objectAccess
 	of     cluster.Reference
-	// create makes the object with annotations where it is missing; nil where it is
-	// never made.
+	// create creates the object with annotations if it is missing. It is nil if the object is never created.
 	create func(ctx context.Context, of cluster.Reference, values map[string]any) (map[string]any, error)
-	// seen is the object as it was last seen; nil where there was none.
+	// seen is the object as last seen, nil if there was none.
 	seen atomic.Pointer[map[string]any]
-	// hasStatus tells whether the kind has a status; nil as long as nobody knows.
+	// hasStatus points to whether the kind has a status, nil while that is unknown.
 	hasStatus atomic.Pointer[bool]
 }
 
-// objectAccess is what of [cluster.ObjectAccess] a store needs.
+// objectAccess is the part of [cluster.ObjectAccess] that a store needs.
 type objectAccess interface {
 	Object(ctx context.Context, of cluster.Reference) (map[string]any, error)
 	PatchObject(ctx context.Context, of cluster.Reference, part string, patch map[string]any) (map[string]any, error)
@@ -89,19 +85,19 @@ var (
 	_ identifier  = (*ObjectStore)(nil)
 )
 
-// NewObjectStore is a store on the object.
+// NewObjectStore returns a store for the object.
 func NewObjectStore(access cluster.ObjectAccess, of cluster.Reference) *ObjectStore {
 	return &ObjectStore{access: access, of: of}
 }
 
-// String names the object.
+// String returns the reference of the object.
 func (s *ObjectStore) String() string { return s.of.String() }
 
-// Identity is the UID of the object as it was last seen.
+// Identity returns the UID of the object as last seen.
 func (s *ObjectStore) Identity() string { return s.seenField("uid") }
 
-// Read implements [Store]. An object that does not exist, and that Patch does not
-// make, is an error that wraps ErrNotFound.
+// Read implements [Store]. If the object does not exist and Patch does not create it, the error wraps
+// ErrNotFound.
 func (s *ObjectStore) Read(ctx context.Context) (map[string]string, error) {
 	object, err := s.object(ctx)
 
@@ -127,10 +123,9 @@ func (s *ObjectStore) Read(ctx context.Context) (map[string]string, error) {
 	return annotations, nil
 }
 
-// Patch implements [Store]. Labels are left alone: an object that somebody else made
-// does not become ours by being annotated.
+// Patch implements [Store]. It leaves labels alone: annotating somebody else's object does not make it ours.
 func (s *ObjectStore) Patch(ctx context.Context, changes map[string]*string) error {
-	// It may have been replaced by another one of that name since.
+	// It may have been replaced by another object of that name.
 	if s.wasDeleting() {
 		if _, err := s.object(ctx); err != nil {
 			return err
@@ -154,7 +149,7 @@ func (s *ObjectStore) Patch(ctx context.Context, changes map[string]*string) err
 		object, err = s.create(ctx, s.of, values)
 
 		if errors.Is(err, cluster.ErrConflict) {
-			// Somebody else made it in between.
+			// Somebody else created it in between.
 			object, err = s.access.PatchObject(ctx, s.of, "", patch)
 		}
 	}
@@ -212,7 +207,7 @@ func (s *ObjectStore) PatchStatus(ctx context.Context, version string, fields ma
 	return status, nil
 }
 
-// object reads the object, unless it is on its way out.
+// object reads the object. It returns an error that wraps errDeleting if the object is being deleted.
 func (s *ObjectStore) object(ctx context.Context) (map[string]any, error) {
 	object, err := s.access.Object(ctx, s.of)
 	if err != nil {
@@ -230,13 +225,13 @@ func (s *ObjectStore) object(ctx context.Context) (map[string]any, error) {
 
 func (s *ObjectStore) see(object map[string]any) { s.seen.Store(&object) }
 
-// wasDeleting tells whether the object was on its way out when it was last seen. One
-// that is made where it is missing is written until it is gone.
+// wasDeleting reports whether the object was being deleted when last seen. For an object that this store creates,
+// it is false: it is written until it is gone.
 func (s *ObjectStore) wasDeleting() bool {
 	return s.create == nil && s.seenField("deletionTimestamp") != ""
 }
 
-// seenField is a field of the metadata of the object as it was last seen.
+// seenField returns a field of the object's metadata as last seen.
 func (s *ObjectStore) seenField(name string) string {
 	if object := s.seen.Load(); object != nil {
 		return stringField((*object)["metadata"], name)
@@ -245,16 +240,15 @@ func (s *ObjectStore) seenField(name string) string {
 	return ""
 }
 
-// builtin tells whether kinds of the API version come with Kubernetes: their groups
-// have no dot, or are below k8s.io.
+// builtin reports whether kinds of the API version come with Kubernetes: their groups have no dot, or end in
+// .k8s.io.
 func builtin(apiVersion string) bool {
 	group, _, grouped := strings.Cut(apiVersion, "/")
 
 	return !grouped || !strings.Contains(group, ".") || strings.HasSuffix(group, ".k8s.io")
 }
 
-// The published object. What removes it (a destroy) knows it by the label and
-// by the ID of its cluster.
+// The published object. A destroy recognizes it by the label and by the ID of its cluster.
 const (
 	ConfigMapNamespace = "kube-system"
 	ConfigMapName      = "talosupgrade"
@@ -263,13 +257,12 @@ const (
 	clusterAnnotation  = "talosupgrade.vitistack.io/cluster-id"
 )
 
-// ConfigMapStore keeps the annotations on the ConfigMap
-// kube-system/talosupgrade, which it creates when it is missing.
+// ConfigMapStore keeps the annotations on the ConfigMap kube-system/talosupgrade, which it creates if it is
+// missing.
 type ConfigMapStore struct{ ObjectStore }
 
-// NewConfigMapStore uses the connection of another client of the same API
-// server, and ends with it. An object that it creates is marked as ours and as
-// being about the cluster with the given ID.
+// NewConfigMapStore returns a store that shares the connection of another client of the same API server, and
+// works only as long as that one. An object that it creates is labelled as ours and carries the cluster ID.
 func NewConfigMapStore(config *rest.Config, httpClient *http.Client, clusterID string) (*ConfigMapStore, error) {
 	client, err := coreClient(config, httpClient)
 	if err != nil {
@@ -284,7 +277,7 @@ func NewConfigMapStore(config *rest.Config, httpClient *http.Client, clusterID s
 	}}, nil
 }
 
-// configMaps is access to ConfigMaps, and makes those that are about a cluster.
+// configMaps accesses ConfigMaps and creates them for one cluster.
 type configMaps struct {
 	client    rest.Interface
 	clusterID string
@@ -328,7 +321,7 @@ func (c configMaps) create(ctx context.Context, of cluster.Reference, values map
 	return send(ctx, "create "+of.String(), true, c.client.Post().Body(object), of)
 }
 
-// send sends a request about a ConfigMap, and returns the ConfigMap.
+// send sends a request about a ConfigMap and returns the ConfigMap.
 func send(ctx context.Context, what string, mutates bool, request *rest.Request, of cluster.Reference) (map[string]any, error) {
 	var object corev1.ConfigMap
 
@@ -339,9 +332,8 @@ func send(ctx context.Context, what string, mutates bool, request *rest.Request,
 	return runtime.DefaultUnstructuredConverter.ToUnstructured(&object)
 }
 
-// meaning gives an error of client-go that of one of the sentinels of package
-// cluster. What completes "unable to ...", and mutates tells that the request
-// changes something.
+// meaning wraps an error of client-go in the matching sentinel of package cluster. what completes "unable to
+// ..."; mutates is true if the request changes something.
 func meaning(what string, mutates bool, err error) error {
 	var answer apierrors.APIStatus
 
@@ -361,7 +353,7 @@ func meaning(what string, mutates bool, err error) error {
 	}
 }
 
-// sentinel is what the answer of the API server means.
+// sentinel returns the sentinel for the answer of the API server.
 func sentinel(status metav1.Status, mutates bool) error {
 	switch status.Code {
 	case http.StatusUnauthorized:
@@ -388,13 +380,13 @@ func sentinel(status metav1.Status, mutates bool) error {
 	return cluster.ErrRefused
 }
 
-// deniedByAdmission tells whether a webhook or a policy objected to what was asked
-// for, and not to who asked: both answer with the code of a missing permission.
+// deniedByAdmission reports whether a webhook or a policy objected to the request. Its answer has the same code
+// as one about a missing permission.
 func deniedByAdmission(message string) bool {
 	return strings.Contains(message, "admission webhook") || strings.Contains(message, "ValidatingAdmissionPolicy")
 }
 
-// lost is the meaning of an answer that did not come.
+// lost returns the sentinel for a request that was not answered.
 func lost(mutates bool) error {
 	if mutates {
 		return fmt.Errorf("%w: %w", cluster.ErrOutcomeUnknown, cluster.ErrUnreachable)
@@ -403,15 +395,15 @@ func lost(mutates bool) error {
 	return cluster.ErrUnreachable
 }
 
-// rejected tells a refused certificate, or a login that failed, from a connection
-// that broke.
+// rejected reports whether the text is about a refused certificate or a failed login rather than a broken
+// connection.
 func rejected(text string) bool {
 	return strings.Contains(text, "x509: ") || strings.Contains(text, "tls: failed to verify") || strings.Contains(text, "getting credentials: ") ||
 		strings.Contains(text, "remote error: tls: ") && !strings.Contains(text, "internal error")
 }
 
-// coreClient is a client of the objects of Kubernetes itself, over the connection
-// of another client of the same API server.
+// coreClient returns a client for the core API of Kubernetes that shares the connection of another client of the
+// same API server.
 func coreClient(config *rest.Config, httpClient *http.Client) (rest.Interface, error) {
 	scheme := runtime.NewScheme()
 	if err := corev1.AddToScheme(scheme); err != nil {

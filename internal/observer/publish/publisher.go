@@ -24,37 +24,34 @@ var (
 )
 
 const (
-	// minBackoff and maxBackoff are the pauses after a failed attempt. The API
-	// server of a control plane that reboots is away for a minute or two.
+	// minBackoff and maxBackoff are the pauses after a failed attempt. The API server of a control plane that
+	// reboots is away for a minute or two.
 	minBackoff = 500 * time.Millisecond
 	maxBackoff = 10 * time.Second
 	// closeTimeout bounds [Publisher.Close] for callers without a deadline.
 	closeTimeout = 15 * time.Second
-	// hopelessAttempts is how often the last word is tried where waiting is not
-	// known to help.
+	// hopelessAttempts is how often the final state is tried if waiting is not known to help.
 	hopelessAttempts = 3
 	// giveUpTimeout bounds the wait for an attempt that was given up.
 	giveUpTimeout = time.Second
 )
 
-// newBackoff is a pause that doubles with each attempt that failed.
+// newBackoff returns a pause that doubles with each failed attempt.
 func newBackoff(shortest, longest time.Duration) wait.Backoff {
 	const everMore = 100
 
 	return wait.Backoff{Duration: shortest, Factor: 2, Steps: everMore, Cap: longest}
 }
 
-// Publisher keeps the annotations of a store up to date with a run, and the status
-// where it is a [StatusStore].
+// Publisher keeps the annotations of a store up to date with a run, and the status too if it is a [StatusStore].
 type Publisher struct {
 	store   Store
 	options Options
-	// parts are what of the object is kept up to date: its annotations and, where the
-	// store has one, its status. Whoever uses them has the turn.
+	// parts are the parts of the object that are kept up to date: its annotations and, if the store has one, its
+	// status. Only the holder of the turn may use them.
 	annotations *annotationPart
 	parts       []*retriedPart
-	// turn is held for one attempt: an older state can never be written over a newer
-	// one.
+	// turn is held during an attempt, so that an older state is never written over a newer one.
 	turn chan struct{}
 
 	start  sync.Once
@@ -63,33 +60,33 @@ type Publisher struct {
 	wake   chan struct{}
 
 	mutex sync.Mutex
-	// said is what should stand, as far as the run alone can tell.
+	// said is what the object should say, as far as the run alone determines it.
 	said statement
-	// run is how the run has gone so far.
+	// run is the state of the run so far.
 	run    runState
 	closed bool
-	// lost tells that the run is not ours any more: nothing is said of it again.
+	// lost is true once another run has taken over: nothing is published after that.
 	lost bool
-	// flushed tells that the last word was said for as long as it is ours to say,
-	// unsaid what of it does not stand.
+	// flushed is true once the final state was published, or could not be in time. unsaid is the error about what
+	// was not.
 	flushed bool
 	unsaid  error
-	// giveUp ends the attempt under way; nil while there is none.
+	// giveUp cancels the running attempt, nil while there is none.
 	giveUp context.CancelFunc
 }
 
-// Options are what a publisher does beyond the annotations of a run.
+// Options are the options of a [Publisher].
 type Options struct {
-	// Announce tells that somebody named the object, so that it is kept true also
-	// where an apply finds nothing to do.
+	// Announce is true if the object was configured explicitly, so that it is kept up to date even if an apply
+	// finds nothing to do.
 	Announce bool
-	// Available tells which versions a cluster that runs these could be upgraded
-	// to next, zero where it could not; a zero version that runs is not known. It
-	// returns at once. Nil publishes nothing about it.
+	// Available returns the versions that a cluster with these versions could be upgraded to next, zero for none.
+	// A zero argument means that the running version is unknown. It returns at once. If Available is nil, nothing
+	// is published about next versions.
 	Available func(talos, kubernetes version.Version) (nextTalos, nextKubernetes version.Version)
 }
 
-// New makes a publisher. [Publisher.Close] must be called in the end.
+// New returns a publisher. The caller must call [Publisher.Close].
 func New(store Store, options Options) *Publisher {
 	made := &Publisher{
 		store: store, options: options, annotations: newAnnotationPart(store), said: newStatement(),
@@ -105,14 +102,14 @@ func New(store Store, options Options) *Publisher {
 	return made
 }
 
-// Observe takes note of an event and returns at once.
+// Observe takes an event into account and returns at once.
 func (p *Publisher) Observe(event cluster.Event) {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
 
 	if event.Kind == cluster.EventRunLost {
-		// The annotations are somebody else's now, the unpublished ones too. What is
-		// still being ended says so of no turn of ours any more.
+		// The annotations, including unpublished ones, now belong to another run. Events of upgrades that are
+		// still ending are not published any more.
 		p.lost = true
 		p.forget()
 
@@ -138,8 +135,7 @@ func (p *Publisher) Observe(event cluster.Event) {
 	signal(p.wake)
 }
 
-// forget leaves nothing to say, and ends an attempt to say something. The lock is
-// held.
+// forget discards what should be said and cancels a running attempt. The lock must be held.
 func (p *Publisher) forget() {
 	p.said, p.run.running = newStatement(), false
 
@@ -148,16 +144,16 @@ func (p *Publisher) forget() {
 	}
 }
 
-// signal has whoever waits look again.
+// signal wakes the receiver, if it is not about to wake anyway.
 func signal(waiting chan<- struct{}) {
 	select {
 	case waiting <- struct{}{}:
-	default: // somebody did already
+	default: // already signalled
 	}
 }
 
-// loop publishes until it is stopped: with every event, with every heartbeat, and
-// after a failure with the end of the back-off.
+// loop publishes until it is stopped: on every event, on every heartbeat, and after the back-off that follows a
+// failure.
 func (p *Publisher) loop(ctx context.Context) {
 	defer close(p.done)
 
@@ -177,8 +173,8 @@ func (p *Publisher) loop(ctx context.Context) {
 	}
 }
 
-// attempt makes one attempt at each part of the object, and returns when the next is
-// due; zero where only an event is a reason for one.
+// attempt makes one attempt at each part of the object and returns when the next is due, zero if only an event is
+// a reason for one.
 func (p *Publisher) attempt(ctx context.Context) (next time.Time) {
 	ctx, release, err := p.takeTurn(ctx)
 	if err != nil {
@@ -196,8 +192,7 @@ func (p *Publisher) attempt(ctx context.Context) (next time.Time) {
 	return next
 }
 
-// takeTurn waits for the attempts of others to end. The attempt that begins with it
-// ends when there is nothing to say any more.
+// takeTurn waits for other attempts to end and begins one. It is cancelled by giveUp.
 func (p *Publisher) takeTurn(ctx context.Context) (attempt context.Context, release func(), err error) {
 	select {
 	case p.turn <- struct{}{}:
@@ -222,7 +217,7 @@ func (p *Publisher) takeTurn(ctx context.Context) (attempt context.Context, rele
 	}, nil
 }
 
-// desired is what should stand on the object now. Whoever calls it has the turn.
+// desired returns what the object should say now. The turn must be held.
 func (p *Publisher) desired() desiredState {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
@@ -243,12 +238,11 @@ func (p *Publisher) desired() desiredState {
 	return made
 }
 
-// retriedPart is a part of the object with its own back-off: a failure of one part
-// does not hold up the other.
+// retriedPart is a part of the object with its own back-off: a failure of one part does not delay the other.
 type retriedPart struct {
 	part
 
-	// retry is when the next attempt is due after one that failed.
+	// retry is when the next attempt is due after a failed one.
 	retry   time.Time
 	backoff wait.Backoff
 }
@@ -257,8 +251,8 @@ func newRetriedPart(of part) *retriedPart {
 	return &retriedPart{part: of, backoff: newBackoff(minBackoff, maxBackoff)}
 }
 
-// attempt is sync, unless an attempt failed a short time ago, and returns when the
-// next one is due.
+// attempt calls sync, unless the back-off of a failed attempt has not passed, and returns when the next attempt
+// is due.
 func (r *retriedPart) attempt(ctx context.Context, desired func() desiredState) (due time.Time) {
 	if time.Until(r.retry) > 0 {
 		return r.retry
@@ -276,10 +270,9 @@ func (r *retriedPart) attempt(ctx context.Context, desired func() desiredState) 
 	return r.retry
 }
 
-// Flush publishes what is not published yet and checks that it stands, or returns
-// when the context ends. It is called while the annotations are ours to write, and
-// [Publisher.Close] writes nothing after it unless something else was observed. It
-// implements [cluster.Flusher].
+// Flush publishes what is not published yet and checks it, or returns when the context ends. It is called while
+// the run still owns the annotations. [Publisher.Close] writes nothing after it unless something else was
+// observed. It implements [cluster.Flusher].
 func (p *Publisher) Flush(ctx context.Context) {
 	p.mutex.Lock()
 	idle := p.closed || p.cancel == nil || len(p.said.annotations) == 0
@@ -293,7 +286,7 @@ func (p *Publisher) Flush(ctx context.Context) {
 	err := p.finish(ctx)
 
 	p.mutex.Lock()
-	// What does not stand by now may be somebody else's to say.
+	// What is not published by now may be for another run to say.
 	p.forget()
 
 	p.flushed = true
@@ -302,7 +295,7 @@ func (p *Publisher) Flush(ctx context.Context) {
 	}
 	p.mutex.Unlock()
 
-	// An attempt that was given up takes no longer than a request takes to notice.
+	// A cancelled attempt ends as soon as its request notices.
 	ctx, cancel := context.WithTimeout(context.Background(), giveUpTimeout)
 	defer cancel()
 
@@ -311,10 +304,9 @@ func (p *Publisher) Flush(ctx context.Context) {
 	}
 }
 
-// Close publishes what is not published yet, checks that it stands, and ends
-// the background work. It is bounded by the context, and by 15 seconds where
-// that has no deadline. The error says what could not be published; it does not
-// concern the upgrade itself. [Publisher.Notes] has what else there is to say.
+// Close publishes what is not published yet, checks it, and ends the background work. It is bounded by the
+// context, or by 15 seconds if that has no deadline. The error says what could not be published and does not
+// concern the upgrade. [Publisher.Notes] returns what else is worth saying.
 func (p *Publisher) Close(ctx context.Context) error {
 	ctx, cancel := bounded(ctx, closeTimeout)
 	defer cancel()
@@ -329,7 +321,7 @@ func (p *Publisher) Close(ctx context.Context) error {
 		return nil
 	}
 
-	// After a flush, what is written may be somebody else's.
+	// After a flush, the annotations may belong to another run.
 	if !settled {
 		unsaid = p.finish(ctx)
 	}
@@ -340,7 +332,7 @@ func (p *Publisher) Close(ctx context.Context) error {
 	return unsaid
 }
 
-// bounded is the context with a deadline, if it has none.
+// bounded returns the context with a deadline, if it has none.
 func bounded(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
 	if _, has := ctx.Deadline(); has {
 		return ctx, func() {}
@@ -349,8 +341,7 @@ func bounded(ctx context.Context, limit time.Duration) (context.Context, context
 	return context.WithTimeout(ctx, limit)
 }
 
-// finish repeats the last word until it is seen to stand, or until it is clear that
-// it will not.
+// finish repeats the final state until it is seen on the object, or until it is clear that it will not be.
 func (p *Publisher) finish(ctx context.Context) error {
 	backoff := newBackoff(minBackoff, maxBackoff)
 
@@ -373,8 +364,8 @@ func (p *Publisher) finish(ctx context.Context) error {
 	}
 }
 
-// settle makes one attempt at all parts of the object, and returns the names of those
-// that are not seen to say what they should, and why.
+// settle makes one attempt at all parts of the object. It returns the names of those that could not be confirmed,
+// and why.
 func (p *Publisher) settle(ctx context.Context) (names []string, errs []error) {
 	ctx, release, err := p.takeTurn(ctx)
 	if err != nil {
@@ -392,15 +383,14 @@ func (p *Publisher) settle(ctx context.Context) (names []string, errs []error) {
 	return names, errs
 }
 
-// heals tells whether waiting may cure the error.
+// heals reports whether waiting may cure the error.
 func heals(err error) bool {
 	return cluster.Heals(err) && !errors.Is(err, errDeleting)
 }
 
-// Notes are sentences about what a person should know of the object, although
-// everything that is to stand there may stand: that somebody else writes the same
-// annotations, or that the object does not take everything. They are complete after
-// [Publisher.Close].
+// Notes returns sentences about what people should know of the object, even if it says everything it should: that
+// somebody else writes the same annotations, or that the object does not accept everything. They are complete
+// after [Publisher.Close].
 func (p *Publisher) Notes() []string {
 	p.turn <- struct{}{}
 	defer func() { <-p.turn }()
@@ -413,9 +403,8 @@ func (p *Publisher) Notes() []string {
 	return notes
 }
 
-// Announces implements [cluster.Announcer]: it tells whether the object lacks what
-// an event of a run with nothing to do would have it say, and whether its status
-// says something else.
+// Announces implements [cluster.Announcer]. It reports whether the annotations of the object lack something that
+// an event of a run with nothing to do would say, or its status contradicts that.
 func (p *Publisher) Announces(ctx context.Context, event cluster.Event) bool {
 	if !p.options.Announce || !nothingToDo(event) {
 		return false

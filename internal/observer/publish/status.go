@@ -12,40 +12,38 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/protocol"
 )
 
-// The fields of the status that are ours.
+// The fields of the status that this provider writes.
 const (
 	fieldPhase      = "phase"
 	fieldConditions = "conditions"
 )
 
-// desiredStatus is what the status of the object should say; zero where nothing is to
-// be said of it.
+// desiredStatus is what the status of the object should say. It is zero if the status should be left as it is.
 type desiredStatus struct {
-	// phase is empty where nothing is to be said of it.
+	// phase is empty if the phase should be left as it is.
 	phase string
-	// onlyOurs tells that only a phase of ours, or none, is replaced: nothing was done
-	// that would tell that the cluster is ready.
+	// onlyOurs is true if the phase may only replace one of ours or an empty one: nothing was done that shows
+	// that the cluster is ready.
 	onlyOurs bool
-	// conditions are that of Talos and that of Kubernetes.
+	// conditions are those of Talos and of Kubernetes, in this order.
 	conditions [2]condition
 }
 
 // condition is what one of the two conditions should say.
 type condition struct {
 	kind string
-	// reason is empty where nothing is to be said.
+	// reason is empty if no condition should be written.
 	reason  string
 	message string
-	// ended tells that a condition may not stand that speaks of an upgrade which goes
-	// on, has failed or waits.
+	// ended is true if a condition about an upgrade that is running, has failed or waits must be removed.
 	ended bool
-	// kept tells that what it speaks of stays as it was before the run, so that it is
-	// only replaced where it says otherwise.
+	// kept is true if the product stays as it was before the run, so that a condition is only replaced if it
+	// contradicts that.
 	kept bool
 }
 
-// status says the same as the annotations, of which those of before stand where
-// nothing is to be said of a product.
+// status returns what the status should say: the same as the annotations, or as those from before the run for a
+// product that the statement leaves untouched.
 func (s statement) status(wanted annotations, before map[string]string) desiredStatus {
 	var (
 		made    desiredStatus
@@ -83,7 +81,7 @@ func (s statement) status(wanted annotations, before map[string]string) desiredS
 	return made
 }
 
-// conditionOf says the same as the annotations of the product.
+// conditionOf returns the condition that matches the annotations of the product.
 func (p product) conditionOf(said annotations) condition {
 	made := condition{kind: p.condition}
 	if said[p.statusKey] == nil {
@@ -118,7 +116,7 @@ func (p product) conditionOf(said annotations) condition {
 	return made
 }
 
-// changes are the fields of the status that are to be written where it is as given.
+// changes returns the fields to write, given the current status.
 func (s desiredStatus) changes(status map[string]any, now time.Time) map[string]any {
 	fields := map[string]any{}
 
@@ -128,7 +126,7 @@ func (s desiredStatus) changes(status map[string]any, now time.Time) map[string]
 
 	found, isList := status[fieldConditions].([]any)
 	if status[fieldConditions] != nil && !isList {
-		// They mean something else there.
+		// The kind uses this name for something else.
 		return fields
 	}
 
@@ -144,8 +142,8 @@ func (s desiredStatus) changes(status map[string]any, now time.Time) map[string]
 	return fields
 }
 
-// contradicts tells whether the status says what is not so. What it says in other
-// words, or does not say, is no contradiction.
+// contradicts reports whether the status says something wrong. Other words, or nothing at all, are no
+// contradiction.
 func (s desiredStatus) contradicts(status map[string]any) bool {
 	if stands := stringField(status, fieldPhase); s.phase != "" && stands != "" && s.phase != stands && isOurPhase(stands) {
 		return true
@@ -162,14 +160,13 @@ func isOurPhase(phase string) bool {
 	return slices.Contains([]string{"", protocol.PhaseReady, protocol.PhaseUpgradingTalos, protocol.PhaseUpgradingKubernetes, protocol.PhaseUpgradeFailed}, phase)
 }
 
-// speaks tells whether something is to be said of the product.
+// speaks reports whether the condition has anything to say about the product.
 func (c condition) speaks() bool { return c.reason != "" || c.ended }
 
-// isOf tells whether the entry of a list is the condition.
+// isOf reports whether the entry of a list is this condition.
 func (c condition) isOf(entry any) bool { return stringField(entry, "type") == c.kind }
 
-// contradicts tells whether the entry says by its status, or by a reason of ours,
-// what is not so.
+// contradicts reports whether the status of the entry, or a reason of ours in it, is wrong.
 func (c condition) contradicts(entry any) bool {
 	if !c.speaks() {
 		return false
@@ -188,8 +185,8 @@ func (c condition) contradicts(entry any) bool {
 	return reason != c.reason && slices.Contains(ours, reason)
 }
 
-// placeIn is the list with the condition as it should be in it. Conditions of others
-// stay as and where they are.
+// placeIn returns the list with the condition written, removed or left as it is. Other conditions keep their
+// contents and order.
 func (c condition) placeIn(list []any, now time.Time) []any {
 	at := slices.IndexFunc(list, c.isOf)
 
@@ -210,8 +207,8 @@ func (c condition) placeIn(list []any, now time.Time) []any {
 	}
 }
 
-// entry is the condition as it is written in place of the one that stands. It has
-// moved only where its status is another one.
+// entry returns the condition to write in place of the present one. Its transition time changes only with its
+// status.
 func (c condition) entry(stands any, now time.Time) map[string]any {
 	status := "False"
 	if c.reason == protocol.ReasonInProgress {
@@ -237,7 +234,7 @@ func stringField(object any, name string) string {
 	return value
 }
 
-// sameCondition tells whether two entries say the same as far as it is ours to say.
+// sameCondition reports whether two entries agree in the fields that this provider writes.
 func sameCondition(a, b any) bool {
 	return !slices.ContainsFunc([]string{"type", "status", "reason", "message", "lastTransitionTime"}, func(name string) bool {
 		return stringField(a, name) != stringField(b, name)

@@ -17,56 +17,53 @@ import (
 )
 
 const (
-	// heartbeat is how often the time of the last update is refreshed, and what
-	// somebody else wrote is corrected.
+	// heartbeat is the interval at which the time of the last update is refreshed and foreign changes are
+	// corrected.
 	heartbeat = 10 * time.Second
 	// syncTimeout bounds one request about annotations, and one attempt at the status.
 	syncTimeout = 10 * time.Second
 )
 
-// desiredState is what should stand on the object.
+// desiredState is what the object should say.
 type desiredState struct {
-	// silent tells that nothing is to be said.
+	// silent is true if there is nothing to say.
 	silent bool
-	// annotations and status are empty as long as it is not known what stood there
-	// before.
+	// annotations and status are empty until it is known what the object said before.
 	annotations annotations
 	status      desiredStatus
-	// running tells that the run goes on, with its heartbeat.
+	// running is true while the run and its heartbeat go on.
 	running bool
 }
 
-// part is one of the parts of an object that are kept up to date.
+// part is a part of an object that is kept up to date.
 type part interface {
-	// name is what people call it.
+	// name is what people call the part.
 	name() string
-	// sync reads the part where that is due, and writes what differs from what is
-	// desired. At the end of a run it is an error where that is not seen to stand.
-	// Due is when to look again; zero where only a change of what is desired is a
-	// reason to.
+	// sync reads the part if that is due and writes what differs from the desired state. At the end of a run, it
+	// returns an error unless the part is seen to say what it should. due is when to look again, zero if only a
+	// change of the desired state is a reason to.
 	sync(ctx context.Context, desired func() desiredState, atEnd bool) (due time.Time, err error)
-	// notes are as of [Publisher.Notes].
+	// notes are those of [Publisher.Notes].
 	notes() []string
 }
 
-// annotationPart are the annotations of an object, as far as they are ours.
+// annotationPart are those annotations of an object that this provider writes.
 type annotationPart struct {
 	store Store
-	// before is what the object held when the run first looked; nil until then.
+	// before is what the object said when the run first looked, nil until then.
 	before map[string]string
-	// known is what the object is known to hold. A key is missing as long as nobody
-	// knows, as after an attempt that failed.
+	// known is what the object is known to say. A key is missing while that is unknown, for example after a
+	// failed attempt.
 	known annotations
-	// overwritten counts how often somebody else changed a key.
+	// overwritten counts by key how often somebody else changed it.
 	overwritten map[string]int
-	// uncertain are the keys of which an attempt may still take effect.
+	// uncertain are the keys for which an earlier attempt may still take effect.
 	uncertain map[string]bool
-	// tight is why the object does not take everything that is to be said; nil while
-	// it does.
+	// tight is the reason why the object does not accept all annotations, nil while it does.
 	tight error
-	// uid is that of the object of which it is known what it holds.
+	// uid is the UID of the object that known is about.
 	uid string
-	// written and read are when that was last done while the run went on.
+	// written is when the annotations were last written, read when they were last read in sync.
 	written, read time.Time
 }
 
@@ -76,10 +73,9 @@ func newAnnotationPart(store Store) *annotationPart {
 
 func (*annotationPart) name() string { return "annotations" }
 
-// sync writes the annotations that are not known to stand. Where the object does not
-// take them all, it writes the short ones. It reads what stands where that matters:
-// before the first word, with every heartbeat, and at the end, as somebody else may
-// have written to the object, and an attempt given up earlier may have arrived late.
+// sync writes the annotations that are not known to be on the object. If the object does not accept them all, it
+// writes shortened ones. It reads the object before the first write, with every heartbeat and at the end, because
+// somebody else may have written to it, and an attempt that was given up may have arrived late.
 func (a *annotationPart) sync(ctx context.Context, desired func() desiredState, atEnd bool) (due time.Time, err error) {
 	want := desired()
 	if want.silent {
@@ -94,8 +90,7 @@ func (a *annotationPart) sync(ctx context.Context, desired func() desiredState, 
 			return due, err
 		}
 
-		// Who may not read can still write, and what cannot be read now may not have
-		// changed.
+		// Whoever may not read may still write, and if the object cannot be read now, it may not have changed.
 		if a.before == nil {
 			a.before = map[string]string{}
 		}
@@ -118,8 +113,8 @@ func (a *annotationPart) sync(ctx context.Context, desired func() desiredState, 
 	return due, err
 }
 
-// compare reads the annotations and takes note of what somebody else made of them. It
-// returns the keys of which what was found is not what is wanted.
+// compare reads the annotations and notes what somebody else changed. It returns the keys whose values are not
+// the desired ones.
 func (a *annotationPart) compare(ctx context.Context, desired func() desiredState) (differing []string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, syncTimeout)
 	defer cancel()
@@ -154,9 +149,8 @@ func (a *annotationPart) compare(ctx context.Context, desired func() desiredStat
 	return differing, nil
 }
 
-// recognise takes note of an object that was deleted, and perhaps made again: what
-// stood on the one that is gone tells nothing of another one, and nobody else wrote
-// that.
+// recognise notices an object that was deleted, and perhaps created again: what the old object said is neither
+// known of the new one nor a change by somebody else.
 func (a *annotationPart) recognise(found map[string]string) {
 	uid := ""
 	if store, ok := a.store.(identifier); ok {
@@ -173,7 +167,7 @@ func (a *annotationPart) recognise(found map[string]string) {
 	a.uid = uid
 }
 
-// write patches what is not known to stand, with a heartbeat.
+// write patches what is not known to be on the object, and the heartbeat.
 func (a *annotationPart) write(ctx context.Context, want desiredState) error {
 	changes, now := annotations{}, time.Now()
 
@@ -197,7 +191,7 @@ func (a *annotationPart) write(ctx context.Context, want desiredState) error {
 	defer cancel()
 
 	if err := a.store.Patch(ctx, changes); err != nil {
-		// The patch may have been applied all the same.
+		// The patch may have been applied nevertheless.
 		for key := range changes {
 			delete(a.known, key)
 			a.uncertain[key] = true
@@ -214,11 +208,11 @@ func (a *annotationPart) write(ctx context.Context, want desiredState) error {
 
 var errOverwritten = errors.New("somebody else changes them at the same time")
 
-// verify checks that the annotations stand.
+// verify checks that the object says what it should.
 func (a *annotationPart) verify(ctx context.Context, desired func() desiredState) error {
 	differing, err := a.compare(ctx, desired)
 	if errors.Is(err, cluster.ErrDenied) {
-		// Who may write and not read has to do with the word of the API server.
+		// Whoever may write but not read has to trust the answer of the API server.
 		return nil
 	}
 
@@ -257,23 +251,23 @@ func (a *annotationPart) notes() []string {
 	return notes
 }
 
-// statusAttempts is how often a status is read and written anew, at once, when
-// somebody else writes the object in between or refuses a part of it.
+// statusAttempts is how often a status is read and written again, without a pause, if somebody else writes the
+// object in between or part of it is refused.
 const statusAttempts = 8
 
-// errNoField is said of a field that the API server took and left out.
+// errNoField is the error about a field that the API server accepted but dropped.
 var errNoField = errors.New("unknown field: it was left out")
 
-// statusPart are phase and conditions in the status of an object.
+// statusPart are the phase and the conditions in the status of an object.
 type statusPart struct {
 	store StatusStore
-	// none tells that the kind has no status that is ours to write.
+	// none is true if the kind has no status that this provider may write.
 	none bool
-	// refused are the fields that it does not have, and why.
+	// refused are the fields that the kind does not accept, and why.
 	refused map[string]error
-	// apart tells that fields are written one at a time.
+	// apart is true if fields are written one at a time.
 	apart bool
-	// known is what the status is known to say, at the time it was seen.
+	// known is what the status is known to say, as of the time in seen.
 	known desiredStatus
 	seen  time.Time
 }
@@ -284,9 +278,8 @@ func newStatusPart(store StatusStore) *statusPart {
 
 func (*statusPart) name() string { return "status" }
 
-// sync reads the status and writes what is different in it, until nothing is. With
-// every heartbeat, which is that of the annotations, it looks whether it still says
-// what it should.
+// sync reads the status and writes the differences until there are none. It does so again with every heartbeat of
+// the annotations.
 func (s *statusPart) sync(ctx context.Context, desired func() desiredState, atEnd bool) (due time.Time, err error) {
 	want := desired()
 	if s.none || !atEnd && want.status == s.known && (!want.running || time.Since(s.seen) < heartbeat) {
@@ -299,7 +292,7 @@ func (s *statusPart) sync(ctx context.Context, desired func() desiredState, atEn
 	s.known = desiredStatus{}
 
 	for range statusAttempts {
-		// Another run may have taken over.
+		// Another run may have taken over meanwhile.
 		wanted := desired().status
 		if wanted == (desiredStatus{}) {
 			return due, nil
@@ -321,7 +314,7 @@ func (s *statusPart) sync(ctx context.Context, desired func() desiredState, atEn
 	return due, cluster.ErrConflict
 }
 
-// write reads the status and writes what is different in it, if anything is.
+// write reads the status and writes the differences, if there are any.
 func (s *statusPart) write(ctx context.Context, wanted desiredStatus) (written bool, err error) {
 	status, version, err := s.store.Status(ctx)
 	if err != nil {
@@ -347,7 +340,7 @@ func (s *statusPart) write(ctx context.Context, wanted desiredStatus) (written b
 
 	switch {
 	case errors.Is(err, cluster.ErrRefused) && len(fields) > 1:
-		// Only one of them may be what the kind does not have.
+		// The kind may lack only one of them.
 		s.apart, err = true, nil
 	case errors.Is(err, cluster.ErrRefused):
 		for name := range fields {
@@ -366,8 +359,7 @@ func (s *statusPart) write(ctx context.Context, wanted desiredStatus) (written b
 	return true, err
 }
 
-// notes say which fields a kind has and does not take. That it has none is nothing
-// to speak of.
+// notes name the fields that a kind has but does not accept. Fields that it does not have are not worth a note.
 func (s *statusPart) notes() []string {
 	var notes []string
 

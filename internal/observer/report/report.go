@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: MPL-2.0
 
-// Package report draws a run as one HTML file: what was planned, what every node
-// did and for how long, what it ran before and runs now and, where the run stopped,
-// what was seen and what to do. It observes the engine and never holds it up.
+// Package report draws a run as one HTML file: the plan, what every node did and for how long, its versions
+// before and now and, if the run stopped, what was seen and what to do. It observes the engine and never blocks
+// it.
 //
-// The file needs nothing but itself, not even scripts, and forbids the browser to
-// load anything. It holds what the errors, the warnings and the plan of the provider
-// hold, and therefore no secrets.
+// The file depends on nothing else, not even scripts, and forbids the browser to load anything. It contains what
+// the errors, the warnings and the plan of the provider contain, and therefore no secrets.
 package report
 
 import (
@@ -33,25 +32,24 @@ import (
 var _ cluster.Observer = (*Report)(nil)
 
 const (
-	// beat is how often the file of a run that goes on is written at the least.
+	// beat is the interval at which the file of a live run is written at least.
 	beat = 10 * time.Second
-	// pauseLeast is how long it stays as it is, whatever happens.
+	// pauseLeast is the minimum time between two writes.
 	pauseLeast = time.Second
-	// refresh is how often a browser looks again meanwhile.
+	// refresh is the interval at which a browser reloads the file of a live run.
 	refresh = 10 * time.Second
-	// effort is how many times longer than drawing and writing it takes the file
-	// then stays as it is: that of a thousand nodes must not keep a processor busy.
+	// effort bounds the share of time spent on the file: after each write, the pause is this many times as long
+	// as drawing and writing took, so that the file of a thousand nodes does not keep a processor busy.
 	effort = 100
 )
 
-// Options are what a [Report] is about.
+// Options describe the file of a [Report] and the run it is about.
 type Options struct {
-	// Path is that of the file. Directories that are missing are made.
+	// Path is the path of the file. Missing directories are created.
 	Path string
-	// Cluster is what people call the cluster, Run what names the run in lease and
-	// journal.
+	// Cluster is what people call the cluster, Run the ID of the run in lease and journal.
 	Cluster, Run string
-	// Version is the provider's.
+	// Version is the version of the provider.
 	Version string
 }
 
@@ -70,7 +68,7 @@ type Report struct {
 	ended chan struct{}
 }
 
-// New makes a report; it writes nothing.
+// New returns a report. It writes nothing.
 func New(options Options) *Report {
 	return &Report{
 		options: options, layout: layout(), story: newStory(),
@@ -78,8 +76,8 @@ func New(options Options) *Report {
 	}
 }
 
-// Observe takes note of an event and returns at once. The file is written for the
-// first time with [cluster.EventPlanned].
+// Observe takes an event into account and returns at once. The file is first written once there is a plan, or
+// something to draw.
 func (r *Report) Observe(event cluster.Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -102,13 +100,13 @@ func (r *Report) Observe(event cluster.Event) {
 	}
 }
 
-// keep writes the file whenever there is something new, and now and then.
+// keep writes the file whenever there is something new, and at least once per beat.
 func (r *Report) keep() {
 	defer close(r.ended)
 
 	for {
 		began := time.Now()
-		// The last attempt, by Close, is the one that counts.
+		// Only the error of the last write, in Close, is reported.
 		_ = r.write(began)
 
 		rest := max(pauseLeast, effort*time.Since(began))
@@ -140,8 +138,8 @@ func (r *Report) keep() {
 	}
 }
 
-// paceOf is how often the file is written at the least where it rested for so long: twice
-// that where it is more than the beat, because the page grows.
+// paceOf returns the interval at which the file is written at least, given the pause after a write: the beat, or
+// about twice the pause if the pause is longer than the beat, because the page grows.
 func paceOf(rest time.Duration) time.Duration {
 	if rest <= beat {
 		return beat
@@ -150,7 +148,7 @@ func paceOf(rest time.Duration) time.Duration {
 	return (2*rest + time.Minute).Truncate(time.Minute)
 }
 
-// write draws the story as it stands.
+// write draws the story as it is now.
 func (r *Report) write(now time.Time) error {
 	r.mu.Lock()
 	shown := r.story.view(r.options, now)
@@ -165,9 +163,8 @@ func (r *Report) write(now time.Time) error {
 	return replace(r.options.Path, []byte(readable.Escaped(content.String())))
 }
 
-// Close writes the file for the last time. A run in which nothing was to be done
-// leaves the file of an earlier run as it is. The error says why the file could not
-// be written; it does not concern the upgrade itself.
+// Close writes the file for the last time. If the run had nothing to do, the file of an earlier run is left as it
+// is. The error says why the file could not be written and does not concern the upgrade.
 func (r *Report) Close(ctx context.Context, ending Ending) error {
 	r.start.Do(func() { close(r.ended) })
 	close(r.done)
@@ -191,7 +188,7 @@ func (r *Report) Close(ctx context.Context, ending Ending) error {
 	}
 
 	written := make(chan error, 1)
-	// A disk behind a network may hang for ever.
+	// A disk on the network may hang forever.
 	go func() { written <- r.write(now) }()
 
 	select {
@@ -202,24 +199,24 @@ func (r *Report) Close(ctx context.Context, ending Ending) error {
 	}
 }
 
-// late is the error of a disk that does not answer.
+// late returns the error for a disk that does not answer.
 func (r *Report) late(ctx context.Context) error {
 	return fmt.Errorf("%s was not written in time: %w", r.options.Path, cluster.Ended(ctx))
 }
 
-// page is everything that the template shows, as text.
+// page is all that the template shows, as text.
 type page struct {
 	Cluster, ClusterID, Run, Generator string
-	// Class is the outcome's, Headline says it in one line, Lead in a sentence.
+	// Class is the style of the outcome, Headline the outcome in one line, Lead in a sentence.
 	Class, Headline, Lead string
-	// Refresh is after how many seconds a browser looks again; 0 is never.
+	// Refresh is the number of seconds after which a browser reloads the page, or 0 for never.
 	Refresh int
 	Written string
 	Tiles   []tile
 	Failure *failureView
 
 	Timeline timeline
-	// Versions and Upgrades are folded away where they are long.
+	// Versions and Upgrades are collapsed if they are long.
 	Versions []versionRow
 	Upgrades []upgradeRow
 	Estimate string
@@ -228,7 +225,7 @@ type page struct {
 	Hidden   int
 }
 
-// Short tells the template whether there are few enough of something to be read.
+// Short reports whether there are few enough rows to show them at once.
 func (page) Short(rows any) bool { return reflect.ValueOf(rows).Len() <= foldAbove }
 
 // tile is one fact at the top.
@@ -248,8 +245,7 @@ type lineRow struct {
 	Warning                 bool
 }
 
-// view is the page of the story as it stands at the time. What is the same for the
-// whole run is in the options.
+// view returns the page of the story at the given time.
 func (s *story) view(options Options, now time.Time) page {
 	until := now
 	if s.ending != nil {
@@ -280,13 +276,13 @@ func (s *story) view(options Options, now time.Time) page {
 	return made
 }
 
-// beating tells a live run from a dead one.
+// beating returns the sentence that explains how to recognize the file of a dead run.
 func (s *story) beating() string {
 	return "This file is written again at least every " + took(max(s.pace, beat)) + " while the apply lives. When it is older than that, the apply was cut off: " +
 		"run terraform apply again, it continues where the cluster is."
 }
 
-// headline says how the run stands: the style, one line, and a sentence more.
+// headline returns the state of the run as a style, one line, and another sentence.
 func (s *story) headline() (class, headline, lead string) {
 	switch {
 	case s.ending == nil && !s.started:
@@ -304,7 +300,7 @@ func (s *story) headline() (class, headline, lead string) {
 	}
 }
 
-// words are how people call the outcome.
+// words returns the outcome as people say it.
 func (o Outcome) words() string {
 	if o == Lost {
 		return "Taken over by another run"
@@ -313,7 +309,7 @@ func (o Outcome) words() string {
 	return strings.ToUpper(string(o[:1])) + string(o[1:])
 }
 
-// goal names what the cluster is to run.
+// goal names the target versions.
 func goal(target cluster.Target) string {
 	var parts []string
 
@@ -359,7 +355,7 @@ func (s *story) tiles(until time.Time) []tile {
 	return append(tiles, tile{Name: "Took", Value: took(until.Sub(s.began)), Note: "since " + moment(s.began)})
 }
 
-// failedNodes are those at which the run failed.
+// failedNodes returns the nodes at which the run failed.
 func (s *story) failedNodes() []string {
 	if s.ending == nil || s.ending.Failure == nil {
 		return nil
@@ -368,7 +364,7 @@ func (s *story) failedNodes() []string {
 	return s.ending.Failure.Nodes
 }
 
-// failedStep says in which step the last upgrade of the node ended.
+// failedStep returns the step in which the last failed upgrade of the node ended.
 func (s *story) failedStep(node string) string {
 	at := s.lanes[node]
 	if at == nil {
@@ -386,7 +382,7 @@ func (s *story) failedStep(node string) string {
 	return ""
 }
 
-// busy are the nodes with an upgrade that is going on.
+// busy returns the nodes with a running upgrade.
 func (s *story) busy() []string {
 	var names []string
 
@@ -399,7 +395,7 @@ func (s *story) busy() []string {
 	return names
 }
 
-// short lists a few names, and how many more there are.
+// short lists a few names and counts the rest.
 func short(names []string) string {
 	const most = 3
 
@@ -423,7 +419,7 @@ func (s *story) failure() *failureView {
 	}
 }
 
-// upgrades is the plan as it was made before anything was touched.
+// upgrades returns the plan as it was made before anything was touched.
 func (s *story) upgrades() []upgradeRow {
 	if s.outline == nil {
 		return nil
@@ -466,7 +462,7 @@ func (s *story) log() []lineRow {
 	for _, one := range s.lines {
 		rows = append(rows, lineRow{
 			At: moment(one.at), Elapsed: elapsed(one.at.Sub(s.began)), Node: one.node,
-			// A finding names its node itself.
+			// The text of a finding already names its node.
 			Text: strings.TrimPrefix(one.text, one.node+": "), Warning: one.warning,
 		})
 	}
@@ -481,8 +477,8 @@ var (
 	markup string
 )
 
-// layout is the page. Everything that is put into it is escaped, but for the style
-// sheet, which is a part of this package.
+// layout returns the template of the page. It escapes everything that is inserted except for the style sheet,
+// which is part of this package.
 func layout() *template.Template {
 	return template.Must(template.New("page").Funcs(template.FuncMap{
 		"style": func() template.CSS { return template.CSS(style) }, //nolint:gosec // embedded
@@ -490,24 +486,23 @@ func layout() *template.Template {
 }
 
 const (
-	// generator is the program that draws reports.
+	// generator names this provider in reports.
 	generator = "terraform-provider-talosupgrade"
-	// signature is in the head of every report, by which it is known again.
+	// signature is in the head of every report and identifies it as one.
 	signature = `<meta name="generator" content="` + generator + ` `
-	// maxHead is how far into a file it is looked for.
+	// maxHead is how far into a file the signature is searched for, in bytes.
 	maxHead = 4 << 10
 
 	directoryMode = 0o755
-	// A report holds nothing secret, and whoever runs a pipeline has to be able to
-	// keep it. What the umask of the process forbids stays forbidden.
+	// A report contains no secrets, and whoever runs a pipeline must be able to keep it. The umask still applies.
 	fileMode = 0o644
 )
 
-// ErrForeign is wrapped when the path is that of a file that is no report.
+// ErrForeign is wrapped if the path is that of a file that is not a report.
 var ErrForeign = errors.New("it is there already and is no report of this provider")
 
-// Check tells whether a report can be written to the path, and where that is, as
-// [Find] does. It makes the directories that are missing.
+// Check returns the place of a report that is written to the path, as [Find] does, or an error if none can be
+// written. It creates missing directories.
 func Check(path string) (string, error) {
 	place, err := Find(path)
 	if err != nil {
@@ -518,7 +513,7 @@ func Check(path string) (string, error) {
 		return "", refused(place, err)
 	}
 
-	// File modes alone do not tell.
+	// File modes alone do not show whether the directory is writable.
 	probe, err := begin(place)
 	if err != nil {
 		return "", refused(place, err)
@@ -527,10 +522,9 @@ func Check(path string) (string, error) {
 	return place, errors.Join(probe.Close(), os.Remove(probe.Name()))
 }
 
-// Find tells where a report is that is written to the path: the place is absolute, and
-// leads through no symbolic link. It writes nothing. The error names the path where a
-// directory or a device is there, and wraps [ErrForeign] where somebody else's file
-// would be lost.
+// Find returns the place of a report that is written to the path: an absolute path, with symbolic links resolved
+// if the file exists. It writes nothing. An error names the path if a directory or a device is in its place, and
+// wraps [ErrForeign] if another file would be overwritten.
 func Find(path string) (string, error) {
 	place, err := filepath.Abs(path)
 	if err != nil {
@@ -553,8 +547,8 @@ func Find(path string) (string, error) {
 	return place, nil
 }
 
-// Probe tells whether the place, as [Find] gives it, takes a file: one is made beside it, or in the nearest directory
-// that is there, and removed.
+// Probe returns an error if no file can be written to the place, as returned by [Find]. It creates a file in the
+// same directory, or in the nearest one that exists, and removes it.
 func Probe(place string) error {
 	directory := filepath.Dir(place)
 
@@ -574,7 +568,7 @@ func Probe(place string) error {
 	return errors.Join(probe.Close(), os.Remove(probe.Name()))
 }
 
-// ours refuses what must not be written over.
+// ours returns an error if the path holds something that must not be overwritten.
 func ours(path string) error {
 	info, err := os.Stat(path)
 
@@ -607,14 +601,13 @@ func ours(path string) error {
 	}
 }
 
-// partialOf is where the file lies that is not whole yet: one that a run left that
-// was killed goes with the next.
+// partialOf returns the path of the unfinished file. If a run was killed, the next one removes its unfinished
+// file.
 func partialOf(path string) string {
 	return filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".partial")
 }
 
-// begin makes the file that is not whole yet, anew: what lies in its place may be a
-// link that somebody else put there.
+// begin creates the unfinished file anew: what is in its place may be a link that somebody else put there.
 func begin(path string) (*os.File, error) {
 	if err := os.Remove(partialOf(path)); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, err
@@ -623,8 +616,7 @@ func begin(path string) (*os.File, error) {
 	return os.OpenFile(partialOf(path), os.O_CREATE|os.O_EXCL|os.O_WRONLY, fileMode)
 }
 
-// replace puts the content in the place of the file, whole or not at all. A file
-// that is there keeps its mode.
+// replace replaces the file with the content, completely or not at all. An existing file keeps its mode.
 func replace(path string, content []byte) error {
 	partial, err := begin(path)
 	if err != nil {
@@ -643,7 +635,7 @@ func replace(path string, content []byte) error {
 	}
 
 	if err != nil {
-		// What is in the way of its removal was in the way of it all.
+		// Whatever prevents the removal has already failed the write.
 		_ = os.Remove(partial.Name())
 
 		return refused(path, err)
@@ -652,7 +644,7 @@ func replace(path string, content []byte) error {
 	return nil
 }
 
-// refused is the error about the path itself: of what is not whole yet nobody knows.
+// refused returns an error about the path of the report: users do not know the unfinished file.
 func refused(path string, err error) error {
 	var (
 		about  *fs.PathError
@@ -675,10 +667,10 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// moment is a point in time as the page writes it.
+// moment formats a point in time for the page.
 func moment(at time.Time) string { return at.UTC().Format("2006-01-02 15:04:05 UTC") }
 
-// maxTicks bounds the marks on the axis of time: a phone has room for so many.
+// maxTicks bounds the marks on the time axis: a phone has room for no more.
 const maxTicks = 5
 
 // tickSteps are the distances between two marks.

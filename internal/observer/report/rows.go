@@ -9,7 +9,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
-// findingGroup are findings of one weight.
+// findingGroup are the findings of one severity.
 type findingGroup struct {
 	Name, Class string
 	Rows        []findingRow
@@ -17,8 +17,8 @@ type findingGroup struct {
 
 type findingRow struct{ Node, Check, Found, Remedy string }
 
-// findings are those of the plan, the weighty ones first. What stopped the run is
-// shown with its failure.
+// findings returns the findings of the plan, the most severe ones first. Those that stopped the run are shown
+// with its failure.
 func (s *story) findings() []findingGroup {
 	if s.outline == nil {
 		return nil
@@ -64,27 +64,27 @@ func findingRows(findings []cluster.Finding) []findingRow {
 	return rows
 }
 
-// versionRow is what a node ran before, and what it ran when it was seen last.
+// versionRow is what a node ran before, and what it ran when it was last seen.
 type versionRow struct {
 	Node, Role string
 	Cells      []versionCell
-	// Note is why the node did not move, where that is worth a word.
+	// Note says why the node did not move, if that is worth a word.
 	Note string
 }
 
-// versionCell is one thing with a version.
+// versionCell is the version of Talos or of a component.
 type versionCell struct {
 	Name, Before, After string
 	Moved               bool
 }
 
-// columns are what the table of versions tells about.
+// columns are those of the table of versions.
 var columns = [...]struct {
 	name      string
 	component cluster.Component
 }{{"Talos", ""}, {"kubelet", cluster.Kubelet}, {"kube-apiserver", cluster.APIServer}}
 
-// versions is a row for each node that was there at the beginning or is there now.
+// versions returns a row for each node that was there at the beginning or is there now.
 func (s *story) versions() []versionRow {
 	before := map[string]cluster.Node{}
 	after := map[string]cluster.Node{}
@@ -143,7 +143,7 @@ func (s *story) versions() []versionRow {
 	return rows
 }
 
-// left tells whether the node is not there any more.
+// left reports whether the node is gone.
 func (s *story) left(name string, after map[string]cluster.Node) bool {
 	node, there := after[name]
 
@@ -168,8 +168,7 @@ func (s *story) cells(before, after cluster.Node) []versionCell {
 	return cells
 }
 
-// reached is where the last upgrade of the node that was done led to; zero where none
-// was.
+// reached returns the version that the last completed upgrade of the node led to, or zero if none completed.
 func (s *story) reached(node string, component cluster.Component) version.Version {
 	at := s.lanes[node]
 	if at == nil {
@@ -185,7 +184,7 @@ func (s *story) reached(node string, component cluster.Component) version.Versio
 	return version.Version{}
 }
 
-// versionOf is what the node runs; zero where nobody knows.
+// versionOf returns what the node runs, or zero if that is unknown.
 func versionOf(node cluster.Node, component cluster.Component) version.Version {
 	switch {
 	case component == "" && node.Machine != nil:
@@ -205,7 +204,7 @@ func versionText(of version.Version) string {
 	return of.String()
 }
 
-// roleName is how people call a role.
+// roleName returns a role as people say it.
 func roleName(role cluster.Role) string {
 	if role == cluster.ControlPlane {
 		return "control plane"

@@ -10,9 +10,8 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 )
 
-// A report of a run that waits for days stays readable: no more different things
-// that a step waited for are kept than maxWaits, and no more lines of the log than
-// maxLogLines, the first and the last ones.
+// These keep the report of a run that waits for days readable: maxWaits bounds the different things kept that a
+// step waited for, maxLogLines the lines of the log, of which the first and the last ones are kept.
 const (
 	maxWaits    = 3
 	maxLogLines = 400
@@ -21,25 +20,24 @@ const (
 // story is what a run has done so far, folded from its events.
 type story struct {
 	began, seen time.Time
-	// started tells that the lease is held.
+	// started is true once the lease is held.
 	started bool
 	target  cluster.Target
 	outline *cluster.Outline
-	// roles and planned are what the outline says of each node: its role, and how many
-	// upgrades it has.
+	// roles and planned are, from the outline, the role of each node and the number of its upgrades.
 	roles   map[string]cluster.Role
 	planned map[string]int
-	// talos and kubernetes are how far the halves are, as was said last.
+	// talos and kubernetes are the progress of the halves as of the last event that has it.
 	talos, kubernetes cluster.Progress
 
-	// lanes are by node; that of the cluster as a whole has no name.
+	// lanes are by node name; the lane of the cluster has an empty name.
 	lanes map[string]*lane
-	// order is that in which the lanes came up.
+	// order is the order in which the lanes were added.
 	order []string
 	lines []line
-	// hidden counts the lines in the middle that were not kept.
+	// hidden counts the lines that were dropped from the middle.
 	hidden int
-	// pace is how often the file is written at the least; zero where that is not known.
+	// pace is the interval at which the file is written at least, zero until that is known.
 	pace time.Duration
 	// ending is nil while the run goes on.
 	ending *Ending
@@ -68,7 +66,7 @@ func (s *story) fold(event cluster.Event) {
 	s.measure(event)
 
 	if event.Kind != cluster.EventWaiting && event.Kind != cluster.EventWarning {
-		// What the cluster as a whole did before upgrades begin has no event of its end.
+		// No event ends what the cluster as a whole does before the upgrades begin.
 		s.closeLoose(s.lanes[""], event.Time)
 	}
 
@@ -100,7 +98,7 @@ func (s *story) fold(event cluster.Event) {
 	}
 }
 
-// plan takes over what the run sets out to do.
+// plan takes over the outline of the run.
 func (s *story) plan(outline *cluster.Outline) {
 	s.outline, s.roles, s.planned = outline, map[string]cluster.Role{}, map[string]int{}
 
@@ -117,7 +115,7 @@ func (s *story) plan(outline *cluster.Outline) {
 	}
 }
 
-// measure keeps how far the halves are, where the event says so.
+// measure takes over the target and the progress of the halves, if the event has them.
 func (s *story) measure(event cluster.Event) {
 	if !event.Target.Talos.IsZero() || !event.Target.Kubernetes.IsZero() {
 		s.target = event.Target
@@ -149,12 +147,12 @@ func (s *story) begin(event cluster.Event) {
 	at.upgrades = append(at.upgrades, &upgrade{component: event.Component, to: event.To, from: event.Time, state: upgradeRunning})
 }
 
-// step begins a piece, and ends the one before it in the same upgrade.
+// step begins a piece and ends the previous one of the same upgrade.
 func (s *story) step(event cluster.Event) {
 	node, text := event.Node, event.Text
 
 	if event.Step == cluster.StepSnapshot {
-		// It is the cluster's, whichever member it is taken from.
+		// A snapshot belongs to the cluster, whichever member it is taken from.
 		node, text = "", strings.TrimSpace("from "+node+" "+text)
 	}
 
@@ -190,7 +188,7 @@ func (s *story) closeLoose(at *lane, now time.Time) {
 	}
 }
 
-// end ends the upgrade that is going on.
+// end ends the running upgrade.
 func (s *story) end(event cluster.Event, state upgradeState) {
 	at := s.lane(event.Node)
 
@@ -224,7 +222,7 @@ func (s *story) stop(event cluster.Event) {
 	s.write(event, event.Text, false)
 }
 
-// wait notes what is waited for, with the step that does.
+// wait adds what is waited for to the current step of the node, or to the log if there is none.
 func (s *story) wait(event cluster.Event) {
 	at := s.lanes[event.Node]
 	if event.Node == "" || at == nil {
@@ -249,7 +247,7 @@ func (s *story) wait(event cluster.Event) {
 	s.write(event, event.Text, false)
 }
 
-// write adds a line to the log; what is said again is said once.
+// write adds a line to the log, unless it repeats the last one.
 func (s *story) write(event cluster.Event, text string, warning bool) {
 	added := line{at: event.Time, node: event.Node, text: text, warning: warning}
 
@@ -262,7 +260,7 @@ func (s *story) write(event cluster.Event, text string, warning bool) {
 		return
 	}
 
-	// Warnings stay as long as there is anything else that can go.
+	// Other lines are dropped before warnings.
 	at := maxLogLines / 2
 	if calm := slices.IndexFunc(s.lines[at:], func(one line) bool { return !one.warning }); calm >= 0 {
 		at += calm
@@ -272,7 +270,7 @@ func (s *story) write(event cluster.Event, text string, warning bool) {
 	s.hidden++
 }
 
-// halt ends everything that is still going on.
+// halt ends everything that is still running.
 func (s *story) halt(now time.Time) {
 	for _, at := range s.lanes {
 		for _, one := range at.pieces {
@@ -289,8 +287,8 @@ func (s *story) halt(now time.Time) {
 	}
 }
 
-// finish takes the end of the run into account: only that tells at which nodes
-// something failed, and which upgrades merely had to stop.
+// finish takes the end of the run into account: only the ending says at which nodes something failed, and which
+// upgrades merely had to stop.
 func (s *story) finish(ending Ending, now time.Time) {
 	if s.began.IsZero() {
 		s.began, s.seen = now, now
@@ -326,14 +324,14 @@ func (s *story) finish(ending Ending, now time.Time) {
 	}
 }
 
-// kind is what a step looks like in the picture: more of them than there are
-// colours that one can tell apart would help nobody.
+// kind is the look of a step in the picture. There are fewer kinds than steps, because readers can tell only so
+// many colours apart.
 type kind struct {
-	// Class is its style, Name what the legend says.
+	// Class is the style, Name the text in the legend.
 	Class, Name string
 }
 
-// kinds are all of them, in the order of the legend.
+// kinds are all kinds, in the order of the legend.
 var kinds = [...]kind{
 	{"gates", "gates"},
 	{"snapshot", "etcd snapshot"},
@@ -345,7 +343,7 @@ var kinds = [...]kind{
 	{"rollback", "roll back"},
 }
 
-// looks say how people call a step, and what it looks like.
+// looks are the style and the name of each step.
 var looks = [...]struct {
 	step        cluster.NodeStep
 	class, name string
@@ -377,12 +375,11 @@ type Outcome string
 const (
 	// Completed: every managed node is at the target.
 	Completed Outcome = "completed"
-	// Refused: checks, or somebody else, kept the run from beginning.
+	// Refused: checks, or someone else, kept the run from beginning.
 	Refused Outcome = "refused"
-	// Failed: the run stopped at something that was not as it should be.
+	// Failed: the run stopped because something was wrong.
 	Failed Outcome = "failed"
-	// Stopped: somebody or something asked the run to stop, such as a cancel, or the
-	// end of its time.
+	// Stopped: the run was asked to stop, for example by a cancel or because its time was up.
 	Stopped Outcome = "stopped"
 	// Lost: another run took the lease.
 	Lost Outcome = "lost"
@@ -393,7 +390,7 @@ type Ending struct {
 	Outcome Outcome
 	// Failure is nil when the run completed.
 	Failure *Failure
-	// Nodes are those of the last observation; none where there was no such thing.
+	// Nodes are those of the last observation, empty if there was none.
 	Nodes []cluster.Node
 }
 
@@ -405,17 +402,17 @@ type Failure struct {
 	Nodes []string
 	// Seen is what was observed.
 	Seen string
-	// Findings are all reasons where checks refused.
+	// Findings are all reasons if checks refused the run.
 	Findings []cluster.Finding
 	Excerpts []Excerpt
-	// State is where nodes and cluster are left, Remedy what to do now.
+	// State is the state in which nodes and cluster are left, Remedy what to do now.
 	State, Remedy string
 }
 
 // Excerpt is the end of a log.
 type Excerpt struct {
-	// Source is whose log it is, such as "machined on worker-1".
+	// Source says whose log it is, such as "machined on worker-1".
 	Source string
-	// Lines are the oldest first.
+	// Lines are in order, the oldest first.
 	Lines []string
 }

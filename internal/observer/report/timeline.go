@@ -13,27 +13,25 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
-// classAhead is the style of what has not begun.
+// classAhead is the style of a node that has not begun.
 const classAhead = "ahead"
 
-// foldAbove is the number of lanes above which those with nothing new to look at
-// are folded away.
+// foldAbove is the number of lanes above which completed and future ones are collapsed.
 const foldAbove = 40
 
-// timeline is the picture: one lane a node, on an axis from the beginning to the
-// end of the run, or to now.
+// timeline is the picture: one lane per node, on an axis from the beginning of the run to its end, or to now.
 type timeline struct {
 	Ticks []tick
-	// Lanes are shown at once, Folded only to those who ask.
+	// Lanes are shown at once, Folded only on request.
 	Lanes  []laneView
 	Folded []foldView
 	Legend []kind
 }
 
-// tick is a mark on the axis, with its place in per cent.
+// tick is a mark on the axis, with its position in percent.
 type tick struct{ Place, Text string }
 
-// foldView are lanes that are alike.
+// foldView are lanes with the same state.
 type foldView struct {
 	Name  string
 	Lanes []laneView
@@ -45,13 +43,13 @@ func (f foldView) with(shown laneView) foldView {
 
 type laneView struct {
 	Name, Role string
-	// Class is the state of the node, which Badge says in a word.
+	// Class is the state of the node, Badge the word for it.
 	Class, Badge string
 	Bars         []bar
 	Steps        []stepRow
 }
 
-// bar is a step on the axis: its place and its width in per cent.
+// bar is a step on the axis, with its position and its width in percent.
 type bar struct {
 	Class, Place, Width, Title string
 	Failed                     bool
@@ -109,10 +107,10 @@ func (s *story) timeline(until time.Time) timeline {
 	return made
 }
 
-// idle tells that nothing was to be done, and nothing was.
+// idle reports whether nothing was planned and nothing was done.
 func (s *story) idle() bool { return s.outline == nil && !s.moved() }
 
-// moved tells whether there is anything to draw.
+// moved reports whether there is anything to draw.
 func (s *story) moved() bool {
 	for _, at := range s.lanes {
 		if len(at.pieces)+len(at.upgrades) > 0 {
@@ -123,13 +121,13 @@ func (s *story) moved() bool {
 	return false
 }
 
-// turning tells whether any node has done anything yet.
+// turning reports whether any node has done anything yet.
 func (s *story) turning() bool {
 	return slices.ContainsFunc(s.order, func(name string) bool { return name != "" })
 }
 
-// ordered are the lanes of the cluster and of all nodes that have an upgrade, in the
-// order of the plan, and then of those that nobody planned for.
+// ordered returns the lanes: that of the cluster, those of all nodes with an upgrade in the order of the plan,
+// and then those of nodes without a planned upgrade.
 func (s *story) ordered() []*lane {
 	var lanes []*lane
 
@@ -154,7 +152,7 @@ func (s *story) ordered() []*lane {
 		add("")
 	}
 
-	// Where an operator acts, no node has an upgrade of ours.
+	// If an operator carries out the upgrade, no node has an upgrade of ours.
 	if s.outline != nil && s.turning() {
 		for _, one := range s.outline.Upgrades {
 			if one.Node != "" {
@@ -197,7 +195,7 @@ func (s *story) laneView(at *lane, whole time.Duration, until time.Time) laneVie
 	return made
 }
 
-// standing is how far the node is, as a style and as a word.
+// standing returns the state of the node as a style and a word.
 func (s *story) standing(at *lane) (class, badge string) {
 	completed := s.ending != nil && s.ending.Outcome == Completed
 
@@ -238,7 +236,7 @@ func (s *story) standing(at *lane) (class, badge string) {
 	}
 }
 
-// upgradesLeft is how many of the planned upgrades of the node were not done.
+// upgradesLeft returns how many planned upgrades of the node were not completed.
 func (s *story) upgradesLeft(at *lane) int {
 	left := s.planned[at.node]
 
@@ -255,8 +253,7 @@ func (s *story) role(node string) string {
 	return roleName(s.roles[node])
 }
 
-// ticks are the marks on the axis. One so near the end that its text has no room is
-// left out.
+// ticks returns the marks on the axis. A mark so near the end that its text has no room is left out.
 func ticks(whole time.Duration) []tick {
 	const room = 0.93
 
@@ -270,7 +267,7 @@ func ticks(whole time.Duration) []tick {
 	return marks
 }
 
-// percent is a part of the whole, for a style sheet.
+// percent returns the part as a percentage of the whole, for a style sheet.
 func percent(part, whole time.Duration) string {
 	const all, digits = 100, 3
 
@@ -279,21 +276,20 @@ func percent(part, whole time.Duration) string {
 	return strconv.FormatFloat(share, 'f', digits, 64)
 }
 
-// lane is one node, or the cluster.
+// lane is the history of one node, or of the cluster.
 type lane struct {
 	node string
-	// pieces are the steps in the order in which they began, also of upgrades that
-	// went on beside each other.
+	// pieces are the steps in the order in which they began, even those of concurrent upgrades.
 	pieces   []*piece
 	upgrades []*upgrade
 }
 
-// upgrade is one node, or one component of it, on its way to a version.
+// upgrade is the upgrade of one node, or of one component of it, to a version.
 type upgrade struct {
 	component cluster.Component
 	to        version.Version
 	from      time.Time
-	// until is zero while it goes on.
+	// until is zero while the upgrade is running.
 	until time.Time
 	state upgradeState
 }
@@ -307,7 +303,7 @@ const (
 	upgradeStopped upgradeState = "stopped"
 )
 
-// piece is one step, which ends where the next one of its upgrade begins.
+// piece is one step, which ends when the next step of its upgrade begins.
 type piece struct {
 	upgrade     *upgrade
 	component   cluster.Component
@@ -315,11 +311,11 @@ type piece struct {
 	text        string
 	from, until time.Time
 	failed      bool
-	// waits are the last things that were waited for.
+	// waits are the last things the step waited for.
 	waits []string
 }
 
-// open is the upgrade of the component that is going on; nil where there is none.
+// open returns the running upgrade of the component, or nil if there is none.
 func (l *lane) open(component cluster.Component) *upgrade {
 	for _, one := range slices.Backward(l.upgrades) {
 		if one.component == component && one.until.IsZero() {
@@ -330,8 +326,8 @@ func (l *lane) open(component cluster.Component) *upgrade {
 	return nil
 }
 
-// last is the latest piece of the upgrade, or of none; nil where there is no such
-// piece that is going on.
+// last returns the running piece of the upgrade that began last, or nil if there is none. If of is nil, it looks
+// at the pieces without an upgrade.
 func (l *lane) last(of *upgrade) *piece {
 	for _, one := range slices.Backward(l.pieces) {
 		if one.upgrade == of && one.until.IsZero() {
@@ -342,9 +338,8 @@ func (l *lane) last(of *upgrade) *piece {
 	return nil
 }
 
-// forget drops the last upgrade of the component where it was on its way to the same
-// version and was given up before it touched anything: a node that waits for room
-// begins again and again, for hours.
+// forget drops the last upgrade of the component if it led to the same version and was given up before it touched
+// anything: a node that waits for room may begin again and again for hours.
 func (l *lane) forget(component cluster.Component, to version.Version) {
 	last := len(l.upgrades) - 1
 	if last < 0 || l.upgrades[last].component != component || l.upgrades[last].state != upgradeStopped || !l.upgrades[last].to.Equal(to) {
@@ -364,8 +359,8 @@ func (l *lane) forget(component cluster.Component, to version.Version) {
 	l.pieces = slices.DeleteFunc(l.pieces, func(one *piece) bool { return one.upgrade == given })
 }
 
-// culprit is the step of the upgrade at which it failed. An upgrade that ended with its node
-// back in service, or that sent it back to its old system, failed before that.
+// culprit returns the step at which the upgrade failed. If the upgrade ended by returning its node to service, or
+// by rolling it back, it failed at an earlier step.
 func (l *lane) culprit(of *upgrade) *piece {
 	var steps []*piece
 
@@ -396,7 +391,7 @@ func (l *lane) culprit(of *upgrade) *piece {
 	return steps[last]
 }
 
-// nodeName is what the page calls a lane.
+// nodeName returns the name of a lane on the page.
 func nodeName(name string) string {
 	if name == "" {
 		return "cluster"
@@ -405,7 +400,7 @@ func nodeName(name string) string {
 	return name
 }
 
-// took is a duration for people, in whole seconds.
+// took formats a duration for people, in whole seconds.
 func took(d time.Duration) string {
 	d = max(d, 0).Round(time.Second)
 
@@ -421,7 +416,7 @@ func took(d time.Duration) string {
 	}
 }
 
-// elapsed is the time since the run began as a clock: "04:12" or "1:04:12".
+// elapsed formats the time since the beginning of the run as a clock: "04:12" or "1:04:12".
 func elapsed(d time.Duration) string {
 	d = max(d, 0).Round(time.Second)
 
@@ -433,7 +428,7 @@ func elapsed(d time.Duration) string {
 	return fmt.Sprintf("%02d:%02d", minutes, seconds)
 }
 
-// tickStep is the shortest distance of which no more than maxTicks fit.
+// tickStep returns the shortest distance with no more than maxTicks marks.
 func tickStep(whole time.Duration) time.Duration {
 	for _, step := range tickSteps {
 		if whole/step <= maxTicks {
@@ -447,8 +442,8 @@ func tickStep(whole time.Duration) time.Duration {
 	return longest * time.Duration(days/maxTicks+1)
 }
 
-// lookOf is the style and the name of a step. One that is not known yet waits for
-// something, and is called what the engine calls it.
+// lookOf returns the style and the name of a step. A step that is not in looks counts as a wait and keeps the
+// engine's name.
 func lookOf(step cluster.NodeStep) (class, name string) {
 	for _, look := range &looks {
 		if look.step == step {

@@ -12,7 +12,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
-// prefix is that of everything for which there is no semantic convention.
+// prefix begins the name of every attribute for which there is no semantic convention.
 const prefix = "talosupgrade."
 
 // The attributes without a semantic convention.
@@ -39,17 +39,17 @@ const (
 // The outcomes of an upgrade.
 const (
 	outcomeDone = "done"
-	// outcomeLeft: the node was left as it is, for now.
+	// outcomeLeft: the node was left as it is for now.
 	outcomeLeft   = "left"
 	outcomeFailed = "failed"
 	// outcomeCut: the run ended before the upgrade did.
 	outcomeCut = "cut-off"
 )
 
-// componentTalos is the value of [keyComponent] for what is about the node's system.
+// componentTalos is the value of [keyComponent] for an upgrade of Talos itself.
 const componentTalos = "talos"
 
-// place are the attributes of where something happens.
+// place returns the attributes that say where something happens.
 func place(node string, component cluster.Component) []attribute.KeyValue {
 	name := componentTalos
 	if component != "" {
@@ -59,7 +59,7 @@ func place(node string, component cluster.Component) []attribute.KeyValue {
 	return append(onNode(node), keyComponent.String(name))
 }
 
-// onNode is the attribute of a node; none where there is none.
+// onNode returns the attribute with the name of a node, or nil if the name is empty.
 func onNode(node string) []attribute.KeyValue {
 	if node == "" {
 		return nil
@@ -68,7 +68,7 @@ func onNode(node string) []attribute.KeyValue {
 	return []attribute.KeyValue{semconv.K8SNodeName(node)}
 }
 
-// versioned is the attribute with a version; none where that is not known.
+// versioned returns the attribute with a version, or nil if the version is zero.
 func versioned(key attribute.Key, v version.Version) []attribute.KeyValue {
 	if v.IsZero() {
 		return nil
@@ -77,7 +77,7 @@ func versioned(key attribute.Key, v version.Version) []attribute.KeyValue {
 	return []attribute.KeyValue{key.String(v.String())}
 }
 
-// image are the attributes of an image by its reference.
+// image returns the attributes of an image reference.
 func image(reference string) []attribute.KeyValue {
 	name, _, _ := strings.Cut(reference, "@")
 
@@ -94,7 +94,7 @@ func image(reference string) []attribute.KeyValue {
 	return attributes
 }
 
-// stepText are the attributes of what a step says: most name an image.
+// stepText returns the attributes for the text of a step. Most texts are image references.
 func stepText(step cluster.NodeStep, text string) []attribute.KeyValue {
 	if text == "" {
 		return nil
@@ -108,7 +108,7 @@ func stepText(step cluster.NodeStep, text string) []attribute.KeyValue {
 	}
 }
 
-// progress are the attributes of how far a half is; none where nothing is known.
+// progress returns the attributes for the progress of a half, or nil if the half is not managed or has no nodes.
 func progress(half string, at cluster.Progress) []attribute.KeyValue {
 	if !at.Managed || at.Total == 0 {
 		return nil

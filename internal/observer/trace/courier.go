@@ -14,13 +14,13 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 )
 
-// courier is an exporter that keeps count, and whose calls can be cut off. Nobody
-// else is told of what goes wrong: the libraries would print it.
+// courier is an exporter that counts the spans it delivered, and whose calls can be cancelled. It keeps errors to
+// itself: the libraries would print them.
 type courier struct {
 	sdktrace.SpanExporter
 
 	hide func(string) string
-	// cut ends what is being sent.
+	// cut is cancelled to end all calls.
 	cut  context.Context //nolint:containedctx // it outlasts each call, and ends all of them
 	give context.CancelFunc
 
@@ -51,7 +51,7 @@ func (c *courier) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan
 	case err == nil:
 		c.delivered += len(spans)
 	case c.cut.Err() != nil && c.last != nil:
-		// That it was cut off says less than what went wrong before.
+		// A cancelled call says less than an earlier error.
 	default:
 		c.last = err
 	}
@@ -59,7 +59,8 @@ func (c *courier) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan
 	return nil
 }
 
-// missing says how many of the spans did not arrive, and why; nil where all did.
+// missing returns an error that says how many of the begun spans did not arrive, and why. It returns nil if all
+// arrived.
 func (c *courier) missing(begun int) error {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
@@ -76,5 +77,5 @@ func (c *courier) missing(begun int) error {
 	return fmt.Errorf("%d of %d spans of the trace did not arrive: %s", begun-c.delivered, begun, why)
 }
 
-// reasonMost is how long the words of a collector may be, in bytes.
+// reasonMost bounds the error of a collector, in bytes.
 const reasonMost = 500

@@ -12,13 +12,13 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 )
 
-// spot is what has an upgrade: a node, one of its components, or the manifests.
+// spot is the subject of a lane: a node, one of its components, or the bootstrap manifests.
 type spot struct {
 	node      string
 	component cluster.Component
 }
 
-// destination is a spot on its way to a version.
+// destination is a spot and the version that it is upgraded to.
 type destination struct {
 	spot
 
@@ -36,21 +36,20 @@ func (s spot) String() string {
 	}
 }
 
-// lane is a span in which one step follows the other: an upgrade, or what is done to a
-// node before the first one.
+// lane is a span whose steps follow one another: an upgrade, or the steps on a node before its first upgrade.
 type lane struct {
 	*span
 
 	at spot
-	// upgrade tells that it is one.
+	// upgrade is true if the lane is an upgrade.
 	upgrade bool
-	// step is the span of the present step, nil before the first one.
+	// step is the span of the current step, nil before the first one.
 	step *span
-	// name is that of the present step.
+	// name is the name of the current step.
 	name cluster.NodeStep
 }
 
-// inner is where what happens now belongs.
+// inner returns the span of the current step, or that of the lane before the first step.
 func (l *lane) inner() *span {
 	if l.step != nil {
 		return l.step
@@ -59,7 +58,7 @@ func (l *lane) inner() *span {
 	return l.span
 }
 
-// close ends the present step and the lane.
+// close ends the current step and the lane.
 func (l *lane) close(outcome, text string, at time.Time) {
 	failed := outcome == outcomeFailed || outcome == outcomeCut
 
@@ -84,7 +83,7 @@ func (l *lane) close(outcome, text string, at time.Time) {
 	l.end(at)
 }
 
-// open opens a lane; one that is still open at the spot ends.
+// open opens a lane. If one is still open for the spot, it is closed.
 func (t *Tracer) open(at spot, title string, upgrade bool, event cluster.Event) *lane {
 	t.close(at, outcomeLeft, "", event.Time)
 
@@ -99,7 +98,7 @@ func (t *Tracer) open(at spot, title string, upgrade bool, event cluster.Event) 
 	return made
 }
 
-// close closes the lane at the spot, if there is one.
+// close closes the lane of the spot, if there is one.
 func (t *Tracer) close(at spot, outcome, text string, when time.Time) {
 	if found := t.lanes[at]; found != nil {
 		found.close(outcome, text, when)
@@ -107,7 +106,7 @@ func (t *Tracer) close(at spot, outcome, text string, when time.Time) {
 	}
 }
 
-// cutOff closes all lanes: the run ended.
+// cutOff closes all lanes at the end of the run.
 func (t *Tracer) cutOff(at time.Time) {
 	for _, found := range t.sorted(func(*lane) bool { return true }) {
 		if found.upgrade {
@@ -118,15 +117,15 @@ func (t *Tracer) cutOff(at time.Time) {
 	}
 }
 
-// prepared closes what was done before the first upgrade, where nothing else told of
-// its end.
+// prepared closes the lanes that are not upgrades and for which also returns true.
 func (t *Tracer) prepared(at time.Time, also func(*lane) bool) {
 	for _, found := range t.sorted(func(one *lane) bool { return !one.upgrade && also(one) }) {
 		t.close(found.at, outcomeDone, "", at)
 	}
 }
 
-// sorted are the lanes that are wanted. Few are, of a hundred that are open at a time.
+// sorted returns the lanes that are wanted, by node and component: about a hundred may be open, but few are
+// wanted.
 func (t *Tracer) sorted(wanted func(*lane) bool) []*lane {
 	var found []*lane
 
@@ -143,8 +142,8 @@ func (t *Tracer) sorted(wanted func(*lane) bool) []*lane {
 	return found
 }
 
-// laneOf is the lane that an event is about; nil where there is none. Waits name a
-// node and no component.
+// laneOf returns the lane that an event is about, or nil if there is none. An event without a component, such as
+// a wait, is about any lane of its node.
 func (t *Tracer) laneOf(event cluster.Event) *lane {
 	if found := t.lanes[spot{event.Node, event.Component}]; found != nil {
 		return found

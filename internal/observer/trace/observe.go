@@ -11,7 +11,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 )
 
-// Observe implements [cluster.Observer]. It contacts nobody.
+// Observe implements [cluster.Observer]. It does not use the network.
 func (t *Tracer) Observe(event cluster.Event) {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
@@ -49,7 +49,7 @@ func (t *Tracer) Observe(event cluster.Event) {
 	t.root.SetAttributes(progress("kubernetes", event.Kubernetes)...)
 }
 
-// planned keeps what is about to be done: upgrades say no more than where they lead to.
+// planned keeps the plan: the event of an upgrade has only the version it leads to.
 func (t *Tracer) planned(event cluster.Event) {
 	if event.Outline == nil {
 		return
@@ -68,9 +68,9 @@ func (t *Tracer) planned(event cluster.Event) {
 	}
 }
 
-// upgrade begins the upgrade of a node or of a component.
+// upgrade begins the span of an upgrade of a node or of a component.
 func (t *Tracer) upgrade(event cluster.Event) {
-	// Other nodes may pull ahead of their turn.
+	// Other nodes may pull images ahead of their turn.
 	t.prepared(event.Time, func(l *lane) bool { return l.name != cluster.StepPull || l.at.node == event.Node })
 
 	at := spot{event.Node, event.Component}
@@ -93,8 +93,8 @@ func (t *Tracer) upgrade(event cluster.Event) {
 	}
 }
 
-// step begins a step, which ends the one before it in the same upgrade. What is done to
-// a node before its upgrade has a span of its own.
+// step begins a step, which ends the previous step of the same upgrade. Steps on a node before its upgrade have a
+// lane of their own.
 func (t *Tracer) step(event cluster.Event) {
 	in := t.lanes[spot{event.Node, event.Component}]
 	if in == nil {
@@ -111,7 +111,7 @@ func (t *Tracer) step(event cluster.Event) {
 
 		return
 	case event.Step == cluster.StepApply && in.name == cluster.StepApply:
-		// It says of each object what becomes of it.
+		// The text of each such event is about one object.
 		in.step.note(string(event.Step), event.Text, event.Time)
 
 		return
@@ -123,9 +123,9 @@ func (t *Tracer) step(event cluster.Event) {
 	in.step = t.below(in.span, string(event.Step), event.Time, attributes)
 }
 
-// before is the lane of a step outside of any upgrade.
+// before returns the lane of a step that belongs to no upgrade.
 func (t *Tracer) before(event cluster.Event) *lane {
-	// The snapshot is over when anything follows it.
+	// The next step ends the snapshot.
 	t.prepared(event.Time, func(l *lane) bool { return l.name == cluster.StepSnapshot })
 
 	at := spot{node: event.Node}
@@ -145,8 +145,8 @@ func (t *Tracer) before(event cluster.Event) *lane {
 	return t.open(at, title, false, event)
 }
 
-// pulled closes the lane of images that were pulled before an upgrade. One that has begun
-// meanwhile goes on.
+// pulled closes the lane of images that were pulled before an upgrade. If the upgrade has begun meanwhile, its
+// lane stays open.
 func (t *Tracer) pulled(event cluster.Event) {
 	at := spot{node: event.Node}
 
@@ -155,7 +155,7 @@ func (t *Tracer) pulled(event cluster.Event) {
 	}
 }
 
-// stopped closes a lane, with the outcome unless it failed.
+// stopped closes a lane with the outcome, or as failed if the event has an error.
 func (t *Tracer) stopped(at spot, outcome string, event cluster.Event) {
 	if event.Err != nil {
 		outcome = outcomeFailed
@@ -164,11 +164,11 @@ func (t *Tracer) stopped(at spot, outcome string, event cluster.Event) {
 	t.close(at, outcome, event.Text, event.Time)
 }
 
-// remark notes what is waited for or warned of where it happens.
+// remark adds a wait, a warning or the like to the span in which it occurred.
 func (t *Tracer) remark(event cluster.Event) {
 	to, attributes := t.root, []attribute.KeyValue(nil)
 
-	// A warning about no node is about the run, whatever goes on.
+	// A warning that names no node is about the run, even if a lane without a node is open.
 	found := t.laneOf(event)
 	if found != nil && (event.Node != "" || event.Component != "" || event.Kind == cluster.EventWaiting) {
 		to = found.inner()

@@ -9,14 +9,13 @@ import (
 	"strings"
 )
 
-// hidden stands where a secret stood.
+// hidden replaces secrets.
 const hidden = "(hidden)"
 
-// secrets are what the environment gives the exporter to prove who it is: a
-// collector may answer with what it was sent.
+// secrets are the credentials of the exporter. A collector may repeat in its answer what it was sent.
 type secrets []string
 
-// knownSecrets are those that the environment holds.
+// knownSecrets returns the secrets in the environment.
 func knownSecrets() secrets {
 	var found secrets
 
@@ -47,14 +46,13 @@ func knownSecrets() secrets {
 		found = found.with(endpoint.RawQuery)
 	}
 
-	// What contains another one goes first.
+	// A secret that contains another one is replaced first.
 	slices.SortFunc(found, func(a, b string) int { return cmp.Compare(len(b), len(a)) })
 
 	return found
 }
 
-// secretLeast is how long a secret is at least, in bytes: anything shorter is in every
-// text.
+// secretLeast is the minimum length of a secret in bytes: anything shorter occurs in every text.
 const secretLeast = 3
 
 func (s secrets) with(value string) secrets {
@@ -65,7 +63,7 @@ func (s secrets) with(value string) secrets {
 	return s
 }
 
-// hide is the text without the secrets.
+// hide returns the text with its secrets replaced.
 func (s secrets) hide(text string) string {
 	for _, secret := range s {
 		text = strings.ReplaceAll(text, secret, hidden)

@@ -9,8 +9,7 @@ import (
 	"strings"
 )
 
-// The variables that decide whether a run is traced. All others are read by the
-// libraries of OpenTelemetry.
+// The environment variables that decide whether a run is traced. The OpenTelemetry libraries read all others.
 const (
 	envDisabled       = "OTEL_SDK_DISABLED"
 	envExporter       = "OTEL_TRACES_EXPORTER"
@@ -23,9 +22,9 @@ const (
 	envState          = "TRACESTATE"
 )
 
-// wanted tells whether the environment asks for a trace, or why it cannot have one.
-// An exporter that is not named is one only where it is said where to send to: the
-// default of OpenTelemetry would try a collector on this very machine.
+// wanted reports whether the environment asks for a trace, or returns an error if it asks for one that cannot be
+// made. If no exporter is named, a trace is made only if an endpoint is set: by default, OpenTelemetry would try
+// a collector on the same machine.
 func wanted() (bool, error) {
 	if strings.EqualFold(setting(envDisabled), "true") {
 		return false, nil
@@ -51,7 +50,8 @@ func wanted() (bool, error) {
 		return true, nil
 	}
 
-	// The libraries would go to their default instead. What it is may hold a password.
+	// The libraries would use their default endpoint instead. The value may contain a password and is not
+	// repeated.
 	if parsed, err := url.Parse(endpoint); err != nil || parsed.Host == "" && parsed.Scheme != "unix" {
 		return false, fmt.Errorf("%s is not a URL; write it like http://localhost:4318", name)
 	}
@@ -59,8 +59,7 @@ func wanted() (bool, error) {
 	return true, nil
 }
 
-// endpointInUse is where spans go, and the variable that says so; empty where none
-// does.
+// endpointInUse returns the endpoint for spans and the variable it comes from. The value is empty if none is set.
 func endpointInUse() (name, value string) {
 	if value = setting(envTracesEndpoint); value != "" {
 		return envTracesEndpoint, value
@@ -69,5 +68,5 @@ func endpointInUse() (name, value string) {
 	return envEndpoint, setting(envEndpoint)
 }
 
-// setting is a variable of the environment; one that is empty is not set.
+// setting returns an environment variable. An empty one counts as unset.
 func setting(name string) string { return strings.TrimSpace(os.Getenv(name)) }

@@ -14,15 +14,15 @@ import (
 )
 
 const (
-	// notesMost is how many events of one name a span carries, the last one not
-	// counted: a wait says every 30 seconds what it waits for.
+	// notesMost is how many events of one name a span carries, not counting the last one: a wait has an event
+	// every 30 seconds.
 	notesMost = 16
 	// textMost and failureMost bound texts, in bytes.
 	textMost    = 1 << 10
 	failureMost = 4 << 10
 )
 
-// span is one with notes.
+// span is a span that counts its events by name.
 type span struct {
 	oteltrace.Span
 
@@ -33,7 +33,7 @@ type span struct {
 type notes struct {
 	count, written int
 	last           string
-	// held is the last one where there was no room for it.
+	// held is the last event if there was no room for it.
 	held *note
 }
 
@@ -42,8 +42,8 @@ type note struct {
 	attributes []attribute.KeyValue
 }
 
-// note adds an event with the text, unless it is what was said last, or there were
-// enough of them.
+// note adds an event with the text, unless the last event of that name had the same text or the span has enough
+// of them.
 func (s *span) note(name, text string, at time.Time, more ...attribute.KeyValue) {
 	if s.notes == nil {
 		s.notes = map[string]*notes{}
@@ -82,7 +82,7 @@ func (s *span) add(name string, one note) {
 	s.AddEvent(name, oteltrace.WithTimestamp(one.at), oteltrace.WithAttributes(one.attributes...))
 }
 
-// end ends the span, with the last of what there was no room for.
+// end ends the span and adds the events that were held.
 func (s *span) end(at time.Time) {
 	for name, n := range s.notes {
 		if n.held != nil {
@@ -95,11 +95,11 @@ func (s *span) end(at time.Time) {
 	s.End(oteltrace.WithTimestamp(at))
 }
 
-// shortened is the text with so many bytes at most.
+// shortened returns the text escaped and cut to at most so many bytes.
 func shortened(text string, most int) string {
 	const ellipsis = "…"
 
-	// An exporter takes nothing else.
+	// Exporters accept valid UTF-8 only.
 	text = readable.Escaped(strings.ToValidUTF8(text, "\uFFFD"))
 	if len(text) <= most {
 		return text

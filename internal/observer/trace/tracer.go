@@ -25,33 +25,32 @@ import (
 
 var _ cluster.Observer = (*Tracer)(nil)
 
-// name is that of the service where the environment gives no other, and of the
-// instrumentation.
+// name is the name of the instrumentation, and that of the service unless the environment sets another one.
 const name = "terraform-provider-talosupgrade"
 
 // closePatience bounds [Tracer.Close] for callers without a deadline.
 const closePatience = 15 * time.Second
 
-// Run is what the root of a trace says of a run.
+// Run describes the run that is traced.
 type Run struct {
-	// ID is that of the run, as in the lease.
+	// ID is the ID of the run, as in the lease.
 	ID string
 	// ClusterName is what people call the cluster. ClusterID may be empty.
 	ClusterName, ClusterID string
 	Target                 cluster.Target
-	// Delegated tells that an operator acts.
+	// Delegated is true if an operator carries out the upgrade.
 	Delegated bool
-	// Version is that of the provider.
+	// Version is the version of the provider.
 	Version string
-	// Now is the clock of the engine, from which the times of the events come.
+	// Now is the clock of the engine, which also stamps the events.
 	Now func() time.Time
 }
 
 // Outcome is how a run ended.
 type Outcome struct {
-	// Err is nil where all went well.
+	// Err is nil if the run succeeded.
 	Err error
-	// Summary is the error in one line, Type its kind in a word.
+	// Summary is the error in one line, Type its kind in one word.
 	Summary, Type string
 }
 
@@ -61,33 +60,31 @@ type Tracer struct {
 	courier  *courier
 	spans    oteltrace.Tracer
 	now      func() time.Time
-	// complaint is what of the environment could not be made use of.
+	// complaint is the error about settings in the environment that could not be used.
 	complaint error
 
 	mutex sync.Mutex
 	root  *span
 	lanes map[spot]*lane
-	// plan is where each upgrade was to come from; what is planned twice is there as it
-	// is planned first.
+	// plan holds the planned upgrades. For two with the same destination, it holds the first one.
 	plan map[destination]cluster.PlannedUpgrade
-	// begun counts the spans that are to be exported.
+	// begun counts the spans that will be exported.
 	begun int
-	// last is the latest moment that was heard of: no span ends before it begins.
+	// last is the latest time of any event: no span ends before it begins.
 	last   time.Time
 	closed bool
 }
 
-// Start begins the trace of a run, below the span that TRACEPARENT names. It is nil
-// without an error where the environment does not ask for one, and nil with an error
-// where it asks for what cannot be had. Nobody is contacted before the first span
-// has ended. [Tracer.Close] must be called in the end.
+// Start begins the trace of a run, below the span that TRACEPARENT names. It returns nil without an error if the
+// environment does not ask for a trace, and nil with an error if it asks for one that cannot be made. Nothing is
+// sent before the first span has ended. The caller must call [Tracer.Close].
 func Start(ctx context.Context, of Run) (*Tracer, error) {
 	if asked, err := wanted(); err != nil || !asked {
 		return nil, err
 	}
 
-	// What they have to say is in the error of Close; standard error belongs to the
-	// plugin, and settings that cannot be read may hold passwords.
+	// Close returns their errors. Standard error belongs to the plugin, and settings that cannot be parsed may
+	// contain passwords.
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(error) {}))
 	otel.SetLogger(logr.Discard())
 
@@ -113,7 +110,7 @@ func Start(ctx context.Context, of Run) (*Tracer, error) {
 	return made, nil
 }
 
-// begin begins the root.
+// begin begins the root span.
 func (t *Tracer) begin(of Run) {
 	parent := propagation.TraceContext{}.Extract(context.Background(), propagation.MapCarrier{
 		"traceparent": setting(envParent), "tracestate": setting(envState),
@@ -136,7 +133,7 @@ func (t *Tracer) begin(of Run) {
 	t.root = t.start(parent, "upgrade", t.last, attributes)
 }
 
-// start begins a span below the one of the context.
+// start begins a span below the span of the context.
 func (t *Tracer) start(parent context.Context, title string, at time.Time, attributes []attribute.KeyValue) *span {
 	_, made := t.spans.Start(parent, title, oteltrace.WithTimestamp(at), oteltrace.WithAttributes(attributes...))
 	if made.SpanContext().IsSampled() {
@@ -151,7 +148,7 @@ func (t *Tracer) below(parent *span, title string, at time.Time, attributes []at
 	return t.start(oteltrace.ContextWithSpan(context.Background(), parent.Span), title, at, attributes)
 }
 
-// moment is the time, but not before what was heard of already.
+// moment returns the time, or the latest time of any event if that is later.
 func (t *Tracer) moment(at time.Time) time.Time {
 	if at.After(t.last) {
 		t.last = at
@@ -160,9 +157,9 @@ func (t *Tracer) moment(at time.Time) time.Time {
 	return t.last
 }
 
-// Close ends the trace of a run that ended so, and returns when its spans are with
-// the collector, or when the context ends; that is after 15 seconds where it has no
-// deadline. The error says what of the trace is missing; it does not concern the run.
+// Close ends the trace with the outcome of the run. It returns once the collector has the spans or the context
+// ends; without a deadline it waits for 15 seconds at most. The error says which part of the trace is missing and
+// does not concern the run.
 func (t *Tracer) Close(ctx context.Context, outcome Outcome) error {
 	if !t.conclude(outcome) {
 		return nil
@@ -175,17 +172,17 @@ func (t *Tracer) Close(ctx context.Context, outcome Outcome) error {
 		defer cancel()
 	}
 
-	// The exporters would finish what they have begun, and try again.
+	// Without it the exporters would finish what they have begun, and retry.
 	defer t.courier.give()
 	defer context.AfterFunc(ctx, t.courier.give)()
 
-	// What does not arrive is counted.
+	// Spans that do not arrive are counted.
 	_ = t.provider.Shutdown(ctx)
 
 	return errors.Join(t.courier.missing(t.begun), t.complaint)
 }
 
-// conclude ends all spans. It is false where that was done before.
+// conclude ends all spans. It returns false if they were ended before.
 func (t *Tracer) conclude(outcome Outcome) bool {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
