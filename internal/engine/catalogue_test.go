@@ -804,10 +804,10 @@ type row struct {
 	// without either the run gets over it.
 	want error
 	says []string
-	// armed tells that the node stays cordoned, again that it needs another
+	// armed is true if the node stays cordoned, again if it needs another
 	// install or reboot later.
 	armed, again bool
-	// untouched tells that the run must not have changed anything.
+	// untouched is true if the run must not have changed anything.
 	untouched bool
 	// most bounds the run that fails, in virtual time; 0 is two hours.
 	most time.Duration

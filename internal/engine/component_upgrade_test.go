@@ -493,7 +493,7 @@ func TestComponent_CrashingStaticPodSaysWhy(t *testing.T) {
 	}
 }
 
-// runsTalos tells whether every machine runs that version of Talos.
+// runsTalos reports whether every machine runs that version of Talos.
 func (r *rig) runsTalos(version string) bool {
 	return !slices.ContainsFunc(r.World().Nodes(), func(node model.NodeState) bool { return node.Talos != version })
 }

@@ -53,7 +53,7 @@ func TestInterrupt_SaysWhatWasGoingOn(t *testing.T) {
 		after     time.Duration
 		legacy    bool
 		what      string
-		// undone tells that nothing is left of it on the node.
+		// undone is true if nothing is left of it on the node.
 		undone bool
 	}{
 		"cordon":         {step: cluster.StepCordon, what: "<node> was being cordoned", undone: true},

@@ -157,7 +157,7 @@ func TestLease_CancelReturnsInTimeWhereNothingAnswers(t *testing.T) {
 	}
 }
 
-// ofKubernetes tells whether a method belongs to the port of Kubernetes. The
+// ofKubernetes reports whether a method belongs to the port of Kubernetes. The
 // annotations do not: a real publisher does not hold up a run.
 func ofKubernetes(method string) bool {
 	switch method {

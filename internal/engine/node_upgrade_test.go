@@ -753,7 +753,7 @@ type renamer struct {
 
 	rig      *rig
 	old, now string
-	// registers tells that there is a Node object of the new name.
+	// registers is true if there is a Node object of the new name.
 	registers bool
 }
 

@@ -235,7 +235,7 @@ func (o *owned) wantFailure(err, reason error, texts ...string) {
 	}
 }
 
-// warned tells whether a person was told something that contains the text.
+// warned reports whether a person was told something that contains the text.
 func warned(w *worker, text string) bool {
 	for _, said := range w.Texts(cluster.EventWarning) {
 		if strings.Contains(said, text) {

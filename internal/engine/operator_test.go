@@ -966,7 +966,7 @@ func TestOperatorHold_CrashAtAnyChangeIsMadeGood(t *testing.T) {
 }
 
 // struckAt runs an upgrade without a publisher that is struck at the change of that
-// number, and tells whether there was one.
+// number, and reports whether there was one.
 func (o *owned) struckAt(number int, kind crash) bool {
 	o.T.Helper()
 

@@ -4,7 +4,7 @@
 
 package engine_test
 
-// raceEnabled tells that everything takes eight times as long.
+// raceEnabled is true under the race detector, with which everything takes eight times as long.
 const raceEnabled = true
 
 // stride is from one case of a kind to the next that is tried.

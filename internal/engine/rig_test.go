@@ -63,7 +63,7 @@ func to(target string) engine.Request { return harness.To(target) }
 // or look at the first one.
 func bare(request engine.Request) engine.Request { return harness.Bare(request) }
 
-// stamps tells whether a run puts its name into the journal with the call: that is
+// stamps reports whether a run puts its name into the journal with the call: that is
 // the second thing that it changes, after the lease.
 func stamps(call ports.Call) bool { return call.Method == "WriteJournal" && call.Mutation == 2 }
 
@@ -108,7 +108,7 @@ func (r *rig) persistent(target string) engine.Request {
 	return request
 }
 
-// whole tells that every machine answers and an API server serves.
+// whole is true if every machine answers and an API server serves.
 func (r *rig) whole() bool {
 	for _, state := range r.World().Nodes() {
 		if !state.Reachable {

@@ -385,7 +385,7 @@ func TestRollBackNode_GoesOnWhereItWasKilled(t *testing.T) {
 	}
 }
 
-// killedInRollback strikes at one mutation. It tells whether there was such a call.
+// killedInRollback strikes at one mutation. It reports whether there was such a call.
 func killedInRollback(t *testing.T, node, next string, kind crash, mutation int) bool {
 	t.Helper()
 

@@ -368,7 +368,7 @@ func TestRollback_GoesOnWhereItWasKilled(t *testing.T) {
 func crashesOfRollback() []crash { return []crash{dieBefore, dieAfter, loseReply} }
 
 // killedRollingBack strikes at one mutation, counted from the first after the
-// node was given up. It tells whether there was such a call.
+// node was given up. It reports whether there was such a call.
 func killedRollingBack(t *testing.T, node string, kind crash, mutation int) bool {
 	t.Helper()
 

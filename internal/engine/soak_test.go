@@ -348,7 +348,7 @@ func TestSoak_NodeIsWatchedWhileTheScheduleLooks(t *testing.T) {
 	})
 }
 
-// closed tells whether a channel is closed that nobody sends on.
+// closed reports whether a channel is closed that nobody sends on.
 func closed(one <-chan struct{}) bool {
 	select {
 	case <-one:

@@ -295,9 +295,9 @@ type faultCase struct {
 	// are empty when the run gets over it.
 	want error
 	says string
-	// armed tells that the node stays cordoned until the next run.
+	// armed is true if the node stays cordoned until the next run.
 	armed bool
-	// again tells that the node itself needs another install or reboot later.
+	// again is true if the node itself needs another install or reboot later.
 	again bool
 }
 

@@ -581,7 +581,7 @@ type roll struct {
 	*scene
 	t    *rapid.T
 	busy []plan.Step
-	// supported tells that every pair of versions was so at the beginning.
+	// supported is true if every pair of versions was supported at the beginning.
 	supported bool
 	// reboots counts the turns in Talos by node.
 	reboots map[string]int

@@ -473,7 +473,7 @@ func (s *scene) reference(component cluster.Component, v version.Version) string
 	return repository + ":" + v.Tag()
 }
 
-// unrendered tells that nobody may render the manifests.
+// unrendered is true if nobody may render the manifests.
 func (s *scene) unrendered() bool {
 	controlPlanes := s.snapshot.ControlPlanes()
 

@@ -469,7 +469,7 @@ func TestCredentials_ThatCannotBeLentNameAttributeAndObject(t *testing.T) {
 		from       *credentialsSource
 		is         error
 		says       []string
-		// curable tells that a plan goes on.
+		// curable is true if a plan goes on.
 		curable bool
 	}{
 		"no object": {

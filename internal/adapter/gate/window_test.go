@@ -284,7 +284,7 @@ func TestWindow_IsOpenWhereAStartIsInRange(t *testing.T) {
 	})
 }
 
-// walk goes through all minutes and tells whether one of them opened the window
+// walk goes through all minutes and reports whether one of them opened the window
 // at the time, and when that changes; zero where it does not before the end.
 func walk(cron made, zone *time.Location, duration time.Duration, at, end time.Time) (open bool, until time.Time) {
 	var latest time.Time

@@ -358,7 +358,7 @@ func TestError_ForeignCertificateIsNoReasonToWait(t *testing.T) {
 func TestError_RefusalOfWhatWasAllowedBeforeMayHeal(t *testing.T) {
 	for name, test := range map[string]struct {
 		message, kind string
-		// allowed tells that the request was carried out before.
+		// allowed is true if the request was carried out before.
 		allowed bool
 		want    error
 		heals   bool
@@ -495,7 +495,7 @@ func plainKubeconfig(server string) string {
 // each of them means.
 type catalogued struct {
 	answer http.HandlerFunc
-	// unknown tells that the write may have happened.
+	// unknown is true if the write may have happened.
 	unknown bool
 	says    string
 }

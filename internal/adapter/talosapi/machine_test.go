@@ -160,7 +160,7 @@ func TestMachine_AllOfALookIsOfOneBoot(t *testing.T) {
 	}
 }
 
-// isNow tells whether a look at the worker is of the boot that it is in.
+// isNow reports whether a look at the worker is of the boot that it is in.
 func (r *rig) isNow(found cluster.Machine) bool {
 	state, err := r.world.Node("worker-0")
 

@@ -200,7 +200,7 @@ func TestStore_SilentWorkersAreGone(t *testing.T) {
 		moving  bool
 		journal cluster.Journal
 		gone    bool
-		// doubts tells that it has to be asked again.
+		// doubts is true if it has to be asked again.
 		doubts bool
 	}{
 		"silent":                    {why: cluster.ErrUnreachable, gone: true},
