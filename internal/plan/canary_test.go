@@ -13,15 +13,15 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
-// wide lets two workers be unavailable, so that the budget alone stops nothing.
+// wide allows two workers to be unavailable, so that the budget alone stops nothing.
 func (s *scene) wide() *scene {
 	s.policy.MaxUnavailable = share("2")
 
 	return s
 }
 
-// TestCanary_ThatFaltersStopsTheOthers is about canaries that had their turn, or
-// need none: the others find out by them whether they may move.
+// TestCanary_ThatFaltersStopsTheOthers is about canaries that had their turn, or need none: the other nodes may move
+// only if those are healthy.
 func TestCanary_ThatFaltersStopsTheOthers(t *testing.T) {
 	t.Parallel()
 
@@ -90,8 +90,7 @@ func TestCanary_ToMoveOrWellStopsNothing(t *testing.T) {
 	}
 }
 
-// TestCanary_CordonThatOutlastsItsTurnIsToldBefore: the run would move it, and
-// stop.
+// TestCanary_CordonThatOutlastsItsTurnIsToldBefore: the run would upgrade the canary and then stop.
 func TestCanary_CordonThatOutlastsItsTurnIsToldBefore(t *testing.T) {
 	t.Parallel()
 

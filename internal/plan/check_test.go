@@ -24,7 +24,7 @@ func (s *scene) status(name string, change func(*cluster.EtcdStatus)) *scene {
 	return s
 }
 
-// alarmed has control planes tell of an alarm, as etcd does in the status of a member.
+// alarmed makes control planes report an alarm, as etcd does in the status of a member.
 func (s *scene) alarmed(alarm string, names ...string) *scene {
 	for _, name := range names {
 		view := *s.node(name).Etcd
@@ -35,7 +35,7 @@ func (s *scene) alarmed(alarm string, names ...string) *scene {
 	return s
 }
 
-// reported is how a status repeats an alarm such as "NOSPACE on member 1f".
+// reported returns the status text of an alarm such as "NOSPACE on member 1f".
 func reported(alarm string) string {
 	var (
 		member uint64
@@ -63,7 +63,7 @@ func (s *scene) members(change func([]cluster.EtcdMember)) *scene {
 	return s
 }
 
-// lags has a member be 5,000 entries behind all others.
+// lags puts a member 5,000 entries behind all others.
 func (s *scene) lags(name string) *scene {
 	for _, node := range s.snapshot.ControlPlanes() {
 		s.status(node.Name, func(e *cluster.EtcdStatus) {
@@ -93,22 +93,21 @@ func (s *scene) stage(name string, stage cluster.Stage) *scene {
 	return s
 }
 
-// unconfirmed is a machine that has not been ready since an install, before which it
-// started the entry.
+// unconfirmed makes a machine one that has not been ready since an install, before which it booted the entry.
 func (s *scene) unconfirmed(name, entry string) *scene {
 	s.node(name).Machine.UpgradePending, s.node(name).Machine.UpgradeTag, s.node(name).Machine.Ready = true, entry, false
 
 	return s
 }
 
-// cordonedByTalos as a machine does that goes down by itself.
+// cordonedByTalos cordons a node as a machine does that goes down by itself.
 func (s *scene) cordonedByTalos(name string) *scene {
 	s.node(name).Kube.Unschedulable, s.node(name).Kube.CordonedByTalos = true, true
 
 	return s
 }
 
-// runsHere has the process that plans run on the node.
+// runsHere makes the process that plans run on the node.
 func (s *scene) runsHere(name string) *scene {
 	s.policy.OwnBootID = s.node(name).Kube.BootID
 
@@ -122,14 +121,14 @@ func (s *scene) unbooted(name string) *scene {
 	return s
 }
 
-// runsBeside has the process that plans run on a machine that is no node.
+// runsBeside makes the process that plans run on a machine that is not a node.
 func (s *scene) runsBeside() *scene {
 	s.policy.OwnBootID = "boot-elsewhere"
 
 	return s
 }
 
-// oneKernel has all nodes, and the process that plans, run on one machine.
+// oneKernel makes all nodes, and the process that plans, run on one machine.
 func (s *scene) oneKernel() *scene {
 	for i := range s.snapshot.Nodes {
 		s.snapshot.Nodes[i].Machine.BootID, s.snapshot.Nodes[i].Kube.BootID = "boot-host", "boot-host"
@@ -249,8 +248,8 @@ func TestCheck_TroubleOfNodesStopsAnApply(t *testing.T) {
 	})
 }
 
-// TestCheck_HarmlessTroubleIsNotMentioned: what an earlier run left in the
-// middle is finished, and where nothing is done nothing is in the way.
+// TestCheck_HarmlessTroubleIsNotMentioned: what an earlier run left unfinished is finished, and if nothing is to be
+// done, nothing is in the way.
 func TestCheck_HarmlessTroubleIsNotMentioned(t *testing.T) {
 	t.Parallel()
 
@@ -497,8 +496,7 @@ func TestCheck_PossibleTargetsHaveNoFindings(t *testing.T) {
 	}
 }
 
-// TestCheck_WayOfSeveralHopsIsObjectedToOnce looks at what concerns every turn of a
-// node in the same way.
+// TestCheck_WayOfSeveralHopsIsObjectedToOnce is about findings that concern every turn of a node in the same way.
 func TestCheck_WayOfSeveralHopsIsObjectedToOnce(t *testing.T) {
 	t.Parallel()
 
@@ -521,8 +519,7 @@ func TestCheck_WayOfSeveralHopsIsObjectedToOnce(t *testing.T) {
 	}
 }
 
-// Nothing finishes the turn of a node while Talos is not managed, so the node is
-// missed.
+// Nothing finishes the turn of a node while Talos is not managed, so the node is reported as missing.
 func TestCheck_SilentNodeIsMissedWhereTalosIsNotManaged(t *testing.T) {
 	t.Parallel()
 
@@ -559,8 +556,8 @@ func (s *scene) roles(roles ...string) *scene {
 	return s
 }
 
-// TestCheck_KubernetesOfAnotherClusterIsRefused: two sites may use the same addresses,
-// and then only the boots of their machines tell one from the other.
+// TestCheck_KubernetesOfAnotherClusterIsRefused: two sites may use the same addresses, and then only the boot IDs of
+// their machines differ.
 func TestCheck_KubernetesOfAnotherClusterIsRefused(t *testing.T) {
 	t.Parallel()
 
@@ -591,7 +588,7 @@ func TestCheck_KubernetesOfAnotherClusterIsRefused(t *testing.T) {
 	}
 }
 
-// elsewhere makes Kubernetes tell of other boots than the machines do.
+// elsewhere makes Kubernetes report other boots than the machines do.
 func (s *scene) elsewhere() *scene {
 	for i := range s.snapshot.Nodes {
 		s.snapshot.Nodes[i].Kube.BootID = "boot-elsewhere-" + s.snapshot.Nodes[i].Name
@@ -613,8 +610,7 @@ func (s *scene) bootless() {
 	}
 }
 
-// TestCheck_ReaderIsToldThatKubernetesTellsNothing: that no image is named is not what
-// is wrong.
+// TestCheck_ReaderIsToldThatKubernetesTellsNothing: the missing image names are not the problem.
 func TestCheck_ReaderIsToldThatKubernetesTellsNothing(t *testing.T) {
 	t.Parallel()
 
@@ -640,7 +636,7 @@ func TestCheck_ReaderIsToldThatKubernetesTellsNothing(t *testing.T) {
 	}
 }
 
-// TestCheck_FindingsAboutAllNodesNameTenOfThem: they are read by people.
+// TestCheck_FindingsAboutAllNodesNameTenOfThem: people read them.
 func TestCheck_FindingsAboutAllNodesNameTenOfThem(t *testing.T) {
 	t.Parallel()
 
@@ -987,7 +983,7 @@ func (s *scene) enabled(node string) *scene {
 	return s
 }
 
-// oldProxy is an image of kube-proxy from before what runs.
+// oldProxy is an image of kube-proxy that is older than what runs.
 const oldProxy = "mirror.example.com:5000/kube-proxy:v1.33.0"
 
 func (s *scene) retry(node, bootID string) *scene {
@@ -1053,7 +1049,7 @@ func (s *scene) running(name, talos string) *scene {
 	return s
 }
 
-// TestIdentity_HardwareMayShareAUUIDOrHaveNone: the journal does not go by it.
+// TestIdentity_HardwareMayShareAUUIDOrHaveNone: the journal does not depend on it.
 func TestIdentity_HardwareMayShareAUUIDOrHaveNone(t *testing.T) {
 	t.Parallel()
 
@@ -1072,7 +1068,7 @@ func TestIdentity_HardwareMayShareAUUIDOrHaveNone(t *testing.T) {
 	}
 }
 
-// TestIdentity_CloneIsSeenWhileItDoesNotAnswer: Kubernetes tells its machine ID too.
+// TestIdentity_CloneIsSeenWhileItDoesNotAnswer: Kubernetes reports its machine ID too.
 func TestIdentity_CloneIsSeenWhileItDoesNotAnswer(t *testing.T) {
 	t.Parallel()
 
@@ -1086,8 +1082,7 @@ func TestIdentity_CloneIsSeenWhileItDoesNotAnswer(t *testing.T) {
 	}
 }
 
-// TestCheck_SilentMachineIsOnlyRemovedIfItIsGoneForGood: where it has no Node object there is
-// none to delete.
+// TestCheck_SilentMachineIsOnlyRemovedIfItIsGoneForGood: if it has no Node object, there is none to delete.
 func TestCheck_SilentMachineIsOnlyRemovedIfItIsGoneForGood(t *testing.T) {
 	t.Parallel()
 
@@ -1106,7 +1101,7 @@ func TestCheck_SilentMachineIsOnlyRemovedIfItIsGoneForGood(t *testing.T) {
 	}
 }
 
-// TestIdentity_OneAddressIsNoCopiedDisk: nothing is wiped, whatever the machine says.
+// TestIdentity_OneAddressIsNoCopiedDisk: nothing is wiped, whatever the machine reports.
 func TestIdentity_OneAddressIsNoCopiedDisk(t *testing.T) {
 	t.Parallel()
 
@@ -1143,8 +1138,7 @@ func TestIdentity_OneAddressIsNoCopiedDisk(t *testing.T) {
 	}
 }
 
-// TestIdentity_KubernetesTellsTheMachineIDWhereTalosDoesNot: of a node that is down, or too
-// old to tell.
+// TestIdentity_KubernetesTellsTheMachineIDWhereTalosDoesNot: the node is down, or too old to report it.
 func TestIdentity_KubernetesTellsTheMachineIDWhereTalosDoesNot(t *testing.T) {
 	t.Parallel()
 
@@ -1166,8 +1160,8 @@ func TestIdentity_KubernetesTellsTheMachineIDWhereTalosDoesNot(t *testing.T) {
 	}
 }
 
-// TestIdentity_SilentNodeHasTheOpenUpgradeOfItsName: what its kubelet has
-// registered, if anything, may be of another installation.
+// TestIdentity_SilentNodeHasTheOpenUpgradeOfItsName: the machine ID that its kubelet registered, if any, may be that
+// of another installation.
 func TestIdentity_SilentNodeHasTheOpenUpgradeOfItsName(t *testing.T) {
 	t.Parallel()
 
@@ -1185,8 +1179,8 @@ func TestIdentity_SilentNodeHasTheOpenUpgradeOfItsName(t *testing.T) {
 	}
 }
 
-// TestIdentity_EntryOfWhatLeftTheClusterBlocksNothing: neither a node that is there under
-// another name, nor an upgrade that ended.
+// TestIdentity_EntryOfWhatLeftTheClusterBlocksNothing: neither the entry of a node that is there under another name,
+// nor that of an upgrade that ended.
 func TestIdentity_EntryOfWhatLeftTheClusterBlocksNothing(t *testing.T) {
 	t.Parallel()
 
@@ -1203,7 +1197,7 @@ func TestIdentity_EntryOfWhatLeftTheClusterBlocksNothing(t *testing.T) {
 	}
 }
 
-// TestSkip_FirmChecksStay: firm checks, and what leaves nothing to go on with.
+// TestSkip_FirmChecksStay: neither firm checks nor findings that leave nothing to upgrade can be skipped.
 func TestSkip_FirmChecksStay(t *testing.T) {
 	t.Parallel()
 
@@ -1286,7 +1280,7 @@ func TestCheck_UnknownIsToldFromWrong(t *testing.T) {
 	away, leaderless := newScene(3, 2), newScene(3, 2).quiet("cp-2")
 	away.cutOff()
 
-	// It does answer, and says what is wrong.
+	// The member answers, and says what is wrong.
 	leaderless.node("cp-2").EtcdError = cluster.ErrQuorum
 
 	for check, s := range map[string]*scene{
@@ -1309,15 +1303,15 @@ func TestCheck_UnknownIsToldFromWrong(t *testing.T) {
 	}
 }
 
-// arguments has the machine configuration of the node give its API server arguments.
+// arguments gives the API server arguments in the machine configuration of the node.
 func (s *scene) arguments(name string, arguments ...string) *scene {
 	s.node(name).Machine.Config.APIServerArguments = arguments
 
 	return s
 }
 
-// TestCheck_ConfigurationThatTheNextTalosRefuses: only the control planes that leave the releases
-// which take it have anything to lose.
+// TestCheck_ConfigurationThatTheNextTalosRefuses: it only matters for control planes that leave the releases which
+// accept it.
 func TestCheck_ConfigurationThatTheNextTalosRefuses(t *testing.T) {
 	t.Parallel()
 
@@ -1351,8 +1345,8 @@ func TestCheck_ConfigurationThatTheNextTalosRefuses(t *testing.T) {
 	}
 }
 
-// TestCheck_IPVSThatTheNextTalosDoesNotLoad: the mode stands in configurations of control planes,
-// the modules in those of all nodes.
+// TestCheck_IPVSThatTheNextTalosDoesNotLoad: the mode is in the configurations of control planes, the modules in
+// those of all nodes.
 func TestCheck_IPVSThatTheNextTalosDoesNotLoad(t *testing.T) {
 	t.Parallel()
 
@@ -1411,7 +1405,7 @@ func TestCheck_IPVSThatTheNextTalosDoesNotLoad(t *testing.T) {
 	}
 }
 
-// off switches kube-proxy off in all configurations.
+// off disables kube-proxy in all configurations.
 func off(s *scene) *scene {
 	for i := range s.snapshot.Nodes {
 		s.snapshot.Nodes[i].Machine.Config.Disabled = map[cluster.Component]bool{cluster.Proxy: true}
@@ -1420,8 +1414,7 @@ func off(s *scene) *scene {
 	return s
 }
 
-// TestCheck_NodesThatCannotBeUpgradedSayWhy: no waiting helps, and nothing else is wrong
-// with them.
+// TestCheck_NodesThatCannotBeUpgradedSayWhy: waiting does not help, and nothing else is wrong with them.
 func TestCheck_NodesThatCannotBeUpgradedSayWhy(t *testing.T) {
 	t.Parallel()
 
@@ -1464,7 +1457,7 @@ func TestSkip_ChecksBecomeWarningsAndTheRollGoesOn(t *testing.T) {
 	for behaviour, test := range map[string]struct {
 		scene *scene
 		check string
-		// image is the one that worker-1 then gets.
+		// image is the one that worker-1 gets.
 		image string
 	}{
 		"schematic": {newScene(3, 2).extended("worker-1", "drbd"), "schematic", generic + ":v1.13.4"},

@@ -177,8 +177,8 @@ func TestComponent_ManifestsAreAStepOfNoNode(t *testing.T) {
 	}
 }
 
-// TestComponent_CountsWithTheLowerOfWhatRunsAndWhatIsNamed is about single
-// components on a cluster that is at the target otherwise.
+// TestComponent_CountsWithTheLowerOfWhatRunsAndWhatIsNamed is about single components in a cluster that is otherwise
+// at the target.
 func TestComponent_CountsWithTheLowerOfWhatRunsAndWhatIsNamed(t *testing.T) {
 	t.Parallel()
 
@@ -235,7 +235,7 @@ func TestComponent_CountsWithTheLowerOfWhatRunsAndWhatIsNamed(t *testing.T) {
 	}
 }
 
-// TestComponent_ImagesFollowEachOtherThroughTheHops: what one step names, the next finds.
+// TestComponent_ImagesFollowEachOtherThroughTheHops: each step finds the image that the previous one set.
 func TestComponent_ImagesFollowEachOtherThroughTheHops(t *testing.T) {
 	t.Parallel()
 
@@ -258,8 +258,7 @@ func TestComponent_ImagesFollowEachOtherThroughTheHops(t *testing.T) {
 	}
 }
 
-// TestComponent_AnotherRepositoryIsDemandedOnlyWithATarget: without one nothing says that
-// components are ours.
+// TestComponent_AnotherRepositoryIsDemandedOnlyWithATarget: without a target, components are not ours to change.
 func TestComponent_AnotherRepositoryIsDemandedOnlyWithATarget(t *testing.T) {
 	t.Parallel()
 
@@ -281,8 +280,7 @@ func TestComponent_AnotherRepositoryIsDemandedOnlyWithATarget(t *testing.T) {
 	}
 }
 
-// TestComponent_NothingIsDemandedWhileNobodyKnowsWhatRuns: there is no version to demand it
-// in.
+// TestComponent_NothingIsDemandedWhileNobodyKnowsWhatRuns: there is no version for the image.
 func TestComponent_NothingIsDemandedWhileNobodyKnowsWhatRuns(t *testing.T) {
 	t.Parallel()
 
@@ -359,8 +357,7 @@ func TestComponent_ImpossibleImagesAreRefused(t *testing.T) {
 	})
 }
 
-// TestComponent_ImagesThatAHopPinsAreNotMissed: they are unset now, and not any more when
-// Talos moves.
+// TestComponent_ImagesThatAHopPinsAreNotMissed: they are not set now, but are once Talos moves.
 func TestComponent_ImagesThatAHopPinsAreNotMissed(t *testing.T) {
 	t.Parallel()
 
@@ -427,8 +424,8 @@ func TestComponent_OddImagesAreAdvice(t *testing.T) {
 	}
 }
 
-// documented gives a node the configuration of one that Talos 1.14 generated, with
-// a document for each component and for what it is installed from.
+// documented gives a node a configuration as Talos 1.14 generates it, with a document for each component and for the
+// install image.
 func (s *scene) documented(name string) *scene {
 	s.node(name).Machine.Config.Documents = map[cluster.Component]string{
 		cluster.Kubelet: "KubeletConfig", cluster.APIServer: "KubeAPIServerConfig", cluster.ControllerManager: "KubeControllerManagerConfig",
@@ -438,8 +435,8 @@ func (s *scene) documented(name string) *scene {
 	return s
 }
 
-// TestComponent_RemediesNameWhatTheConfigurationHas: a patch of v1alpha1 would be refused
-// where a document is there for the same.
+// TestComponent_RemediesNameWhatTheConfigurationHas: a v1alpha1 patch would be refused if there is a document for
+// the same setting.
 func TestComponent_RemediesNameWhatTheConfigurationHas(t *testing.T) {
 	t.Parallel()
 

@@ -8,8 +8,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 )
 
-// TestControlPlane_AtTheTargetAndNotServingIsMentioned: no step is left that would find
-// out.
+// TestControlPlane_AtTheTargetAndNotServingIsMentioned: no step is left that would notice.
 func TestControlPlane_AtTheTargetAndNotServingIsMentioned(t *testing.T) {
 	t.Parallel()
 
@@ -57,11 +56,10 @@ func TestControlPlane_AtTheTargetAndNotServingIsMentioned(t *testing.T) {
 	}
 }
 
-// kubernetesFirst is a cluster of which only Kubernetes moves: kube-apiserver of
-// cp-1 first.
+// kubernetesFirst returns a cluster in which only Kubernetes moves: kube-apiserver of cp-1 first.
 func kubernetesFirst() *scene { return newScene(3, 2).unmanaged().asserts("1.35.0") }
 
-// upTo has components of the control planes past their turn.
+// upTo puts components of the control planes past their turn.
 func (s *scene) upTo(kubernetes string, components ...cluster.Component) *scene {
 	for _, node := range s.snapshot.ControlPlanes() {
 		for _, component := range components {
@@ -72,8 +70,8 @@ func (s *scene) upTo(kubernetes string, components ...cluster.Component) *scene 
 	return s
 }
 
-// TestControlPlane_WholeBeforeRollsThatBeginWithKubernetes: the turns of
-// components cure what they replace, and nothing else.
+// TestControlPlane_WholeBeforeRollsThatBeginWithKubernetes: the turn of a component repairs only the component that
+// it replaces.
 func TestControlPlane_WholeBeforeRollsThatBeginWithKubernetes(t *testing.T) {
 	t.Parallel()
 
@@ -181,7 +179,7 @@ func TestControlPlane_NoAnswerOfKubernetesIsUnknown(t *testing.T) {
 	}
 }
 
-// all are the findings of one check.
+// all returns the findings of one check.
 func (s *scene) all(check string) []cluster.Finding {
 	var found []cluster.Finding
 

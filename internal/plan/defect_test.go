@@ -97,7 +97,7 @@ func TestDefect_VersionsOnTheWayAreHeldAgainstTheList(t *testing.T) {
 	}
 }
 
-// releases are as a table has them that does not grow with the built-in one.
+// releases returns a table that does not grow with the built-in one.
 func releases() *compat.Table {
 	table, err := compat.Read("", "as-of 2026-10-21\ntalos 1.13.0 1.13.12\ntalos 1.14.0 1.14.6\nkubernetes 1.34.2\n")
 	if err != nil {
@@ -107,8 +107,7 @@ func releases() *compat.Table {
 	return table
 }
 
-// knows makes the releases of the scene those of a table that adds the text, as of the day, and the observation as
-// old as it says.
+// knows gives the scene a table that adds the text, as of the day, and sets the day of the observation.
 func (s *scene) knows(asOf, text, seen string) *scene {
 	table, err := releases().With("releases.txt", "as-of "+asOf+"\n"+text)
 	if err != nil {
@@ -125,14 +124,14 @@ func (s *scene) knows(asOf, text, seen string) *scene {
 	return s
 }
 
-// unread makes the releases of the scene those that are built in, because others could not be read.
+// unread gives the scene the built-in table, because no other one could be read.
 func (s *scene) unread() *scene {
 	s.policy.Releases = releases().Without("releases.txt: not found")
 
 	return s
 }
 
-// later is the day so many days after the other.
+// later returns the day that many days later.
 func later(t *testing.T, day string, days int) string {
 	t.Helper()
 
@@ -223,7 +222,7 @@ func TestReleases_AgeIsToldWhereThePlanDependsOnIt(t *testing.T) {
 	}
 }
 
-// TestReleases_SyncOfManifestsIsNoWay: the hop that only syncs goes by no table.
+// TestReleases_SyncOfManifestsIsNoWay: a hop that only syncs manifests depends on no table.
 func TestReleases_SyncOfManifestsIsNoWay(t *testing.T) {
 	t.Parallel()
 

@@ -13,8 +13,8 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
-// TestProgress_ClaimsNoMoreThanTheTruth reads "done/total steps lowest" of both
-// halves, in brackets where a half is not managed.
+// TestProgress_ClaimsNoMoreThanTheTruth reads "done/total steps lowest" of both halves, in brackets if a half is not
+// managed.
 func TestProgress_ClaimsNoMoreThanTheTruth(t *testing.T) {
 	t.Parallel()
 
@@ -63,7 +63,7 @@ func TestProgress_ClaimsNoMoreThanTheTruth(t *testing.T) {
 	}
 }
 
-// kubeless has Kubernetes know nothing of the node.
+// kubeless removes the node from Kubernetes.
 func (s *scene) kubeless(name string) *scene {
 	node := s.node(name)
 	node.Kube, node.Versions = nil, map[cluster.Component]version.Version{}
@@ -132,7 +132,7 @@ func TestEstimate_CountsTurnsBesideEachOtherOnce(t *testing.T) {
 		"kubelets two at a time":             {behind(newScene(1, 5), "2"), 3*kubelet + time.Minute},
 		"kubelets, and settled":              {settling(behind(newScene(1, 5), "2")), 3*(kubelet+time.Minute) + time.Minute},
 		"kubelets with the canary before":    {behind(newScene(1, 5).canary("worker-5"), "2"), 3*kubelet + time.Minute},
-		// Below Talos 1.14 the API server is made anew with the scheduler as well.
+		// Below Talos 1.14, the API server restarts with the scheduler as well.
 		"Kubernetes on one control plane":             {newScene(1, 0).runs("1.13.4").asserts("1.35.0"), 2*server + others + time.Minute},
 		"Kubernetes on three control planes":          {newScene(3, 0).runs("1.13.4").asserts("1.35.0"), 3*(2*server+others) + time.Minute},
 		"Kubernetes from Talos 1.14 on":               {newScene(3, 0).aims("1.14.1").runs("1.14.1").asserts("1.35.0"), 3*(server+static+others) + time.Minute},

@@ -9,20 +9,20 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 )
 
-// everywhere has all control planes tell of an alarm, as etcd does.
+// everywhere makes all control planes report an alarm, as etcd does.
 func (s *scene) everywhere(alarm string) *scene { return s.alarmed(alarm, "cp-1", "cp-2", "cp-3") }
 
 func (s *scene) reports(name, text string) *scene {
 	return s.status(name, func(e *cluster.EtcdStatus) { e.Errors = append(e.Errors, text) })
 }
 
-// TestEtcd_AlarmsNameTheControlPlaneThatRaisedThem whoever tells of them.
+// TestEtcd_AlarmsNameTheControlPlaneThatRaisedThem, whichever one reports them.
 func TestEtcd_AlarmsNameTheControlPlaneThatRaisedThem(t *testing.T) {
 	t.Parallel()
 
 	for behaviour, test := range map[string]struct {
 		scene *scene
-		// want are the nodes, each with what it raised.
+		// want are the nodes, each with the alarm that it raised.
 		want string
 	}{
 		"all tell of one":                       {newScene(3, 1).everywhere("NOSPACE on member 2"), "cp-2: NOSPACE on member 2"},
@@ -55,7 +55,7 @@ func (s *scene) identified(name string, id uint64) *scene {
 	return s.status(name, func(e *cluster.EtcdStatus) { e.MemberID = id })
 }
 
-// TestEtcd_CorruptDataCannotBeSkipped: with it, a restart may lose what is whole.
+// TestEtcd_CorruptDataCannotBeSkipped: with corrupt data, a restart may destroy what is intact.
 func TestEtcd_CorruptDataCannotBeSkipped(t *testing.T) {
 	t.Parallel()
 

@@ -10,14 +10,14 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/image"
 )
 
-// bootUnknown has a node not say how it booted.
+// bootUnknown hides how a node booted.
 func (s *scene) bootUnknown(name string) *scene {
 	s.node(name).Machine.BootUnknown = true
 
 	return s
 }
 
-// secure has a node boot with secure boot.
+// secure makes a node boot with secure boot.
 func (s *scene) secure(name string) *scene {
 	s.node(name).Machine.SecureBoot = true
 
@@ -74,7 +74,7 @@ func TestImage_RefusedUnderTheCheckItFails(t *testing.T) {
 	})
 }
 
-// on puts all nodes on a platform that they take from the UKI of their image.
+// on puts all nodes on a platform, which the UKI of their image sets.
 func (s *scene) on(platform string) *scene {
 	for i := range s.snapshot.Nodes {
 		machine := s.snapshot.Nodes[i].Machine
@@ -84,7 +84,7 @@ func (s *scene) on(platform string) *scene {
 	return s
 }
 
-// TestImage_ForThePlatformIsChosenAndSaid: once, however many nodes get them.
+// TestImage_ForThePlatformIsChosenAndSaid: it is said once, however many nodes get one.
 func TestImage_ForThePlatformIsChosenAndSaid(t *testing.T) {
 	t.Parallel()
 
@@ -124,8 +124,7 @@ func TestImage_ForThePlatformIsChosenAndSaid(t *testing.T) {
 	}
 }
 
-// TestImage_UnfinishedNodeGetsThatOfThePlatformThatItHad: what it runs on now is
-// what went wrong.
+// TestImage_UnfinishedNodeGetsThatOfThePlatformThatItHad: the platform that it runs on now is the mistake.
 func TestImage_UnfinishedNodeGetsThatOfThePlatformThatItHad(t *testing.T) {
 	t.Parallel()
 
@@ -147,7 +146,7 @@ func (s *scene) quiet(name string) *scene {
 	return s
 }
 
-// TestImage_NoneForANodeThatTellsNeitherBootNorImage: the finding says both.
+// TestImage_NoneForANodeThatTellsNeitherBootNorImage: the finding names both.
 func TestImage_NoneForANodeThatTellsNeitherBootNorImage(t *testing.T) {
 	t.Parallel()
 

@@ -9,8 +9,8 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 )
 
-// TestManifests_SyncTakesNothingBack is about what control planes name for kube-proxy,
-// where no step brings it up before the manifests are synced.
+// TestManifests_SyncTakesNothingBack is about the version of kube-proxy that control planes name if no step raises
+// it before the manifests are synced.
 func TestManifests_SyncTakesNothingBack(t *testing.T) {
 	t.Parallel()
 
@@ -80,8 +80,8 @@ func TestManifests_MissedSyncsAreMentioned(t *testing.T) {
 	}
 }
 
-// TestManifests_PodsThatNobodyWaitsForDoNotLengthenTheWay: they would have a plan refused
-// that walks through one release line only.
+// TestManifests_PodsThatNobodyWaitsForDoNotLengthenTheWay: otherwise a plan that walks through a single release line
+// would be refused.
 func TestManifests_PodsThatNobodyWaitsForDoNotLengthenTheWay(t *testing.T) {
 	t.Parallel()
 
@@ -96,8 +96,8 @@ func TestManifests_PodsThatNobodyWaitsForDoNotLengthenTheWay(t *testing.T) {
 	}
 }
 
-// TestManifests_NothingOvertakesAnUnknownVersion is about components of which neither what runs
-// nor what is named tells a version.
+// TestManifests_NothingOvertakesAnUnknownVersion is about components whose version is known neither from what runs
+// nor from what is named.
 func TestManifests_NothingOvertakesAnUnknownVersion(t *testing.T) {
 	t.Parallel()
 
@@ -144,7 +144,7 @@ func TestManifests_NothingOvertakesAnUnknownVersion(t *testing.T) {
 		}
 	}
 
-	// What is not known to be at the target is not claimed to be.
+	// A component that is not known to be at the target is not claimed to be.
 	met := unknown("cp-1", cluster.Scheduler, "").kubernetes("1.35.0")
 	if made := met.said(t); strings.Join(made.Elsewhere, " ") != "cp-1" || made.Kubernetes.Done != 3 {
 		t.Errorf("plan:\n%s", render(made))

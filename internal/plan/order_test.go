@@ -256,7 +256,7 @@ func TestStartable_FillsTheBudgetAndNoMore(t *testing.T) {
 
 	for behaviour, test := range map[string]struct {
 		scene *scene
-		// busy are nodes whose turn of the plan has begun.
+		// busy are the nodes whose turn of the plan has begun.
 		busy string
 		want string
 	}{
@@ -314,8 +314,8 @@ func TestStartable_FillsTheBudgetAndNoMore(t *testing.T) {
 	}
 }
 
-// TestStartable_KnowsTheBusyInALaterPlan makes the plan anew while turns are
-// going on: their nodes show as unfinished, or not at all, or in the next hop.
+// TestStartable_KnowsTheBusyInALaterPlan plans again while turns are going on: their nodes show as unfinished, not
+// at all, or in the next hop.
 func TestStartable_KnowsTheBusyInALaterPlan(t *testing.T) {
 	t.Parallel()
 
@@ -389,7 +389,7 @@ func TestOrder_ComponentsMoveInTheOrderOfTheSkewPolicy(t *testing.T) {
 	}
 }
 
-// A node whose release line a hop only crosses is spared the reboot.
+// A node that a hop only passes through its release line is not rebooted.
 func TestOrder_NodesAheadOfAHopAreSparedIt(t *testing.T) {
 	t.Parallel()
 
@@ -435,8 +435,7 @@ func settling(s *scene) *scene {
 	return s
 }
 
-// behind leaves the kubelets of all workers a release line behind, and lets so
-// many of them restart at a time.
+// behind puts the kubelets of all workers a release line behind, and sets how many of them may restart at a time.
 func behind(s *scene, kubelets string) *scene {
 	s.kubernetes("1.35.0").asserts("1.35.0").runs("1.13.4").policy.Kubernetes.MaxUnavailableKubelets = share(kubelets)
 
@@ -543,8 +542,8 @@ func TestBudget_IsAShareOfAllWorkers(t *testing.T) {
 	}
 }
 
-// TestBudget_LastNodeThatTakesPodsStays: somebody has cordoned the others, and the pods of
-// the last one would have nowhere to go. Nobody is led there either.
+// TestBudget_LastNodeThatTakesPodsStays: somebody has cordoned the others, and the pods of the last node would have
+// nowhere to go. No step leads there either.
 func TestBudget_LastNodeThatTakesPodsStays(t *testing.T) {
 	t.Parallel()
 

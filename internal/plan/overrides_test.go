@@ -11,7 +11,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
-// pathCase expects one finding that blocks, at an attribute and within it.
+// pathCase expects one blocking finding, at an attribute and a place within it.
 type pathCase struct {
 	scene     *scene
 	severity  cluster.Severity
@@ -98,7 +98,7 @@ func TestOverrides_NodesThatTheyNameMustBeThere(t *testing.T) {
 	})
 }
 
-// TestOverrides_TagIsTheOneOfTheTarget: what modules give carries one, and each step takes its own all the same.
+// TestOverrides_TagIsTheOneOfTheTarget: images from modules carry a tag, and each step nevertheless uses its own.
 func TestOverrides_TagIsTheOneOfTheTarget(t *testing.T) {
 	t.Parallel()
 
@@ -117,7 +117,7 @@ func TestOverrides_TagIsTheOneOfTheTarget(t *testing.T) {
 
 	for behaviour, test := range map[string]struct {
 		scene *scene
-		// attribute is empty where nothing is said.
+		// attribute is empty if nothing is said.
 		attribute string
 		within    []cluster.Within
 		severity  cluster.Severity
@@ -360,14 +360,14 @@ func (s *scene) gets(node, repository string) *scene {
 	return s
 }
 
-// walks allows ways through several release lines.
+// walks allows paths through several release lines.
 func (s *scene) walks() *scene {
 	s.policy.AllowIntermediate = true
 
 	return s
 }
 
-// names names versions to walk through.
+// names sets versions to walk through.
 func (s *scene) names(texts ...string) *scene {
 	for _, text := range texts {
 		s.policy.Intermediate = append(s.policy.Intermediate, version.MustParse(text))
@@ -391,7 +391,7 @@ func (s *scene) gone(name string) *scene {
 	return s
 }
 
-// left is a worker that only discovery still lists.
+// left turns the node into a worker that only discovery still lists.
 func (s *scene) left(name string) *scene {
 	s.silent(name).unregistered(name).node(name).Gone = true
 

@@ -16,7 +16,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
-// state reads "1.12.6 1.34.2", or "1.12.6" where Kubernetes is not known.
+// state parses "1.12.6 1.34.2", or "1.12.6" if Kubernetes is not known.
 func state(text string) plan.State {
 	talos, kubernetes, both := strings.Cut(text, " ")
 
@@ -124,7 +124,7 @@ func TestPath_MovesTalosFirstUnlessTheMatrixDemandsTheOpposite(t *testing.T) {
 				want = append(want, end)
 			}
 
-			// A half that is not managed is left out, or asked to stay.
+			// A half that is not managed is left out, or is to stay.
 			for _, asked := range []plan.State{to, state(test.to)} {
 				got, err := plan.Path(from, asked, test.walk)
 				if err != nil {
@@ -243,7 +243,7 @@ func TestPath_ImpossibleSaysWhatBlocks(t *testing.T) {
 	}
 }
 
-// walkThrough names versions to walk through and accepts unknown ones. What it knows besides ends with 1.14.
+// walkThrough returns a walk with the versions that accepts unknown ones. Its table ends with 1.14.
 func walkThrough(texts ...string) plan.Walk {
 	walk := plan.Walk{AllowUnknown: true, Releases: releases()}
 	for _, text := range texts {
@@ -253,7 +253,7 @@ func walkThrough(texts ...string) plan.Walk {
 	return walk
 }
 
-// TestPath_PairThatTheMatrixDoesNotKnowIsRefused: unless unknown versions are allowed.
+// TestPath_PairThatTheMatrixDoesNotKnowIsRefused, unless unknown versions are allowed.
 func TestPath_PairThatTheMatrixDoesNotKnowIsRefused(t *testing.T) {
 	t.Parallel()
 
@@ -271,8 +271,8 @@ func TestPath_PairThatTheMatrixDoesNotKnowIsRefused(t *testing.T) {
 	}
 }
 
-// axisVersions are an early release of every release line, which paths begin
-// with and end at, and the newest known one, which they lead through.
+// axisVersions returns an early version of every release line, with which paths begin and end, and the newest known
+// one, through which they lead.
 func axisVersions(oldest, last version.Minor, product version.Product) (ends, all []version.Version) {
 	for minor := oldest; minor.Compare(last) <= 0; minor = minor.Next() {
 		end := version.MustParse(fmt.Sprintf("%s.1", minor))
@@ -286,8 +286,7 @@ func axisVersions(oldest, last version.Minor, product version.Product) (ends, al
 	return ends, all
 }
 
-// moves are the versions that one hop can reach: any newer one of this release
-// line or the next.
+// moves returns the versions that one hop can reach: any newer one of the same release line or the next.
 func moves(from version.Version, all []version.Version) []version.Version {
 	var reached []version.Version
 
@@ -300,8 +299,8 @@ func moves(from version.Version, all []version.Version) []version.Version {
 	return reached
 }
 
-// fewest searches all ways from one state, breadth first, without regard to any
-// order, and counts the hops to every state that can be reached.
+// fewest searches all paths from one state, breadth first and in no particular order, and counts the hops to every
+// state that can be reached.
 func fewest(from plan.State, allTalos, allKubernetes []version.Version) map[plan.State]int {
 	hops := map[plan.State]int{from: 0}
 
@@ -331,10 +330,9 @@ func fewest(from plan.State, allTalos, allKubernetes []version.Version) map[plan
 	return hops
 }
 
-// TestPath_NoneIsShorterOverAllPairsOfTheMatrix holds every path, from every pair
-// of release lines to every other, against a search that tries everything:
-// there is a path exactly where there is a way, no way is shorter, each state
-// is a hop from the one before, and from every state the path is the rest.
+// TestPath_NoneIsShorterOverAllPairsOfTheMatrix compares every path, from every pair of release lines to every
+// other, with an exhaustive search: a path is found if and only if one exists, none is shorter, each state is one
+// hop from the previous one, and from every state the path is the rest.
 func TestPath_NoneIsShorterOverAllPairsOfTheMatrix(t *testing.T) {
 	t.Parallel()
 
@@ -463,7 +461,7 @@ func TestPath_VersionsToWalkThroughMustLieOnTheWay(t *testing.T) {
 	}
 }
 
-// TestRoute_TooOldIsSaidBeforeAnythingElse: also where Kubernetes alone is to move, and not of what stays.
+// TestRoute_TooOldIsSaidBeforeAnythingElse, even if only Kubernetes is to move, but not about what stays.
 func TestRoute_TooOldIsSaidBeforeAnythingElse(t *testing.T) {
 	t.Parallel()
 

@@ -278,8 +278,7 @@ func within(steps []cluster.Within) string {
 	return text.String()
 }
 
-// large is a cluster of so many nodes, five of them control planes, with every
-// part of the policy in use.
+// large returns a cluster of that many nodes, five of them control planes, with every part of the policy in use.
 func large(nodes int) *scene {
 	s := newScene(0, 0)
 
@@ -296,9 +295,8 @@ func large(nodes int) *scene {
 	return s.elect().canary("worker-00000", "worker-00001").holds("worker-00002").gets("worker-00003", generic)
 }
 
-// BenchmarkPlanOf1000Nodes is a part of the bar for refresh and plan: 3 seconds
-// for all of it, of which planning may take 50 ms. The engine plans again
-// before every node.
+// BenchmarkPlanOf1000Nodes covers a part of the limit for refresh and plan: 3 seconds in total, of which planning
+// may take 50 ms. The engine plans again before every node.
 func BenchmarkPlanOf1000Nodes(b *testing.B) {
 	b.Run("one hop", func(b *testing.B) { benchmark(b, large(1000), 999+1) })
 	b.Run("two hops", func(b *testing.B) { benchmark(b, large(1000).walks().runs("1.11.2"), 2*999+1) })
@@ -309,7 +307,7 @@ func BenchmarkPlanOf1000Nodes(b *testing.B) {
 	b.Run("99 on their way", func(b *testing.B) { benchmark(b, underway(large(1000), 99), 999+1) })
 }
 
-// underway has so many workers in the middle of their upgrade.
+// underway puts that many workers in the middle of their upgrade.
 func underway(s *scene, workers int) *scene {
 	s.snapshot.Journal = &cluster.Journal{Entries: map[string]cluster.Entry{}}
 
@@ -353,7 +351,7 @@ func growth(small, big *scene) float64 {
 	return allocs(big) / allocs(small)
 }
 
-// TestPlan_AllocationsGrowLinearly leaves some room above ten for maps that double.
+// TestPlan_AllocationsGrowLinearly allows somewhat more than ten times as many, for maps that double.
 func TestPlan_AllocationsGrowLinearly(t *testing.T) {
 	if got := growth(large(1000), large(10_000)); got > 11 {
 		t.Errorf("ten times the nodes take %.1f times the allocations", got)

@@ -21,7 +21,7 @@ import (
 // overrideB is an installer_image that demands schematic B.
 const overrideB = "factory.talos.dev/metal-installer/" + schematicB
 
-// drawScene is any cluster that an observation could show, however ill.
+// drawScene returns any cluster that an observation could show, however broken.
 func drawScene(rt *rapid.T) *scene {
 	s := newScene(rapid.IntRange(0, 5).Draw(rt, "control planes"), rapid.IntRange(0, 6).Draw(rt, "workers"))
 
@@ -50,7 +50,7 @@ func drawScene(rt *rapid.T) *scene {
 	return s
 }
 
-// drawPolicy is any policy, however contradictory.
+// drawPolicy draws any policy, however contradictory.
 func drawPolicy(rt *rapid.T, s *scene) {
 	s.target.Kubernetes = version.MustParse(rapid.SampledFrom([]string{"1.34.2", "1.34.2", "1.35.0", "1.36.1", "1.33.0"}).Draw(rt, "kubernetes target"))
 	if rapid.Bool().Draw(rt, "Kubernetes is not managed") {
@@ -132,7 +132,7 @@ func drawNode(rt *rapid.T, s *scene, node *cluster.Node) {
 	node.Gone = node.Kube != nil && !node.Kube.Ready && seldom("is gone")
 }
 
-// drawTrouble is what a node may say about itself that nobody wants to hear.
+// drawTrouble draws problems that a node may report.
 func drawTrouble(rt *rapid.T, s *scene, node *cluster.Node) {
 	node.Machine.Stage = rapid.SampledFrom([]cluster.Stage{cluster.StageRunning, cluster.StageBooting, cluster.StageUpgrading, cluster.StageShuttingDown}).Draw(rt, "stage")
 	node.Machine.BootUnknown = rapid.Bool().Draw(rt, "boot unknown")
@@ -298,8 +298,8 @@ func TestProperty_StepsByUnfinishedRoleAvailabilityAndName(t *testing.T) {
 			available := node.Available() || (had[step.Node] && node.Kube != nil && (!node.Kube.Unschedulable || node.Kube.CordonedBy != ""))
 			had[step.Node] = true
 
-			// What was left unfinished and answers comes before what does not,
-			// out of service before in service.
+			// Unfinished nodes that answer come before those that do not, and those out of service before those in
+			// service.
 			silent := step.Finish && node.Machine == nil
 			serving := step.Finish && (silent || node.Available())
 
@@ -363,13 +363,13 @@ func TestProperty_PlanningAgainAfterAStepYieldsTheRest(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		s := drawScene(rt)
 
-		// What is still to be synced would be recorded nowhere.
+		// Without a journal, a pending sync could not be recorded.
 		if s.snapshot.Journal == nil {
 			s.unsynced()
 		}
 
-		// And what is named could be changed nowhere. Where nothing is named, the node is
-		// refused, and nobody foresees where its kube-proxy sets out from after a sync.
+		// Nor could an image that is named be changed. If none is named, the node is refused, and it is not known from
+		// which version its kube-proxy starts after a sync.
 		for i := range s.snapshot.Nodes {
 			node := &s.snapshot.Nodes[i]
 
@@ -384,8 +384,8 @@ func TestProperty_PlanningAgainAfterAStepYieldsTheRest(t *testing.T) {
 			next := s.make()
 			got, want := essence(next.Steps), essence(made.Steps[1:])
 
-			// Where several nodes are unfinished, the end of one may end a hop;
-			// another then goes on in one turn instead of returning first.
+			// If several nodes are unfinished, the end of one may end a hop; another one then goes on in one turn
+			// instead of returning first.
 			if made.Steps[0].Finish && len(want) > 0 && made.Steps[1].Finish {
 				got, want = sortedMoves(got), sortedMoves(want)
 			}
@@ -411,12 +411,12 @@ func sortedMoves(steps []string) []string {
 	return moves
 }
 
-// essence is what of the steps does not depend on how many hops are behind.
+// essence returns the part of the steps that does not depend on how many hops are done.
 func essence(steps []plan.Step) []string {
 	texts := make([]string, 0, len(steps))
 	for _, step := range steps {
 		if step.Component == cluster.Manifests {
-			// Where it begins depends on what is left behind.
+			// The version at which a sync begins depends on the pods that lag.
 			texts = append(texts, string(step.Component))
 
 			continue
@@ -428,8 +428,7 @@ func essence(steps []plan.Step) []string {
 	return texts
 }
 
-// TestProperty_SkippingAgainChangesNothing: others skip the same findings once
-// more, together with their own.
+// TestProperty_SkippingAgainChangesNothing: others skip the same findings again, together with their own.
 func TestProperty_SkippingAgainChangesNothing(t *testing.T) {
 	t.Parallel()
 
@@ -449,8 +448,8 @@ func TestProperty_SkippingAgainChangesNothing(t *testing.T) {
 	})
 }
 
-// TestProperty_NoRollBeginsBesideAControlPlaneThatDoesNotServe unless its own turn comes, or
-// was the last one, whichever half moves first.
+// TestProperty_NoRollBeginsBesideAControlPlaneThatDoesNotServe, unless its own turn is next or was the last one,
+// whichever half moves first.
 func TestProperty_NoRollBeginsBesideAControlPlaneThatDoesNotServe(t *testing.T) {
 	t.Parallel()
 
@@ -467,7 +466,7 @@ func TestProperty_NoRollBeginsBesideAControlPlaneThatDoesNotServe(t *testing.T) 
 		begun++
 		first := made.Steps[0]
 
-		// Of control planes one component had its turn last: it is waited for.
+		// If a component of a control plane had the last turn, it is waited for.
 		last := 0
 
 		for _, node := range s.snapshot.ControlPlanes() {
@@ -495,8 +494,7 @@ func TestProperty_NoRollBeginsBesideAControlPlaneThatDoesNotServe(t *testing.T) 
 	}
 }
 
-// drawWhole is a cluster with nothing wrong but that components lag, and that some
-// do not serve.
+// drawWhole returns a cluster in which nothing is wrong, except that components lag and some do not serve.
 func drawWhole(rt *rapid.T) *scene {
 	s := newScene(rapid.IntRange(1, 3).Draw(rt, "control planes"), 1).asserts("1.35.0")
 	if rapid.Bool().Draw(rt, "Kubernetes alone") {
@@ -521,8 +519,7 @@ func drawWhole(rt *rapid.T) *scene {
 	return s
 }
 
-// drawRoll is a cluster in service, of mixed versions, that may be rolled by any
-// sensible policy.
+// drawRoll returns a cluster in service, with mixed versions, that any sensible policy may upgrade.
 func drawRoll(rt *rapid.T) *scene {
 	number := func(what string, from, to int) int { return rapid.IntRange(from, to).Draw(rt, what) }
 	s := newScene(rapid.SampledFrom([]int{1, 3, 5}).Draw(rt, "control planes"), number("workers", 0, 6))
@@ -575,17 +572,17 @@ func drawRoll(rt *rapid.T) *scene {
 	return s
 }
 
-// roll plays a plan the way an engine does: it plans anew whenever something
-// begins or ends, and what runs beside each other ends in any order.
+// roll carries out a plan as an engine does: it plans again whenever something begins or ends, and turns that run at
+// the same time end in any order.
 type roll struct {
 	*scene
 	t    *rapid.T
 	busy []plan.Step
-	// supported is true if every pair of versions was supported at the beginning.
+	// supported is true if the matrix allowed every pair of versions at the beginning.
 	supported bool
 	// reboots counts the turns in Talos by node.
 	reboots map[string]int
-	// machines are those the machines that do not answer.
+	// machines are the machines that do not answer.
 	machines map[string]*cluster.Machine
 }
 
@@ -658,7 +655,7 @@ func (r *roll) play() {
 	}
 }
 
-// begin starts the turns, one after the other, and looks at each moment.
+// begin starts the turns one after the other, and checks the cluster at each moment.
 func (r *roll) begin(made plan.Plan, started []plan.Step) {
 	for _, step := range started {
 		if step.Component == cluster.Manifests {
@@ -698,7 +695,7 @@ func (r *roll) begin(made plan.Plan, started []plan.Step) {
 	}
 }
 
-// away are the workers that are unavailable, and those that are about to be.
+// away returns the workers that are unavailable, and those that are about to be.
 func (r *roll) away() map[string]bool {
 	away := map[string]bool{}
 
@@ -711,9 +708,8 @@ func (r *roll) away() map[string]bool {
 	return away
 }
 
-// progress lets something happen to one of the turns going on: its node is
-// cordoned and entered in the journal, goes away, comes back with the new
-// version and is not yet in service, or ends its turn.
+// progress advances one of the turns going on: its node is cordoned and entered in the journal, goes away, comes
+// back with the new version but not yet in service, or ends its turn.
 func (r *roll) progress() {
 	if len(r.busy) == 0 {
 		return
@@ -774,7 +770,7 @@ func (r *roll) progress() {
 	}
 }
 
-// enter notes the turn in the journal and on the node.
+// enter records the turn in the journal and on the node.
 func (r *roll) enter(node *cluster.Node, step plan.Step, phase cluster.Phase) {
 	if !node.Kube.Unschedulable {
 		node.Kube.Unschedulable, node.Kube.CordonedBy = true, "run-1"
@@ -785,7 +781,7 @@ func (r *roll) enter(node *cluster.Node, step plan.Step, phase cluster.Phase) {
 	}
 }
 
-// restore lets a node that went away answer again.
+// restore makes a node that went away answer again.
 func (r *roll) restore(node *cluster.Node, step plan.Step) {
 	if node.Machine != nil {
 		return
@@ -799,8 +795,7 @@ func (r *roll) restore(node *cluster.Node, step plan.Step) {
 	}
 }
 
-// checkBudgets counts the workers that are away, and the turns. A kubelet may
-// always restart where no other does.
+// checkBudgets counts the workers that are away, and the turns. A kubelet may always restart if no other one does.
 func (r *roll) checkBudgets(made plan.Plan, step plan.Step) {
 	most, away := made.Budget, r.away()
 
@@ -820,7 +815,7 @@ func (r *roll) checkBudgets(made plan.Plan, step plan.Step) {
 	}
 }
 
-// unready are the workers whose kubelets are away, and those that are about to
+// unready returns the workers whose kubelets are away, and those that are about to
 // be.
 func (r *roll) unready() map[string]bool {
 	away := map[string]bool{}
@@ -834,8 +829,7 @@ func (r *roll) unready() map[string]bool {
 	return away
 }
 
-// checkCanaries wants every canary past the release that another node is about
-// to get.
+// checkCanaries checks that every canary is past the release that another node is about to get.
 func (r *roll) checkCanaries(step plan.Step) {
 	for _, name := range r.policy.Canary {
 		behind := r.node(name).Machine == nil || r.node(name).Machine.Talos.Minor().Compare(step.To.Minor()) < 0
@@ -850,8 +844,8 @@ func (r *roll) checkCanaries(step plan.Step) {
 	}
 }
 
-// checkFaltering lets each canary in turn that is not on its way fall out of
-// service for a moment: nothing that is to wait for canaries may begin then.
+// checkFaltering takes each canary without a turn out of service for a moment: nothing that has to wait for canaries
+// may begin then.
 func (r *roll) checkFaltering() {
 	for _, name := range r.policy.Canary {
 		node := r.node(name)
@@ -871,7 +865,7 @@ func (r *roll) checkFaltering() {
 	}
 }
 
-// checkVersions holds the turn against S5.
+// checkVersions checks the turn against S5.
 func (r *roll) checkVersions(node cluster.Node, step plan.Step) {
 	running := node.Machine.Talos
 
@@ -901,8 +895,7 @@ func (r *roll) checkVersions(node cluster.Node, step plan.Step) {
 	}
 }
 
-// checkSynced wants the manifests behind whatever was done, and with them the
-// pods of kube-proxy at the target.
+// checkSynced checks that no sync of the manifests is pending, and that the pods of kube-proxy are at the target.
 func (s *scene) checkSynced(rt *rapid.T) {
 	if !s.policy.Kubernetes.Manifests.Sync || s.unrendered() {
 		return
@@ -923,8 +916,7 @@ func (s *scene) checkSynced(rt *rapid.T) {
 	}
 }
 
-// unsupported is the first pair of versions, of whichever nodes, that the
-// matrix does not allow.
+// unsupported returns the first pair of versions, on any nodes, that the matrix does not allow.
 func (r *roll) unsupported() string {
 	for _, one := range r.snapshot.Nodes {
 		if one.Machine == nil {
@@ -933,7 +925,7 @@ func (r *roll) unsupported() string {
 
 		for _, other := range r.snapshot.Nodes {
 			for component, running := range other.Versions {
-				// Pods that nothing syncs stay behind, as the policy wants it.
+				// If nothing syncs the pods, they stay behind, as the policy says.
 				if component == cluster.Proxy && (!r.policy.Kubernetes.Manifests.Sync || r.unrendered()) {
 					continue
 				}

@@ -12,7 +12,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
-// returnable is a cluster in which any node may be sent back from 1.13.4 to
+// returnable returns a cluster in which any node may be sent back from 1.13.4 to
 // 1.12.6, and the entry of the journal for it.
 func returnable() (cluster.Observation, cluster.Entry) {
 	made := cluster.Observation{}
@@ -53,7 +53,7 @@ func TestRollback_NeedsEveryCondition(t *testing.T) {
 	for name, test := range map[string]struct {
 		node   string
 		change func(*cluster.Observation, *cluster.Entry)
-		// says is a part of the one objection; empty where there is none.
+		// says is a part of the only objection; empty if there is none.
 		says string
 	}{
 		"worker":        {"worker-0", func(*cluster.Observation, *cluster.Entry) {}, ""},
@@ -124,7 +124,7 @@ func TestRollback_OnlyMemberOfEtcdHasToAnswer(t *testing.T) {
 	}
 }
 
-// TestRollback_PersonMaySendBackOnlyWhereItIsCertain what is in its other slot.
+// TestRollback_PersonMaySendBackOnlyWhereItIsCertain what is in the other boot slot of the node.
 func TestRollback_PersonMaySendBackOnlyWhereItIsCertain(t *testing.T) {
 	const name = "worker-0"
 

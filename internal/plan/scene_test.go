@@ -32,7 +32,7 @@ type scene struct {
 	policy   cluster.Policy
 }
 
-// newScene has nodes in the order in which observations list them.
+// newScene returns a scene with its nodes in the order in which observations list them.
 func newScene(controlPlanes, workers int) *scene {
 	s := &scene{
 		snapshot: cluster.Observation{ID: "cluster", Journal: &cluster.Journal{Entries: map[string]cluster.Entry{}}, Roles: []string{adminRole}},
@@ -110,7 +110,7 @@ func (s *scene) node(name string) *cluster.Node {
 	panic("no node " + name)
 }
 
-// runs puts nodes, all of them where none is named, on a Talos version.
+// runs puts the named nodes, or all if none is named, on a Talos version.
 func (s *scene) runs(talos string, names ...string) *scene {
 	for i := range s.snapshot.Nodes {
 		node := &s.snapshot.Nodes[i]
@@ -147,8 +147,7 @@ func (s *scene) kubernetes(running string) *scene {
 	return s
 }
 
-// component puts one component of a node on a version: what runs, and what is
-// named where the node names it.
+// component puts one component of a node on a version: what runs, and what is named if the node names it.
 func (s *scene) component(node string, component cluster.Component, running string) *scene {
 	s.runsComponent(node, component, running)
 
@@ -160,14 +159,14 @@ func (s *scene) component(node string, component cluster.Component, running stri
 	return s
 }
 
-// runsComponent changes what runs alone.
+// runsComponent changes only what runs.
 func (s *scene) runsComponent(node string, component cluster.Component, running string) *scene {
 	s.node(node).Versions[component] = version.MustParse(running)
 
 	return s
 }
 
-// namesComponent changes what the machine configuration names alone.
+// namesComponent changes only what the machine configuration names.
 func (s *scene) namesComponent(node string, component cluster.Component, reference string) *scene {
 	s.node(node).Machine.Config.Images[component] = reference
 
@@ -183,7 +182,7 @@ func (s *scene) pods(running string) *scene {
 	return s
 }
 
-// mirrored has every component come from one registry.
+// mirrored makes every component come from one registry.
 func (s *scene) mirrored(registry, suffix string) *scene {
 	for i := range s.snapshot.Nodes {
 		for component := range s.snapshot.Nodes[i].Machine.Config.Images {
@@ -205,7 +204,7 @@ func (s *scene) wants(component cluster.Component, repository string) *scene {
 	return s
 }
 
-// due has the journal tell of a sync of the manifests that is still to come.
+// due adds a sync of the manifests that is still to come to the journal.
 func (s *scene) due() *scene {
 	s.snapshot.Journal.Manifests = &cluster.ManifestsDue{Run: "run-1"}
 
@@ -239,14 +238,14 @@ func (s *scene) disabled(node string, components ...cluster.Component) *scene {
 	return s
 }
 
-// ailing has a pod of the node that is not Ready, for a reason.
+// ailing makes a pod of the node not Ready, for a reason.
 func (s *scene) ailing(node string, component cluster.Component, trouble string) *scene {
 	s.node(node).Pods[component] = cluster.ComponentPod{Node: node, Component: component, Image: s.node(node).Machine.Config.Images[component], Trouble: trouble}
 
 	return s
 }
 
-// outdated has Kubernetes show a pod of the node as it was before the boot.
+// outdated makes Kubernetes show a pod of the node as it was before the boot.
 func (s *scene) outdated(node string, component cluster.Component) *scene {
 	pod := s.node(node).Pods[component]
 	pod.Ready, pod.Outdated = false, true
@@ -262,7 +261,7 @@ func (s *scene) unmanaged() *scene {
 	return s
 }
 
-// proxyless takes kube-proxy from the whole cluster.
+// proxyless removes kube-proxy from the whole cluster.
 func (s *scene) proxyless() *scene {
 	for i := range s.snapshot.Nodes {
 		node := &s.snapshot.Nodes[i]
@@ -282,7 +281,7 @@ func (s *scene) notReady(name string) *scene {
 	return s
 }
 
-// cordoned by a run of ours, or by somebody else where the run is empty.
+// cordoned cordons a node for a run of ours, or for somebody else if run is empty.
 func (s *scene) cordoned(name, run string) *scene {
 	s.node(name).Kube.Unschedulable, s.node(name).Kube.CordonedBy = true, run
 
@@ -327,7 +326,7 @@ func (s *scene) departed(name string) *scene {
 
 func (s *scene) make() plan.Plan { return plan.Make(s.snapshot, s.target, s.policy) }
 
-// said makes the plan, and looks at how it words what it finds.
+// said makes the plan, and checks how its findings are worded.
 func (s *scene) said(t *testing.T) plan.Plan {
 	t.Helper()
 
@@ -337,7 +336,7 @@ func (s *scene) said(t *testing.T) plan.Plan {
 	return made
 }
 
-// stepNames are the nodes that have turns; a sync of the manifests is of none.
+// stepNames returns the nodes that have turns; a sync of the manifests belongs to no node.
 func stepNames(made plan.Plan) string {
 	names := make([]string, 0, len(made.Steps))
 
@@ -421,8 +420,8 @@ func (s *scene) carryOut(step plan.Step) {
 	}
 }
 
-// restart names another image for a component, from which it then runs. The pods
-// of kube-proxy follow with the manifests.
+// restart sets another image for a component, which then runs from it. The pods of kube-proxy follow with the
+// manifests.
 func (s *scene) restart(node *cluster.Node, step plan.Step) {
 	if step.Component != cluster.Proxy {
 		node.Versions[step.Component] = step.To
@@ -445,8 +444,8 @@ func (s *scene) restart(node *cluster.Node, step plan.Step) {
 	node.Machine.Config.Images = named
 }
 
-// pinned is the configuration of a node that pins what runs. Pods of kube-proxy
-// that nothing syncs tell nothing about what is named.
+// pinned returns the configuration of a node that pins what runs. Pods of kube-proxy that nothing syncs do not show
+// what is named.
 func (s *scene) pinned(node cluster.Node) *cluster.MachineConfig {
 	named := map[cluster.Component]string{}
 
@@ -463,7 +462,7 @@ func (s *scene) pinned(node cluster.Node) *cluster.MachineConfig {
 	return &cluster.MachineConfig{InstallImage: generic + ":v1.12.6", Images: named}
 }
 
-// reference is an image that satisfies the configuration.
+// reference returns an image that satisfies the configuration.
 func (s *scene) reference(component cluster.Component, v version.Version) string {
 	repository := image.DefaultComponent(string(component))
 	if wanted := s.policy.Kubernetes.Images[component]; wanted != "" {
@@ -473,15 +472,15 @@ func (s *scene) reference(component cluster.Component, v version.Version) string
 	return repository + ":" + v.Tag()
 }
 
-// unrendered is true if nobody may render the manifests.
+// unrendered reports whether no control plane may render the manifests.
 func (s *scene) unrendered() bool {
 	controlPlanes := s.snapshot.ControlPlanes()
 
 	return len(controlPlanes) > 0 && !slices.ContainsFunc(controlPlanes, func(node cluster.Node) bool { return !s.policy.Hold[node.Name] })
 }
 
-// sync gives every node the kube-proxy that the control planes name. Where they
-// do not tell, what lags comes to the version.
+// sync gives every node the kube-proxy that the control planes name. If they do not name one, pods that lag get the
+// version.
 func (s *scene) sync(to version.Version) {
 	if s.snapshot.Journal != nil {
 		s.snapshot.Journal.Manifests = nil

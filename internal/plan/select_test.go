@@ -21,7 +21,7 @@ func (h has) Matches(labels map[string]string) bool { return labels[string(h)] !
 
 func (h has) String() string { return string(h) }
 
-// named is a worker with labels; one without any Node object where they are nil.
+// named returns a worker with labels; a worker without a Node object if labels is nil.
 func named(name string, labels ...string) cluster.Node {
 	node := cluster.Node{Name: name, Role: cluster.Worker, Machine: &cluster.Machine{Talos: version.MustParse("1.13.2")}, Kube: &cluster.KubeNode{Ready: true, Labels: map[string]string{}}}
 	for _, label := range labels {
@@ -103,8 +103,7 @@ func TestSelect_ChoosesWhatLabelsSay(t *testing.T) {
 	}
 }
 
-// TestSelect_KeepsWhatEarlierLooksChose, and chooses nothing of a cluster whose
-// Kubernetes API is away.
+// TestSelect_KeepsWhatEarlierLooksChose, and chooses nothing if the Kubernetes API is away.
 func TestSelect_KeepsWhatEarlierLooksChose(t *testing.T) {
 	t.Parallel()
 
@@ -129,8 +128,7 @@ func TestSelect_KeepsWhatEarlierLooksChose(t *testing.T) {
 		t.Errorf("it is held by %s", by)
 	}
 
-	// It is held later than it was a canary, and stays both: a contradiction is only what
-	// one look finds.
+	// The node was a canary before it was held, and stays both: only a contradiction within one look is a finding.
 	policy, findings := plan.Select(cluster.Observation{Nodes: []cluster.Node{named("worker-1", "first", "held"), named("worker-0", "first")}}, policy)
 	if !policy.Holds("worker-1") || len(findings) != 1 || findings[0].Node != "worker-0" {
 		t.Errorf("got %+v, want a finding about worker-0 alone", findings)
@@ -189,7 +187,7 @@ func TestSelect_ContradictionsAreFindings(t *testing.T) {
 	}
 }
 
-// TestSelect_HeldCanaryIsInTheWay: one that labels hold after the run began protects nobody.
+// TestSelect_HeldCanaryIsInTheWay: a canary that is held by a label after the run began protects no other node.
 func TestSelect_HeldCanaryIsInTheWay(t *testing.T) {
 	t.Parallel()
 

@@ -9,8 +9,8 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
-// TestTalos_TargetBelowWhatANodeMayBootIsRefused: the node's next boot would take it
-// past the target, where nothing brings it back from.
+// TestTalos_TargetBelowWhatANodeMayBootIsRefused: the node's next boot would take it past the target, and nothing
+// brings it back.
 func TestTalos_TargetBelowWhatANodeMayBootIsRefused(t *testing.T) {
 	t.Parallel()
 
@@ -48,8 +48,8 @@ func TestTalos_TargetBelowWhatANodeMayBootIsRefused(t *testing.T) {
 	}
 }
 
-// TestTalos_KubernetesAloneWaitsForAnUnfinishedUpgrade: whatever reboots the node
-// would start another Talos in the middle of it.
+// TestTalos_KubernetesAloneWaitsForAnUnfinishedUpgrade: anything that reboots the node would start another Talos in
+// the middle of it.
 func TestTalos_KubernetesAloneWaitsForAnUnfinishedUpgrade(t *testing.T) {
 	t.Parallel()
 
@@ -116,8 +116,8 @@ func TestTalos_KubernetesAloneWaitsForAnUnfinishedUpgrade(t *testing.T) {
 	}
 }
 
-// TestTalos_OneDeadUnfinishedNodeDoesNotBlockTheOthers: what answers and is
-// out of service is brought back first, whatever its name, role or canary says.
+// TestTalos_OneDeadUnfinishedNodeDoesNotBlockTheOthers: nodes that answer and are out of service are brought back
+// first, whatever their name, role or canary says.
 func TestTalos_OneDeadUnfinishedNodeDoesNotBlockTheOthers(t *testing.T) {
 	t.Parallel()
 

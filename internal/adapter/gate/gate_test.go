@@ -40,7 +40,7 @@ func decode(t *testing.T, text string) []map[string]any {
 	return objects
 }
 
-// deployments are objects with the ready replicas, the numbers as int64, as
+// deployments returns objects with the ready replicas, the numbers as int64, as
 // the unstructured objects of Kubernetes have them.
 func deployments(ready ...int64) []map[string]any {
 	objects := make([]map[string]any, len(ready))
@@ -230,7 +230,7 @@ func TestGate_IsUnknownWhenItCannotBeAsked(t *testing.T) {
 }
 
 func TestGate_EvaluationEndsWithItsContext(t *testing.T) {
-	// The loop is one that runs for a second, within its limit.
+	// The loop runs for a second, which is within its limit.
 	const loop = "lists.range(30000).all(i, i >= 0 && objects.size() > 0)"
 
 	for name, given := range map[string]struct {
@@ -258,7 +258,7 @@ func TestGate_EvaluationEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// ending is a shelf that does something after its answer.
+// ending is a shelf that runs a function after its answer.
 type ending struct {
 	shelf
 	end func()
@@ -295,7 +295,7 @@ func TestGate_TimeoutIsItsOwn(t *testing.T) {
 	}
 }
 
-// secretive are ConfigMaps with values that no message may repeat.
+// secretive returns ConfigMaps with values that no message may repeat.
 func secretive() []map[string]any {
 	return []map[string]any{{
 		"metadata": map[string]any{"namespace": "default", "name": "settings"},
@@ -319,24 +319,24 @@ func TestGate_ErrorOfAnExpressionShowsNoValue(t *testing.T) {
 		"math.bitShiftLeft(1, -object.data.number) == 1":                          "expr:1:18: math.bitShiftLeft() negative offset",
 		"'%d'.format([object.data.password]) == ''":                               "expr:1:12: error during formatting",
 		"object.data.list.all(i, timestamp(object.data.password) < timestamp(i))": "expr:1:34: invalid RFC 3339 timestamp",
-		// Types are no values.
+		// Types are not values.
 		"int(object.data.password) == 1":              "expr:1:4: type conversion error from 'string' to 'int'",
 		"object.data.list.join(',') == ''":            "expr:1:22: no such overload: join(list, string)",
 		"size(object.data.number) == 1":               "expr:1:5: no such overload: size",
 		"object.data.number && true":                  "expr:1:20: no such overload",
 		"object.data.list[object.data.password] == 1": "expr:1:17: unsupported index type 'string' in list",
 		"object.data.password.all(c, c == 1)":         "got 'types.String', expected iterable type",
-		// Nor are these.
+		// These values are not shown either.
 		"1 / (object.data.number - 424242) == 1": "expr:1:3: division by zero",
 		"object.data.?nope.value() == 1":         "expr:1:24: optional.none() dereference",
-		// A key is shown where the expression has it.
+		// A key is shown if the expression contains it.
 		"object.data[object.data.password] == 1":           "expr:1:12: no such key",
 		"{1: 1}[object.data.number] == 1":                  "expr:1:7: no such key",
 		"object.data.ready == true":                        "expr:1:12: no such key: ready",
 		"object['data']['not ready'] == true":              "expr:1:15: no such key: not ready",
 		"{1: 1}[2] == object.data.number":                  "expr:1:7: no such key: 2",
 		"object.\n  data.password == '' || object .nope\n": "expr:2:33: no such key: nope",
-		// What cel-go hands out as one value for all programs carries any position.
+		// A value that cel-go shares between all programs may have any position.
 		"-object.data.password == 1":                               "no such overload",
 		"math.abs(-object.data.big - 1) == 1":                      "integer overflow",
 		"timestamp(object.data.number * 10000000) == timestamp(0)": "timestamp overflow",
@@ -381,8 +381,7 @@ func TestGate_DetailOfAPresetIsShort(t *testing.T) {
 }
 
 func TestGate_OneAskHasOneBudget(t *testing.T) {
-	// To look for the word in the text costs 100,000: a hundred objects are what
-	// one ask may do, and ten are what one evaluation may.
+	// A search for the word in the text costs 100,000: an ask may do a hundred of them, an evaluation ten.
 	const work = "object.text.contains(object.word)"
 
 	many := func(count int) []map[string]any {

@@ -9,7 +9,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/adapter/gate"
 )
 
-// volume is a Longhorn volume as its controller writes it.
+// volume returns a Longhorn volume as its controller writes it.
 func volume(name, state, robustness string) string {
 	return `{
 		"apiVersion": "longhorn.io/v1beta2", "kind": "Volume",
@@ -23,7 +23,7 @@ func volume(name, state, robustness string) string {
 	}`
 }
 
-// cephCluster is a Ceph cluster as Rook writes it.
+// cephCluster returns a Ceph cluster as Rook writes it.
 func cephCluster(name, health string) string {
 	return `{
 		"apiVersion": "ceph.rook.io/v1", "kind": "CephCluster", "metadata": {"name": "` + name + `", "namespace": "rook-ceph"},
@@ -38,7 +38,7 @@ func cephCluster(name, health string) string {
 	}`
 }
 
-// postgres is a cluster as CloudNativePG writes it; status are the fields that
+// postgres returns a cluster as CloudNativePG writes it; status are the fields that
 // differ.
 func postgres(name, status string) string {
 	return `{

@@ -12,7 +12,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 )
 
-// refusal is the error of a gate or of a window that cannot be.
+// refusal returns the error of a gate or a window that is invalid.
 func refusal(t *testing.T, err error) *gate.Error {
 	t.Helper()
 

@@ -73,7 +73,7 @@ func TestWindow_IsOpen(t *testing.T) {
 		"always":                      {"0 * * * *", 2 * time.Hour, "Europe/Oslo", "2025-06-11T01:10:00Z", true, ""},
 		"always, each minute":         {"* * * * *", time.Minute, "Europe/Oslo", "2025-06-11T01:10:00Z", true, ""},
 		"each day of 24 hours in UTC": {"0 0 * * *", 24 * time.Hour, "", "2025-06-11T01:10:00Z", true, ""},
-		// A day of 25 hours leaves one out.
+		// On a day of 25 hours, one hour is left out.
 		"each day of 24 hours in Oslo": {"0 0 * * *", 24 * time.Hour, "Europe/Oslo", "2025-06-11T01:10:00Z", true, "2025-10-26T22:00:00Z"},
 
 		// On March 30, 2025 the clocks of Oslo go from 02:00 to 03:00.
@@ -92,7 +92,7 @@ func TestWindow_IsOpen(t *testing.T) {
 		"a midnight that never comes": {"0 1 25 4 *", time.Hour, "Africa/Cairo", "2025-04-24T12:00:00+02:00", false, "2025-04-25T01:00:00+03:00"},
 		// On November 2, 2025 the clocks of Havana go from 01:00 to 00:00.
 		"a midnight that comes twice": {"0 0 2 11 *", time.Hour, "America/Havana", "2025-10-31T12:00:00Z", false, "2025-11-02T00:00:00-04:00"},
-		// On October 29, 2021 those of Amman went from 01:00 to 00:00, of which Go takes the second.
+		// On October 29, 2021 the clocks of Amman went from 01:00 to 00:00; Go takes the second midnight.
 		"a midnight of which the second counts": {"0 0 29 10 *", time.Hour, "Asia/Amman", "2021-10-27T12:00:00Z", false, "2021-10-29T00:00:00+03:00"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -109,7 +109,7 @@ func TestWindow_ReusedAnswersLikeANewOne(t *testing.T) {
 
 	asked := newWindow(t, cron, time.Hour, zone)
 
-	// Forth, back, and the same again; each must be what a new window says.
+	// Forward, back, and the same again: each time the result must be that of a new window.
 	for _, text := range []string{
 		"2025-06-11T02:30:00+02:00", "2025-06-11T02:59:59+02:00", "2025-06-11T03:00:00+02:00", "2025-06-11T12:00:00+02:00",
 		"2025-06-11T01:00:00+02:00", "2025-06-11T00:59:00+02:00", "2025-06-10T12:00:00+02:00", "2025-06-11T02:30:00+02:00",
@@ -206,7 +206,7 @@ func TestWindow_RefusesAnInvalidOne(t *testing.T) {
 	}
 }
 
-// choice is one field of a cron that was made up: some values, or all of them.
+// choice is one field of a generated cron: some values, or all of them.
 type choice struct {
 	values []int
 	all    bool
@@ -230,7 +230,7 @@ func drawChoice(t *rapid.T, name string, least, most int) choice {
 	return choice{values: rapid.SliceOfNDistinct(rapid.IntRange(least, most), 1, 4, rapid.ID).Draw(t, name)}
 }
 
-// made is a cron that was made up.
+// made is a generated cron.
 type made struct{ minute, hour, day, month, weekday choice }
 
 func (m made) String() string {
@@ -246,12 +246,12 @@ func (m made) starts(at time.Time) bool {
 	return days && m.minute.has(at.Minute()) && m.hour.has(at.Hour()) && m.month.has(int(at.Month()))
 }
 
-// TestWindow_IsOpenWhereAStartIsInRange compares a window with what walking
-// through all minutes gives, in zones whose clocks move in many ways.
+// TestWindow_IsOpenWhereAStartIsInRange compares a window with the result of a walk through all minutes, in zones
+// whose clocks change in many ways.
 func TestWindow_IsOpenWhereAStartIsInRange(t *testing.T) {
 	const ahead = 45 * 24 * time.Hour
 
-	// Clocks move on or soon after these days, somewhere.
+	// Somewhere, clocks change on these days or soon after.
 	days := []string{"2021-10-26", "2025-03-28", "2025-04-04", "2025-04-24", "2025-09-05", "2025-10-04", "2025-10-25", "2025-10-30", "2025-11-01", "2027-12-30", "2028-02-27"}
 	zones := []string{"", "Europe/Oslo", "America/Havana", "America/Santiago", "Australia/Lord_Howe", "Africa/Cairo", "Asia/Amman", "Asia/Beirut", "Asia/Kathmandu", "Pacific/Apia"}
 
@@ -284,8 +284,8 @@ func TestWindow_IsOpenWhereAStartIsInRange(t *testing.T) {
 	})
 }
 
-// walk goes through all minutes and reports whether one of them opened the window
-// at the time, and when that changes; zero where it does not before the end.
+// walk goes through all minutes and reports whether the window is open at the time, and when that changes; zero if
+// it does not change before the end.
 func walk(cron made, zone *time.Location, duration time.Duration, at, end time.Time) (open bool, until time.Time) {
 	var latest time.Time
 

@@ -43,8 +43,8 @@ func TestDial_OwnServerIsTriedAgain(t *testing.T) {
 	}
 }
 
-// TestDial_ProxyIsCalledByItsOwnName: the name that the kubeconfig gives the API server
-// (tls-server-name) is nothing that a proxy can prove.
+// TestDial_ProxyIsCalledByItsOwnName: a proxy cannot prove the name that the kubeconfig gives the API server
+// (tls-server-name).
 func TestDial_ProxyIsCalledByItsOwnName(t *testing.T) {
 	t.Parallel()
 

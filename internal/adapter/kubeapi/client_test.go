@@ -114,7 +114,7 @@ func TestDial_DeadConnectionDoesNotHoldUpTheNextCall(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// The machine is gone, without a word.
+	// The machine goes silent without closing its connections.
 	f.freeze()
 	f.leads(own, "nowhere")
 
@@ -172,14 +172,14 @@ func TestDial_ServerOfAnotherClusterIsNoAlternative(t *testing.T) {
 		t.Error("the server of another cluster got a request")
 	}
 
-	// It does not stand in the way of the one behind it.
+	// It does not hide the address after it.
 	f.leads("10.0.0.3:6443", ours.address())
 
 	if _, err := api.UID(t.Context()); err != nil {
 		t.Error(err)
 	}
 
-	// A foreign server in the place of the own one is no reason to look further.
+	// A foreign server at the address of our own is no reason to look further.
 	f.leads(own, foreign.address())
 	api = f.client(t, ours, "", "10.0.0.3:6443")
 
@@ -233,8 +233,7 @@ func TestDial_ClientsOfTheSameAPIShareItsAlternatives(t *testing.T) {
 	}
 }
 
-// slowDial makes connections when it is told to, whether or not anybody still
-// waits for them, and counts those that are open.
+// slowDial makes connections when it is told to, even if nobody waits for them any more, and counts the open ones.
 type slowDial struct {
 	begun, goes chan struct{}
 	to          string
@@ -270,8 +269,8 @@ func (c *countedConn) Close() error {
 	return c.Conn.Close()
 }
 
-// TestClient_NoConnectionOutlivesIt: a request that nobody waits for any more has
-// its connection made all the same.
+// TestClient_NoConnectionOutlivesIt: the connection of a request is made even if nobody waits for the request any
+// more.
 func TestClient_NoConnectionOutlivesIt(t *testing.T) {
 	t.Parallel()
 

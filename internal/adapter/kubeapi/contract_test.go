@@ -9,8 +9,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/contract"
 )
 
-// The adapter keeps the contract over a real kube-apiserver, which is what the
-// simulated ones are held to.
+// The adapter fulfils the contract over a real kube-apiserver, by which the simulated ones are measured.
 func TestContract_HoldsOverARealAPIServer(t *testing.T) {
 	contract.Test(t, func(t *testing.T) contract.Fixture {
 		t.Helper()
@@ -19,7 +18,7 @@ func TestContract_HoldsOverARealAPIServer(t *testing.T) {
 	})
 }
 
-// So does the protocol itself: the clauses are about the API server.
+// So does the protocol itself: these clauses are about the API server.
 func TestContract_OfTheWireHoldsOverARealAPIServer(t *testing.T) {
 	for _, clause := range contract.WireCases() {
 		t.Run(clause.Name, func(t *testing.T) { clause.Run(t, openFixture(t)) })

@@ -26,7 +26,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 )
 
-// portCalls are all methods of the ports, reduced to their errors.
+// portCalls returns all methods of the ports, reduced to their errors.
 func portCalls(api cluster.Kubernetes) map[string]func(context.Context) error {
 	pod := cluster.Pod{Namespace: "default", Name: "web", UID: "1"}
 
@@ -85,8 +85,8 @@ func portCalls(api cluster.Kubernetes) map[string]func(context.Context) error {
 	return calls
 }
 
-// connect is a client of a server that always answers the same way, and the
-// number of requests it got.
+// connect returns a client of a server that always answers the same way, and the number of requests that the server
+// got.
 func connect(t testing.TB, handler http.HandlerFunc) (*kubeapi.Client, *atomic.Int32) {
 	t.Helper()
 
@@ -200,7 +200,7 @@ func TestError_AnswersAreNamedByMeaning(t *testing.T) {
 			t.Errorf("%s: %d requests, want one", name, count)
 		}
 
-		// The server asks for ten seconds of patience, which is the engine's.
+		// The server asks for a pause of ten seconds, which only the engine makes.
 		if took := time.Since(started); took > 5*time.Second {
 			t.Errorf("%s: took %s", name, took)
 		}
@@ -288,7 +288,7 @@ func TestError_CallersEndIsNotTheServers(t *testing.T) {
 		}
 	})
 
-	// After the clean-up of the server was registered, so that it runs before.
+	// This is registered after the clean-up of the server, so it runs before it.
 	t.Cleanup(func() { close(hanging) })
 
 	reason := errors.New("the run was stopped")
@@ -315,7 +315,7 @@ func TestError_CallersEndIsNotTheServers(t *testing.T) {
 	}
 }
 
-// TestError_WordsTheEndOfARequest: Go is not quoted, whoever ended it.
+// TestError_WordsTheEndOfARequest: the error does not quote Go, whoever ended the request.
 func TestError_WordsTheEndOfARequest(t *testing.T) {
 	t.Parallel()
 
@@ -402,8 +402,8 @@ func TestError_RefusalOfWhatWasAllowedBeforeMayHeal(t *testing.T) {
 	}
 }
 
-// TestClient_ReadsAreRepeatedOnItsClock: the pause before a read is repeated is one of the
-// client's clock, whether the connection broke or the API server asked for it.
+// TestClient_ReadsAreRepeatedOnItsClock: the pause before a read is repeated goes by the client's clock, whether the
+// connection broke or the API server asked for the pause.
 func TestClient_ReadsAreRepeatedOnItsClock(t *testing.T) {
 	t.Parallel()
 
@@ -484,7 +484,7 @@ func answerForbidden(t *testing.T, w http.ResponseWriter, kind, message string) 
 	}
 }
 
-// plainKubeconfig is a kubeconfig without credentials.
+// plainKubeconfig returns a kubeconfig without credentials.
 func plainKubeconfig(server string) string {
 	return fmt.Sprintf(`{"apiVersion":"v1","kind":"Config","current-context":"c",
 "clusters":[{"name":"c","cluster":{"server":%q}}],"users":[{"name":"u","user":{}}],
@@ -500,8 +500,8 @@ type catalogued struct {
 	says    string
 }
 
-// check fails the test unless both may heal, the write was sent once, and the
-// texts say what was asked and what came back.
+// check fails the test unless both errors may heal, the write was sent once, and the texts say what was asked and
+// what came back.
 func (c catalogued) check(t *testing.T, name string) {
 	t.Helper()
 
@@ -524,15 +524,15 @@ func (c catalogued) check(t *testing.T, name string) {
 	}
 }
 
-// A database of etcd without space is an error of the API server, after which
-// nobody knows whether it had written.
+// If the etcd database has no space, the API server returns an error, after which it is not known whether it has
+// written.
 func TestCatalogue15_DatabaseWithoutSpace(t *testing.T) {
 	t.Parallel()
 
 	catalogued{status(500, "InternalError", "etcdserver: mvcc: database space exceeded"), true, "database space exceeded"}.check(t, "no space")
 }
 
-// throttled is the answer of an API server that has too much to do for a second.
+// throttled is the answer of an API server that is overloaded for a second.
 func throttled(writer http.ResponseWriter, _ *http.Request) {
 	writer.Header().Set("Content-Type", "application/json")
 	writer.Header().Set("Retry-After", "1")
@@ -544,8 +544,8 @@ func throttled(writer http.ResponseWriter, _ *http.Request) {
 	})
 }
 
-// An API server that comes and goes is waited for; what it had not taken has no
-// effect, and what it may have taken is looked for.
+// An API server that comes and goes is waited for. What it did not accept has no effect, and what it may have
+// accepted is looked for.
 func TestCatalogue35_APIServerFlaps(t *testing.T) {
 	t.Parallel()
 
@@ -567,8 +567,8 @@ func TestCatalogue35_APIServerFlaps(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// Gone, as it is while its static pod starts anew: then refused, then another
-	// one answers, then it is back.
+	// First it is gone, as while its static pod restarts; then it refuses, then another one answers, then it is
+	// back.
 	cp0.CloseClientConnections()
 	f.leads(own, "")
 
@@ -595,7 +595,7 @@ func TestCatalogue35_APIServerFlaps(t *testing.T) {
 	}
 }
 
-// nodeOf is the Node object of a machine as an API server lists it.
+// nodeOf returns the Node object of a machine as an API server lists it.
 func nodeOf(t *testing.T, status corev1.ConditionStatus, reason string, since time.Time, kubelet string) cluster.KubeNode {
 	t.Helper()
 
@@ -617,7 +617,7 @@ func nodeOf(t *testing.T, status corev1.ConditionStatus, reason string, since ti
 	return nodes[0]
 }
 
-// Of a node that went away Kubernetes says after 40 s that it does not know.
+// Kubernetes says after 40 s that it knows nothing about a node that went away.
 func TestCatalogue18_NodeOfWhichNothingIsKnown(t *testing.T) {
 	t.Parallel()
 
@@ -637,8 +637,8 @@ func TestCatalogue37_KubeletNotReady(t *testing.T) {
 	}
 }
 
-// A budget with nothing to give is told from an API server that has too much to
-// do. Neither is asked again from here: the pause is the engine's.
+// A budget that allows no disruption is told apart from an overloaded API server. Neither request is repeated here:
+// the engine makes the pause.
 func TestCatalogue38_BudgetBlocksAnEviction(t *testing.T) {
 	t.Parallel()
 

@@ -113,7 +113,7 @@ func (r *followRig) cordoned(nodes []cluster.KubeNode, err error) bool {
 	return slices.ContainsFunc(nodes, func(node cluster.KubeNode) bool { return node.Name == "worker-1" && node.Unschedulable })
 }
 
-// A claim proves nothing to those who ask after it was sent: they share the next one.
+// A claim proves nothing to those who ask after it was sent, so they share the next one.
 func TestFollow_ConcurrentLooksShareAClaim(t *testing.T) {
 	const many = 40
 
@@ -155,8 +155,7 @@ func TestFollow_ConcurrentLooksShareAClaim(t *testing.T) {
 	})
 }
 
-// Who gives up waits no longer, and neither does who stops to follow; the others get
-// their answer.
+// A look that is given up waits no longer, nor does one whose client stops following; the others get their answer.
 func TestFollow_LookEndsWithItsContext(t *testing.T) {
 	following(t, 2, apiserver.Options{}, func(r *followRig) {
 		r.cluster.StallWatches(true)
@@ -177,8 +176,8 @@ func TestFollow_LookEndsWithItsContext(t *testing.T) {
 	})
 }
 
-// A watch that has not delivered a claim in time costs the next looks no wait, and is
-// used again when one delivers something.
+// If a watch has not delivered a claim in time, the next looks do not wait for it. It is used again once it delivers
+// something.
 func TestFollow_StalledWatchIsNotWaitedForTwice(t *testing.T) {
 	following(t, 2, apiserver.Options{}, func(r *followRig) {
 		r.cluster.StallWatches(true)
@@ -210,8 +209,8 @@ func TestFollow_StalledWatchIsNotWaitedForTwice(t *testing.T) {
 	})
 }
 
-// While no API server runs the nodes are asked for again and again, with pauses between.
-// Who stops to follow, as a run does that is cancelled, waits for none of them.
+// While no API server runs, the nodes are read again and again, with pauses between. Stopping, as a canceled run
+// does, waits for none of them.
 func TestFollow_StopDoesNotWaitForAnAPIServer(t *testing.T) {
 	following(t, 2, apiserver.Options{}, func(r *followRig) {
 		for _, state := range r.cluster.World().NodesOf(model.ControlPlane) {
@@ -228,7 +227,7 @@ func TestFollow_StopDoesNotWaitForAnAPIServer(t *testing.T) {
 
 		stop := r.api.FollowNodes(r.Context())
 
-		// On the clock of the bubble: long enough for a long pause.
+		// 20 seconds on the clock of the bubble are enough for a long pause.
 		time.Sleep(20 * time.Second)
 
 		began := time.Now()
@@ -241,7 +240,7 @@ func TestFollow_StopDoesNotWaitForAnAPIServer(t *testing.T) {
 	})
 }
 
-// Where the nodes cannot be watched they are listed, and nothing is written.
+// If the nodes cannot be watched, they are listed, and nothing is written.
 func TestFollow_NodesThatCannotBeWatchedAreListed(t *testing.T) {
 	following(t, 2, apiserver.Options{Intercept: func(_ context.Context, request apiserver.Request) apiserver.Strike {
 		if request.Verb == "watch" {
@@ -260,7 +259,7 @@ func TestFollow_NodesThatCannotBeWatchedAreListed(t *testing.T) {
 	})
 }
 
-// An API server that does not know how to begin a watch with what there is lists first.
+// If an API server cannot begin a watch with the existing nodes, they are listed first.
 func TestFollow_OlderAPIServerListsFirst(t *testing.T) {
 	following(t, 2, apiserver.Options{Older: true}, func(r *followRig) {
 		const often = 5
@@ -276,7 +275,7 @@ func TestFollow_OlderAPIServerListsFirst(t *testing.T) {
 	})
 }
 
-// What a look costs does not grow with the nodes.
+// The cost of a look does not grow with the number of nodes.
 func TestFollow_LookAtManyNodesCostsNoList(t *testing.T) {
 	const workers, often = 197, 20
 

@@ -34,9 +34,8 @@ import (
 // the ID "id-1" was confirmed.
 const confirmedAnnotation = "talosupgrade.vitistack.io/confirmed-2"
 
-// TestJournal_ConfirmedRecordsAreNoKeys: earlier versions of the provider take every
-// key that they do not know for a machine with unfinished work. What they write has
-// nothing confirmed.
+// TestJournal_ConfirmedRecordsAreNoKeys: earlier versions of the provider take every key that they do not know for a
+// machine with unfinished work. The journal that they write has no confirmed records.
 func TestJournal_ConfirmedRecordsAreNoKeys(t *testing.T) {
 	api, other := live(t)
 	defer forget(t, other)
@@ -67,7 +66,7 @@ func TestJournal_ConfirmedRecordsAreNoKeys(t *testing.T) {
 	}
 }
 
-// TestJournal_UnreadableConfirmedRecordsAreIgnored, and keeps nobody from upgrading.
+// TestJournal_UnreadableConfirmedRecordsAreIgnored: they do not block upgrades.
 func TestJournal_UnreadableConfirmedRecordsAreIgnored(t *testing.T) {
 	for _, damaged := range []string{
 		"", "{", `{}`, `[7]`, `[{"machines":{"id-1":7}}]`, `[{"target":"latest","machines":{"id-1":{}}}]`,
@@ -99,8 +98,8 @@ func TestJournal_UnreadableConfirmedRecordsAreIgnored(t *testing.T) {
 	}
 }
 
-// TestJournal_OfALargeClusterLeavesOutTheOldest: of too many machines, and of too long images, the
-// oldest are left out.
+// TestJournal_OfALargeClusterLeavesOutTheOldest: if there are too many machines or the images are too long, the
+// oldest records are left out.
 func TestJournal_OfALargeClusterLeavesOutTheOldest(t *testing.T) {
 	for name, test := range map[string]struct {
 		image string
@@ -140,8 +139,8 @@ func TestJournal_OfALargeClusterLeavesOutTheOldest(t *testing.T) {
 	}
 }
 
-// TestJournal_ConfirmedRecordGoesWithTheNextIntent: before anything is installed, the record of
-// what the other boot slot held has to go, with the very write that records the intent.
+// TestJournal_ConfirmedRecordGoesWithTheNextIntent: before anything is installed, the record of the other boot slot
+// must be removed, in the same write that records the intent.
 func TestJournal_ConfirmedRecordGoesWithTheNextIntent(t *testing.T) {
 	api, other := live(t)
 	defer forget(t, other)
@@ -179,7 +178,7 @@ func TestJournal_ConfirmedRecordGoesWithTheNextIntent(t *testing.T) {
 	}
 }
 
-// another is another client of the real API server.
+// another returns another client of the real API server.
 func another(t *testing.T) *kubeapi.Client {
 	t.Helper()
 
@@ -188,7 +187,7 @@ func another(t *testing.T) *kubeapi.Client {
 	return api
 }
 
-// kept is a journal as a version of the provider has left it in clusters.
+// kept returns a journal as a version of the provider has left it in clusters.
 func kept(t *testing.T, file string) *corev1.ConfigMap {
 	t.Helper()
 
@@ -205,7 +204,7 @@ func kept(t *testing.T, file string) *corev1.ConfigMap {
 	return &object
 }
 
-// keptJournal is what each of these journals says, by the names of the nodes.
+// keptJournal returns what each of these journals says, by the names of the nodes.
 func keptJournal() (entries map[string]cluster.Entry, due cluster.ManifestsDue, taken cluster.EtcdSnapshot) {
 	const run = "7N4Y4465RCFRNKYKADYD4TCIH2"
 
@@ -232,8 +231,8 @@ func keptJournal() (entries map[string]cluster.Entry, due cluster.ManifestsDue, 
 	}
 }
 
-// TestJournal_AllFormatsAreReadAndTheNewestIsWritten: clusters hold what
-// earlier versions wrote, and a node may be armed.
+// TestJournal_AllFormatsAreReadAndTheNewestIsWritten: clusters hold journals of earlier versions, and a node may be
+// armed.
 func TestJournal_AllFormatsAreReadAndTheNewestIsWritten(t *testing.T) {
 	newest := kept(t, "testdata/journal-format-2.yaml")
 	entries, due, taken := keptJournal()
@@ -279,8 +278,7 @@ func TestJournal_AllFormatsAreReadAndTheNewestIsWritten(t *testing.T) {
 	}
 }
 
-// TestJournal_UnknownFormatIsRefusedAndKept: a later version may mean another
-// machine by its keys.
+// TestJournal_UnknownFormatIsRefusedAndKept: in a later version, a key may mean another machine.
 func TestJournal_UnknownFormatIsRefusedAndKept(t *testing.T) {
 	for _, format := range []string{"3", "0", "two", ""} {
 		api, other := live(t)
@@ -353,7 +351,7 @@ func TestJournal_KeepsWhatARollbackNeeds(t *testing.T) {
 	}
 }
 
-// TestJournal_EntryOfAnEarlierVersionKnowsNoEtcd: it is read as it was written.
+// TestJournal_EntryOfAnEarlierVersionKnowsNoEtcd: the entry is read as it was written.
 func TestJournal_EntryOfAnEarlierVersionKnowsNoEtcd(t *testing.T) {
 	api, other := live(t)
 	defer forget(t, other)
@@ -378,8 +376,8 @@ func TestJournal_EntryOfAnEarlierVersionKnowsNoEtcd(t *testing.T) {
 	}
 }
 
-// TestJournal_RefusesAnUnknownPhase, and named with its entry: what it means for the
-// node nobody knows here.
+// TestJournal_RefusesAnUnknownPhase: the error names the phase and its entry, because its meaning for the node is
+// not known here.
 func TestJournal_RefusesAnUnknownPhase(t *testing.T) {
 	api, other := live(t)
 	defer forget(t, other)
@@ -404,7 +402,7 @@ func TestJournal_RefusesAnUnknownPhase(t *testing.T) {
 	}
 }
 
-// TestJournal_RollbackUnderWayIsNotForgotten; what was rolled back is.
+// TestJournal_RollbackUnderWayIsNotForgotten: only a rollback that has ended is.
 func TestJournal_RollbackUnderWayIsNotForgotten(t *testing.T) {
 	for phase, want := range map[cluster.Phase][]string{
 		cluster.PhaseRollingBack: {"unfinished (phase rolling-back)"},
@@ -426,8 +424,8 @@ func TestJournal_RollbackUnderWayIsNotForgotten(t *testing.T) {
 	}
 }
 
-// TestJournal_WriteCostsWhatChanged: the writes of one upgrade take the same bytes
-// whether few or 99 other nodes are on their way and as many are remembered as may be.
+// TestJournal_WriteCostsWhatChanged: the writes of one upgrade take the same bytes whether few or 99 other nodes are
+// being upgraded and as many as possible are remembered.
 func TestJournal_WriteCostsWhatChanged(t *testing.T) {
 	_, other := live(t)
 	few, fewSize := upgradeTraffic(t, other, 2, 20)
@@ -450,9 +448,8 @@ func TestJournal_WriteCostsWhatChanged(t *testing.T) {
 	}
 }
 
-// upgradeTraffic are the bytes that the writes of one upgrade take, with their answers,
-// where others are on their way and some are confirmed; and the size of the object in
-// the end.
+// upgradeTraffic returns the bytes that the writes of one upgrade take, with their answers, while others are under
+// way and some are confirmed; and the size of the object at the end.
 func upgradeTraffic(t *testing.T, other kubernetes.Interface, others, confirmed int) (traffic int64, size int) {
 	t.Helper()
 
@@ -507,7 +504,7 @@ func upgradeTraffic(t *testing.T, other kubernetes.Interface, others, confirmed 
 	return traffic, object.Size()
 }
 
-// countedClient is a client of the real API server that adds up what goes over its
+// countedClient returns a client of the real API server that adds up what goes over its
 // connections, in bytes.
 func countedClient(t *testing.T, total *atomic.Int64) *kubeapi.Client {
 	t.Helper()
@@ -554,14 +551,14 @@ func (c *countedConnection) Write(from []byte) (int, error) {
 	return n, err
 }
 
-// machineID is one as long as those of real machines.
+// machineID returns a machine ID as long as real ones.
 func machineID(number int) string {
 	sum := sha256.Sum256([]byte(strconv.Itoa(number)))
 
 	return hex.EncodeToString(sum[:16])
 }
 
-// upgradeOf is an entry as long as those of real upgrades.
+// upgradeOf returns an entry as long as those of real upgrades.
 func upgradeOf(number int, phase cluster.Phase) cluster.Entry {
 	one := entry(phase)
 	one.Node = fmt.Sprintf("worker-%04d.example.org", number)
@@ -621,8 +618,8 @@ func TestJournal_RemembersTheSnapshotOfEtcd(t *testing.T) {
 	stillUnderWay(t, api, other, written, *taken)
 }
 
-// stillUnderWay is the record for a roll to each node's own image that has not
-// ended: as it was stored before the record told either, and as it still is.
+// stillUnderWay is the record for a roll to each node's own image that has not ended: as it was stored before the
+// record named either, and as it still is.
 func stillUnderWay(t *testing.T, api *kubeapi.Client, other kubernetes.Interface, journal cluster.Journal, taken cluster.EtcdSnapshot) {
 	t.Helper()
 
@@ -649,7 +646,7 @@ func stillUnderWay(t *testing.T, api *kubeapi.Client, other kubernetes.Interface
 	}
 }
 
-// TestJournal_DamagedRecordOfASnapshotIsNamed, and is no unfinished work either.
+// TestJournal_DamagedRecordOfASnapshotIsNamed: nor does it count as unfinished work.
 func TestJournal_DamagedRecordOfASnapshotIsNamed(t *testing.T) {
 	api, other := live(t)
 	defer forget(t, other)
@@ -936,7 +933,7 @@ func TestForget_LeavesARunningUpgradeAlone(t *testing.T) {
 
 	slept := time.Duration(0)
 
-	// While the one looks, the other renews, as it does every ten seconds.
+	// While one client looks, the other renews, as it does every ten seconds.
 	api, other := liveWith(t, func(ctx context.Context, duration time.Duration) error {
 		if slept += duration; slept == 10*time.Second {
 			lease.Renewed = time.Now()

@@ -29,8 +29,8 @@ func TestNode_InternalAddressesComeFirst(t *testing.T) {
 	}
 }
 
-// TestNode_TellsWhoWroteToItSinceWeDid is about what managedFields tell: who added or changed
-// something, not who only took something away.
+// TestNode_TellsWhoWroteToItSinceWeDid is about what managedFields show: who added or changed something, but not who
+// only removed something.
 func TestNode_TellsWhoWroteToItSinceWeDid(t *testing.T) {
 	t.Parallel()
 

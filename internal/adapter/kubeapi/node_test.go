@@ -256,8 +256,8 @@ func TestNode_MissingOneDoesNotFailAnUncordon(t *testing.T) {
 	}
 }
 
-// TestNode_KubeletsOfVendorsAreNoPreReleases: one that reports v1.34.2-eks.1 would
-// otherwise pass for older than 1.34.2.
+// TestNode_KubeletsOfVendorsAreNoPreReleases: a kubelet that reports v1.34.2-eks.1 would otherwise count as older
+// than 1.34.2.
 func TestNode_KubeletsOfVendorsAreNoPreReleases(t *testing.T) {
 	t.Parallel()
 

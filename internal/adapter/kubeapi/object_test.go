@@ -30,13 +30,13 @@ const (
 	gadgetsCustom = "gadgets.workshop.example.org"
 )
 
-// gadget is an object of a kind whose version v1 has a status with a few fields,
+// gadget returns an object of a kind whose version v1 has a status with a few fields,
 // and whose version v2 has none.
 func gadget(name string) cluster.Reference {
 	return cluster.Reference{APIVersion: "workshop.example.org/v1", Kind: "Gadget", Namespace: "default", Name: name}
 }
 
-// defineGadgets adds the kind, for the time of the test.
+// defineGadgets adds the kind for the duration of the test.
 func defineGadgets(t *testing.T, other kubernetes.Interface) {
 	t.Helper()
 
@@ -81,7 +81,7 @@ func addGadget(t *testing.T, other kubernetes.Interface, name string) {
 	}
 }
 
-// field is what stands at the path in an object; nil where nothing does.
+// field returns the value at the path in an object; nil if there is none.
 func field(object map[string]any, path ...string) any {
 	var found any = object
 
@@ -138,7 +138,7 @@ func TestObject_IsReadAndChanged(t *testing.T) {
 		t.Errorf("annotation removed: %v, %v", after, err)
 	}
 
-	// As it was read first it is not any more.
+	// The object is no longer as it was first read.
 	conditional := func(read map[string]any) map[string]any {
 		return map[string]any{"metadata": map[string]any{
 			"annotations": map[string]any{"ours": "2"}, "resourceVersion": field(read, "metadata", "resourceVersion"),
@@ -227,7 +227,7 @@ func TestObject_TooLargeIsRefused(t *testing.T) {
 	}
 }
 
-// TestObject_KindThatMovedIsFoundAgain: what is remembered of it may be out of date.
+// TestObject_KindThatMovedIsFoundAgain: what the client remembers about it may be out of date.
 func TestObject_KindThatMovedIsFoundAgain(t *testing.T) {
 	api, other := live(t)
 
@@ -276,7 +276,7 @@ func workshop(handler http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// writes are the changes, reduced to their errors.
+// writes returns the changes, reduced to their errors.
 func writes(api *kubeapi.Client) map[string]func(context.Context) error {
 	read := cluster.Secret{Namespace: "ns", Name: "s", ResourceVersion: "1"}
 
@@ -451,8 +451,8 @@ func TestObject_InvalidChangesAreNotSent(t *testing.T) {
 	}
 }
 
-// TestObject_APIServerMayHideKinds: an authorization that denies what it does
-// not name denies the kinds too.
+// TestObject_APIServerMayHideKinds: an authorization that denies everything it does not name also denies reading the
+// kinds.
 func TestObject_APIServerMayHideKinds(t *testing.T) {
 	t.Parallel()
 
@@ -471,7 +471,7 @@ func TestObject_APIServerMayHideKinds(t *testing.T) {
 	}
 }
 
-// TestObject_ErrorQuotesNothingOfASecret, also where the answer does.
+// TestObject_ErrorQuotesNothingOfASecret, even if the answer does.
 func TestObject_ErrorQuotesNothingOfASecret(t *testing.T) {
 	t.Parallel()
 
@@ -504,7 +504,7 @@ func TestObject_ErrorQuotesNothingOfASecret(t *testing.T) {
 	}
 }
 
-// everyError are the texts of the error and of all that it wraps.
+// everyError returns the texts of the error and of all that it wraps.
 func everyError(err error) []string {
 	texts := []string{err.Error(), fmt.Sprintf("%+v", err)}
 
@@ -552,12 +552,12 @@ func TestObject_SecretsAreReadPageByPage(t *testing.T) {
 	}
 }
 
-// things is a query for objects of a kind that [serveThings] has.
+// things returns a query for objects of a kind that [serveThings] has.
 func things() cluster.ObjectQuery {
 	return cluster.ObjectQuery{APIVersion: "example.org/v1", Kind: "Thing"}
 }
 
-// serveThings is a server of one kind, whose objects the handler answers.
+// serveThings returns a server of one kind, whose objects the handler answers.
 func serveThings(t *testing.T, handler http.HandlerFunc) (*kubeapi.Client, *atomic.Int32) {
 	t.Helper()
 
@@ -565,7 +565,7 @@ func serveThings(t *testing.T, handler http.HandlerFunc) (*kubeapi.Client, *atom
 		w.Header().Set("Content-Type", "application/json")
 
 		if r.URL.Path == "/apis/example.org/v1" {
-			// The transport itself repeats what fails on a connection it had before.
+			// The transport itself repeats a request that fails on a connection used before.
 			w.Header().Set("Connection", "close")
 
 			_, _ = w.Write([]byte(`{"kind":"APIResourceList","resources":[{"name":"things","kind":"Thing"}]}`))
@@ -614,8 +614,7 @@ func TestObject_ComesWithoutManagedFields(t *testing.T) {
 	}
 }
 
-// TestObject_LargeOnesAreReadInSmallerPages, so that little of them is held at once
-// that is not kept.
+// TestObject_LargeOnesAreReadInSmallerPages, so that little is held at once that is not kept.
 func TestObject_LargeOnesAreReadInSmallerPages(t *testing.T) {
 	t.Parallel()
 
@@ -688,11 +687,11 @@ func TestObject_MoreThanFitAreRefused(t *testing.T) {
 		handler http.HandlerFunc
 		most    int32
 	}{
-		// One more than fit, and the one for the kind.
+		// These are one more page than fit, and the request for the kind.
 		"in many pages": {things(), func(w http.ResponseWriter, _ *http.Request) {
 			_, _ = w.Write([]byte(`{"metadata":{"continue":"on"},"items":[` + large + `]}`))
 		}, 12},
-		// As some servers do that know of no pages.
+		// Some servers that do not support pages answer like this.
 		"in one": {things(), func(w http.ResponseWriter, _ *http.Request) { endless(w, `{"items":[`+large, ","+large) }, 4},
 		"in one object": {with(things(), "", "a", ""), func(w http.ResponseWriter, _ *http.Request) {
 			endless(w, `{"data":"`, strings.Repeat("x", page))
@@ -719,7 +718,7 @@ func TestObject_MoreThanFitAreRefused(t *testing.T) {
 	}
 }
 
-// endless answers until nobody listens any more, and gives up at a gigabyte.
+// endless answers until nobody reads any more, and stops at a gigabyte.
 func endless(w http.ResponseWriter, begin, more string) {
 	_, err := w.Write([]byte(begin))
 
@@ -728,8 +727,7 @@ func endless(w http.ResponseWriter, begin, more string) {
 	}
 }
 
-// TestObject_ListThatExpiresIsCountedOnce: what it had read before is not held any
-// more.
+// TestObject_ListThatExpiresIsCountedOnce: what was read before is no longer held.
 func TestObject_ListThatExpiresIsCountedOnce(t *testing.T) {
 	t.Parallel()
 
@@ -840,7 +838,7 @@ func addVolume(t *testing.T, other kubernetes.Interface, namespace, name, robust
 	}
 }
 
-// names are "namespace/name" of the objects.
+// names returns the objects as "namespace/name".
 func names(t *testing.T, objects []map[string]any) string {
 	t.Helper()
 

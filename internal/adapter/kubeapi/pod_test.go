@@ -20,7 +20,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 )
 
-// addPod puts a pod on a node, owned by whoever the test says.
+// addPod puts a pod on a node, with the given owners.
 func addPod(t *testing.T, other kubernetes.Interface, name, node string, owners ...metav1.OwnerReference) *corev1.Pod {
 	t.Helper()
 
@@ -51,7 +51,7 @@ func addPodWith(t *testing.T, other kubernetes.Interface, wanted *corev1.Pod) *c
 	return pod
 }
 
-// orphaned is a DaemonSet that is gone, of a version that the garbage collector cannot look
+// orphaned returns a DaemonSet that is gone, of a version that the garbage collector cannot look
 // up: it would take its pods away.
 func orphaned() metav1.OwnerReference {
 	yes := true
@@ -223,7 +223,7 @@ func TestPod_OfTwoBudgetsIsNotEvicted(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// One that has not run yet is evicted without asking a budget.
+	// A pod that has not run yet is evicted without consulting a budget.
 	added.Status.Phase = corev1.PodRunning
 
 	if _, err := other.CoreV1().Pods("default").UpdateStatus(t.Context(), added, metav1.UpdateOptions{}); err != nil {
@@ -285,7 +285,7 @@ func TestPod_SaysItsImageAndWhyItDoesNotRun(t *testing.T) {
 			Annotations: map[string]string{"talos.dev/config-version": "7"},
 		}}
 		pod.Spec.Containers = []corev1.Container{{Name: "kube-apiserver", Image: "registry.k8s.io/kube-apiserver:v1.35.2"}}
-		// Another container's trouble is none of ours.
+		// Problems of another container do not matter.
 		pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "sidecar", State: waiting("ErrImagePull", "").State}, test.status}
 
 		api, _ := connect(t, func(w http.ResponseWriter, _ *http.Request) {

@@ -73,7 +73,7 @@ func run(m *testing.M) (code int, err error) {
 	}
 	defer os.RemoveAll(dir)
 
-	// Building Kubernetes, where nobody has yet, takes minutes.
+	// If Kubernetes has not been built yet, that takes minutes.
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Minute)
 	defer cancel()
 
@@ -89,15 +89,14 @@ func run(m *testing.M) (code int, err error) {
 	return code, suite.Stop()
 }
 
-// live is a client of the real API server, and one of client-go's to arrange
-// and look at things with.
+// live returns a client of the real API server, and one of client-go to set things up and look at them.
 func live(t *testing.T) (*kubeapi.Client, kubernetes.Interface) {
 	t.Helper()
 
 	return liveWith(t, func(ctx context.Context, _ time.Duration) error { return ctx.Err() })
 }
 
-// liveWith is live with a way of its own to sleep.
+// liveWith is live with a sleep function of its own.
 func liveWith(t *testing.T, sleep func(context.Context, time.Duration) error) (*kubeapi.Client, kubernetes.Interface) {
 	t.Helper()
 
@@ -125,7 +124,7 @@ func liveWith(t *testing.T, sleep func(context.Context, time.Duration) error) (*
 	return client, other
 }
 
-// eventually waits for what the simulated cluster does by itself.
+// eventually waits for something that the simulated cluster does by itself.
 func eventually(t *testing.T, what string, holds func() (bool, error)) {
 	t.Helper()
 
@@ -181,8 +180,7 @@ func newServer(t *testing.T, certificate func(*httptest.Server)) *server {
 	return s
 }
 
-// front is where connections really go: addresses that a test invents, each of
-// which leads to a server or is down.
+// front is where connections really go: addresses that a test invents, each of which leads to a server or is down.
 type front struct {
 	mu    sync.Mutex
 	ways  map[string]string
@@ -190,7 +188,7 @@ type front struct {
 	conns []*frozenConn
 }
 
-// frozenConn is a connection that can be made to say nothing any more.
+// frozenConn is a connection that can be silenced.
 type frozenConn struct {
 	net.Conn
 
@@ -231,7 +229,7 @@ func (f *front) leads(address, to string) {
 	f.ways[address] = to
 }
 
-// taken are the addresses that were dialled since the last call.
+// taken returns the addresses that were dialled since the last call.
 func (f *front) taken() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -323,7 +321,7 @@ func foreignCertificate(t *testing.T) func(*httptest.Server) {
 	}
 }
 
-// small is a cluster of three nodes, to which tests add what they are about.
+// small is a cluster of three nodes, to which tests add what they need.
 type small struct {
 	pods     []corev1.Pod
 	nodes    []corev1.Node
@@ -350,7 +348,7 @@ func newSmall() *small {
 	return given
 }
 
-// workloads reads the cluster, and tells which lists were asked for.
+// workloads reads the cluster, and returns which lists were requested.
 func (s *small) workloads(t *testing.T) (cluster.Workloads, []string, error) {
 	t.Helper()
 
@@ -367,7 +365,7 @@ func (s *small) workloads(t *testing.T) (cluster.Workloads, []string, error) {
 		"/api/v1/replicationcontrollers":       corev1.ReplicationControllerList{TypeMeta: typed("v1", "ReplicationControllerList")},
 	}
 
-	// A request that was given up may still be on its way when the answer is there.
+	// A canceled request may still be under way when the answer arrives.
 	var (
 		mu    sync.Mutex
 		paths []string
@@ -424,7 +422,7 @@ func typed(apiVersion, kind string) metav1.TypeMeta {
 	return metav1.TypeMeta{APIVersion: apiVersion, Kind: kind}
 }
 
-// one is a pod on node a.
+// one returns a pod on node a.
 func one(change ...func(*corev1.Pod)) corev1.Pod {
 	pod := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", UID: "uid-web", Labels: map[string]string{"app": "web"}}}
 	pod.Spec.NodeName = "a"
@@ -453,12 +451,12 @@ func claiming(pod *corev1.Pod) {
 	}})
 }
 
-// bind has the claim of [claiming] bound to a volume of some nodes.
+// bind binds the claim of [claiming] to a volume of some nodes.
 func (s *small) bind(nodes ...string) {
 	claim := corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "data"}}
 	claim.Spec.VolumeName = "local"
 
-	// A claim of the same name elsewhere is none of ours.
+	// A claim of the same name in another namespace does not matter.
 	other := corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "other", Name: "data"}}
 	other.Spec.VolumeName = "elsewhere"
 

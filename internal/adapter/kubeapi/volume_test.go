@@ -17,7 +17,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 )
 
-// attach has a volume attached to a node, with what keeps it there.
+// attach attaches a volume to a node, with what keeps it there.
 func attach(t *testing.T, other kubernetes.Interface, volume, node, trouble string) {
 	t.Helper()
 

@@ -197,7 +197,7 @@ func TestWorkload_RequestsAreCountedAsTheSchedulerDoes(t *testing.T) {
 
 	pod := one(func(p *corev1.Pod) {
 		p.Spec.Containers = []corev1.Container{container("100m", "64Mi"), container("200m", "64Mi"), {Name: "asks for nothing"}}
-		// The largest step of the start counts where it is larger than the rest.
+		// The largest step of the start counts if it is larger than the rest.
 		p.Spec.InitContainers = []corev1.Container{container("1", "16Mi")}
 		p.Spec.Overhead = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("8Mi")}
 		p.Spec.Volumes = []corev1.Volume{
@@ -355,9 +355,8 @@ func TestWorkload_BudgetCoversThePodsOfItsSelector(t *testing.T) {
 
 const crowdPage = 500
 
-// crowd is a cluster of so many nodes and pods, of which three each belong to one
-// ReplicaSet and one budget, all in one namespace. It answers lists as an API
-// server does.
+// crowd returns a cluster with that many nodes and pods. Three pods each belong to one ReplicaSet and one budget,
+// all in one namespace. It answers lists as an API server does.
 func crowd(tb testing.TB, nodes, pods int) http.HandlerFunc {
 	tb.Helper()
 
@@ -532,7 +531,7 @@ func TestWorkload_LargeClusterIsReadPageByPage(t *testing.T) {
 	}
 
 	for _, pod := range found.Pods {
-		// A tenth of the nodes has its label, of which one in five is tainted.
+		// A tenth of the nodes has its label, and one in five of those is tainted.
 		if pod.Replicas != 3 || !strings.HasPrefix(pod.Owner, "ReplicaSet/app-") || pod.CPU != 100 || pod.Memory != 64<<20 || !pod.Ready ||
 			len(pod.Fits) < 48 || len(pod.Fits) > 60 || !slices.Contains(pod.Fits, pod.Node) {
 			t.Fatalf("pod %+v", pod)
@@ -550,8 +549,7 @@ func BenchmarkTheWorkloadsOfALargeCluster(b *testing.B) {
 	}
 }
 
-// TestWorkload_DaemonSetsThatMayNotBeListedAreReadOneByOne: a drain needs no more than
-// that.
+// TestWorkload_DaemonSetsThatMayNotBeListedAreReadOneByOne: a drain needs no more permissions than that.
 func TestWorkload_DaemonSetsThatMayNotBeListedAreReadOneByOne(t *testing.T) {
 	t.Parallel()
 
@@ -599,8 +597,7 @@ func TestWorkload_DaemonSetsThatMayNotBeListedAreReadOneByOne(t *testing.T) {
 	}
 }
 
-// TestWorkload_AgreesWithTheDrain: what a simulation expects to leave a node is what
-// leaves it.
+// TestWorkload_AgreesWithTheDrain: the pods that a simulation expects to leave a node are those that leave it.
 func TestWorkload_AgreesWithTheDrain(t *testing.T) {
 	api, other := live(t)
 

@@ -14,7 +14,7 @@ import (
 
 const present, before = "present", "before"
 
-// proxySet is a DaemonSet that is wanted on three nodes and short of something.
+// proxySet returns a DaemonSet that is wanted on three nodes and is not complete.
 func proxySet() *appsv1.DaemonSet {
 	labels := map[string]string{"app": "proxy"}
 
@@ -35,7 +35,7 @@ func nodeNamed(name string, ready corev1.ConditionStatus) *corev1.Node {
 	}
 }
 
-// podOn is a pod of the revision, whose image has the same name.
+// podOn returns a pod of the revision, whose image has the same name.
 func podOn(node, revision string, ready corev1.ConditionStatus) *corev1.Pod {
 	controller := true
 

@@ -24,7 +24,7 @@ import (
 // patience bounds calls that cannot succeed.
 const patience = 3 * time.Second
 
-// broken is a state of which every read fails.
+// broken is a state whose reads all fail.
 type broken struct {
 	state.CoreState
 

@@ -16,7 +16,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 )
 
-// configures has a control plane be told of extra manifests.
+// configures tells a control plane about extra manifests.
 func configures(t *testing.T, store state.State, extras ...k8s.ExtraManifest) state.State {
 	t.Helper()
 
@@ -30,8 +30,8 @@ func configures(t *testing.T, store state.State, extras ...k8s.ExtraManifest) st
 	return store
 }
 
-// TestRender_IncompleteIsNotTakenForAll: a control plane that has just booted renders
-// what is its own at once, and what it downloads later.
+// TestRender_IncompleteIsNotTakenForAll: a control plane that has just booted renders its own manifests at once, and
+// those that it downloads later.
 func TestRender_IncompleteIsNotTakenForAll(t *testing.T) {
 	r := newRig(t)
 
@@ -70,7 +70,7 @@ func TestRender_IncompleteIsNotTakenForAll(t *testing.T) {
 			}
 		}
 
-		// What only looks makes do with what there is, and so does who says so.
+		// A diff makes do with what there is, and so does a caller that says so.
 		_, lookErr := r.Diff(t.Context(), controlPlane, serverSide)
 		_, unreadyErr := r.Unready(t.Context(), controlPlane)
 		_, madeDoErr := r.Apply(t.Context(), controlPlane, incomplete)
@@ -116,11 +116,11 @@ func TestRender_ObjectsOfAnotherControlPlaneAreNotPruned(t *testing.T) {
 		t.Errorf("with one that does not answer: wrote %q", writes)
 	}
 
-	// The others matter to prune only.
+	// The other control planes only matter to prune.
 	changes, err := r.Diff(t.Context(), controlPlane, cluster.ManifestOptions{ServerSide: true, Also: prune.Also})
 	r.expect("diff without prune", changes, err)
 
-	// One that names a namespace for an object of the whole cluster means the same.
+	// A manifest that names a namespace for a cluster-scoped object means the same.
 	r.states.others[third] = r.rendering(settings, strings.ReplaceAll(role, `name: "test`, `namespace: x, name: "test`))
 
 	changes, err = r.Diff(t.Context(), controlPlane, prune)
@@ -139,7 +139,7 @@ func TestRender_ObjectsOfAnotherControlPlaneAreNotPruned(t *testing.T) {
 		t.Errorf("inventory %q, want %q", keys, want)
 	}
 
-	// Once nobody renders it any more it goes.
+	// Once no control plane renders it any more, it is pruned.
 	prune.Also = []string{third}
 
 	changes, err = r.Apply(t.Context(), controlPlane, prune)

@@ -52,7 +52,7 @@ type rig struct {
 	wire      *wire
 }
 
-// newRig is one on the shared cluster, which has no inventory then.
+// newRig returns a rig on the shared cluster, which has no inventory then.
 func newRig(t *testing.T) *rig {
 	t.Helper()
 
@@ -96,8 +96,7 @@ func connect(t *testing.T, simulator *sim.Simulator) *rig {
 	return r
 }
 
-// forgetInventory makes the cluster, born on Talos 1.12, one that has never been
-// synced.
+// forgetInventory turns the cluster, which began with Talos 1.12, into one that has never been synced.
 func (r *rig) forgetInventory() {
 	r.t.Helper()
 
@@ -107,7 +106,7 @@ func (r *rig) forgetInventory() {
 	}
 }
 
-// inventory are the keys of the inventory; nil where there is none.
+// inventory returns the keys of the inventory; nil if there is none.
 func (r *rig) inventory() []string {
 	r.t.Helper()
 
@@ -130,14 +129,13 @@ func (r *rig) inventory() []string {
 	return keys
 }
 
-// renders has the control plane render the documents from now on, in which
-// NAMESPACE stands for the one of the rig.
+// renders makes the control plane render the documents from now on. NAMESPACE stands for the namespace of the rig.
 func (r *rig) renders(documents ...string) {
 	r.t.Helper()
 	r.states.set(r.rendering(documents...))
 }
 
-// rendering is the state of a control plane that renders the documents.
+// rendering returns the state of a control plane that renders the documents.
 func (r *rig) rendering(documents ...string) state.State {
 	r.t.Helper()
 
@@ -180,7 +178,7 @@ func (r *rig) create(object *corev1.ConfigMap) {
 	}
 }
 
-// summary is each change in short.
+// summary returns a short form of each change.
 func (r *rig) summary(changes []cluster.ManifestChange) []string {
 	short := []string{}
 	for _, change := range changes {
@@ -203,7 +201,7 @@ func (r *rig) expect(what string, changes []cluster.ManifestChange, err error, w
 	}
 }
 
-// states serve one state for the control plane, and those of others.
+// states serves one state for the control plane, and those of others.
 type states struct {
 	mu     sync.Mutex
 	core   state.State
@@ -269,7 +267,7 @@ func (w *wire) breaks(fails func(request *http.Request) error) {
 	w.fails = fails
 }
 
-// taken are the writes since the last call.
+// taken returns the writes since the last call.
 func (w *wire) taken() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -312,7 +310,7 @@ func run(m *testing.M) (code int, err error) {
 	}
 	defer os.RemoveAll(dir)
 
-	// Building Kubernetes, where nobody has yet, takes minutes.
+	// If Kubernetes has not been built yet, that takes minutes.
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Minute)
 	defer cancel()
 

@@ -16,7 +16,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 )
 
-// everyError is the error and all that it wraps.
+// everyError returns the error and all that it wraps.
 func everyError(err error) []error {
 	all := []error{err}
 

@@ -25,7 +25,7 @@ import (
 // included.
 const manifestsOfTalos = 16
 
-// born is a rig on a cluster of its own, which has just been made on a version of
+// born returns a rig on a cluster of its own, which has just been made on a version of
 // Talos and renders what that does.
 func born(t *testing.T, talos string) *rig {
 	t.Helper()
@@ -109,7 +109,7 @@ func TestSync_FirstServerSideOneAdoptsWhatTalos112Created(t *testing.T) {
 		t.Fatalf("%v, %d changes, want %d", err, len(planned), manifestsOfTalos)
 	}
 
-	// A Deployment counts a new annotation as a generation.
+	// A new annotation increases the generation of a Deployment.
 	onlyMarked := []string{"annotations:", ssa.InventoryAnnotationKey, "generation:"}
 
 	for _, change := range planned {
@@ -234,7 +234,7 @@ func TestSync_TakesTurnsWithTalosctl(t *testing.T) {
 		}
 	}
 
-	// What talosctl upgrade-k8s does, to the letter.
+	// This is exactly what talosctl upgrade-k8s does.
 	upstream, err := ssa.NewManager(t.Context(), r.kube.Config(), "talos", "kube-system", inventoryName)
 	if err != nil {
 		t.Fatal(err)
@@ -407,7 +407,7 @@ func TestSync_OnlyForceRecreatesImmutableObjects(t *testing.T) {
 	}
 }
 
-// TestSync_ExcludedObjectsStayAsTheyAre: one that cannot be changed does not keep the others from it, and none is pruned.
+// TestSync_ExcludedObjectsStayAsTheyAre: if one of them cannot be changed, the others still are, and none is pruned.
 func TestSync_ExcludedObjectsStayAsTheyAre(t *testing.T) {
 	r := newRig(t)
 	r.renders(fmt.Sprintf(fixed, "one"))
@@ -442,7 +442,7 @@ func TestSync_ExcludedObjectsStayAsTheyAre(t *testing.T) {
 		t.Errorf("inventory %q, want both", keys)
 	}
 
-	// Where all is excluded, nothing is left to do, and nothing is pruned for it.
+	// If everything is excluded, nothing is left to do, and nothing is pruned.
 	r.renders(fmt.Sprintf(fixed, "two"))
 
 	changes, err = r.Apply(t.Context(), controlPlane, options)

@@ -23,7 +23,7 @@ const (
 	run  = "talosupgrade-0123"
 )
 
-// lost is a reply that never came.
+// lost returns a reply that never came.
 func lost() error { return errors.Join(cluster.ErrOutcomeUnknown, cluster.ErrUnreachable) }
 
 func TestAnnotated_ReportIsWhatTheAnnotationsSay(t *testing.T) {
@@ -97,7 +97,7 @@ func TestAnnotated_ReportIsWhatTheAnnotationsSay(t *testing.T) {
 			dig(object, "metadata")["deletionTimestamp"] = "2026-11-22T03:04:05Z"
 		}
 
-		// How a hold is ended is told also where none stands yet.
+		// How to end a hold is shown even if none stands yet.
 		test.want.Unhold = stdcmp.Or(test.want.Unhold, unhold)
 
 		got, err := operator.New(of, newStore(t, object)).Report(t.Context())
@@ -380,9 +380,8 @@ func TestHold_WorksForAnyOperatorOfTheProtocol(t *testing.T) {
 	}
 }
 
-// TestAnnotated_StatusThatARunLeftIsNoWork: the run died, somebody ended its hold, and the
-// operator, by its own Secret, is at nothing. Whatever is less certain than that
-// counts as work.
+// TestAnnotated_StatusThatARunLeftIsNoWork: the run died, somebody ended its hold, and the operator is idle
+// according to its own Secret. Anything less certain counts as work.
 func TestAnnotated_StatusThatARunLeftIsNoWork(t *testing.T) {
 	t.Parallel()
 

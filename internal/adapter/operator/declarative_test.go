@@ -34,7 +34,7 @@ func referring(key, name, talos string) map[string]any {
 	return map[string]any{key: map[string]any{"name": name}, "version": talos}
 }
 
-// fleet is a cluster of two control planes and a worker, at rest, beside another one.
+// fleet returns a cluster of two control planes and a worker, at rest, beside another one.
 func fleet(t *testing.T) *store {
 	t.Helper()
 
@@ -165,8 +165,8 @@ func TestDeclarative_ManyMachinesAreCounted(t *testing.T) {
 	}
 }
 
-// TestDeclarative_RequestAloneLooksLikeNoReaction: nothing but the target differs as long as the
-// operator does nothing, also where an old failure stands.
+// TestDeclarative_RequestAloneLooksLikeNoReaction: as long as the operator does nothing, only the target differs,
+// even if an old failure stands.
 func TestDeclarative_RequestAloneLooksLikeNoReaction(t *testing.T) {
 	t.Parallel()
 

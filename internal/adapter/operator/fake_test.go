@@ -26,11 +26,11 @@ type store struct {
 	secrets  map[string]cluster.Secret
 	labels   map[string]labels.Set
 	revision int
-	// requests are those that arrived, such as "patch Kind ns/name".
+	// requests are the requests that arrived, such as "patch Kind ns/name".
 	requests []string
-	// before runs before a request is carried out, and ends it with its error.
+	// before runs before a request is carried out; if it returns an error, the request ends with that.
 	before func(request string) error
-	// after runs once it was, and its error takes the place of the reply.
+	// after runs after a request was carried out; its error replaces the reply.
 	after func(request string) error
 }
 
@@ -62,7 +62,7 @@ func (s *store) keep(namespace, name string, marks labels.Set, data map[string]s
 	s.secrets[namespace+"/"+name], s.labels[namespace+"/"+name] = secret, marks
 }
 
-// annotate is another writer.
+// annotate writes annotations as another writer does.
 func (s *store) annotate(of cluster.Reference, key, value string) {
 	s.t.Helper()
 
@@ -251,7 +251,7 @@ func (s *store) PatchSecret(_ context.Context, read cluster.Secret, data map[str
 	})
 }
 
-// once makes a fault happen at the first requests that begin with the text.
+// once makes the first requests that begin with the text fail.
 func once(prefix string, times int, fault func() error) func(string) error {
 	return func(request string) error {
 		if times == 0 || !strings.HasPrefix(request, prefix) {

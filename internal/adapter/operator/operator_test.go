@@ -78,8 +78,7 @@ func beside(t *testing.T, seed func(context.Context, played.Objects, *model.Worl
 	})
 }
 
-// followed are the different states of a half until it is asked for nothing, for at
-// most two hours.
+// followed returns the different states of a half until nothing is asked of it any more, for at most two hours.
 func followed(t *testing.T, of cluster.Operator, product version.Product) (statuses []protocol.Status, last cluster.OperatorProduct) {
 	t.Helper()
 
@@ -159,7 +158,7 @@ func TestOperator_StaleCompletionIsNotTakenForANewOne(t *testing.T) {
 
 		defer played.PlayVitistack(t.Context(), options)()
 
-		// Long enough for it to have begun, and to have come to no end.
+		// A minute is enough for it to begin, but not to end.
 		time.Sleep(time.Minute)
 
 		if report, err := of.Report(t.Context()); err != nil || !report.Talos.Status.Busy() {
@@ -172,7 +171,7 @@ func TestOperator_StaleCompletionIsNotTakenForANewOne(t *testing.T) {
 	})
 }
 
-// TestOperator_WaitsWhileHeld until it is released, and is asked for nothing any more.
+// TestOperator_WaitsWhileHeld: it waits until it is released, and nothing is asked of it any more.
 func TestOperator_WaitsWhileHeld(t *testing.T) {
 	t.Parallel()
 

@@ -23,7 +23,7 @@ const (
 
 func marked() labels.Set { return labels.Set{"cluster.vitistack.io/cluster-id": "prod-x1"} }
 
-// vitistack is a KubernetesCluster with the Secret of its operator.
+// vitistack returns a KubernetesCluster with the Secret of its operator.
 func vitistack(t *testing.T, annotations, secret map[string]string) *store {
 	t.Helper()
 
@@ -119,7 +119,7 @@ func TestVitistack_OnlyOurOwnTargetIsWithdrawn(t *testing.T) {
 	}
 }
 
-// TestVitistack_TargetThatChangesMeanwhileIsLeft is the race of taking it back.
+// TestVitistack_TargetThatChangesMeanwhileIsLeft is about the race when a target is taken back.
 func TestVitistack_TargetThatChangesMeanwhileIsLeft(t *testing.T) {
 	t.Parallel()
 
@@ -305,13 +305,13 @@ const (
 	stateKey = "upgrade_state"
 )
 
-// atWork is what the Secret says of an operator at work on the half.
+// atWork returns what the Secret says of an operator at work on the half.
 func atWork(half, target, state string) map[string]string {
 	return map[string]string{busyKey: "true", "upgrade_type": half, "upgrade_target": target, stateKey: state}
 }
 
-// TestVitistack_FailedUpgradeIsNotWork: the operator leaves its Secret busy then,
-// whatever the annotations say by now.
+// TestVitistack_FailedUpgradeIsNotWork: the operator leaves its Secret busy after a failure, whatever the
+// annotations say by then.
 func TestVitistack_FailedUpgradeIsNotWork(t *testing.T) {
 	t.Parallel()
 
@@ -341,8 +341,7 @@ func TestVitistack_FailedUpgradeIsNotWork(t *testing.T) {
 	}
 }
 
-// TestVitistack_UpgradeThatARunFinishedIsOver: the operator failed at it, and a run of ours
-// brought the cluster there.
+// TestVitistack_UpgradeThatARunFinishedIsOver: the operator failed, and a run of ours completed the upgrade.
 func TestVitistack_UpgradeThatARunFinishedIsOver(t *testing.T) {
 	t.Parallel()
 

@@ -13,7 +13,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 )
 
-// rendering is a control plane that renders kube-proxy with arguments.
+// rendering returns a control plane that renders kube-proxy with arguments.
 func rendering(t *testing.T, enabled bool, args ...string) state.State {
 	t.Helper()
 
@@ -30,7 +30,7 @@ func rendering(t *testing.T, enabled bool, args ...string) state.State {
 	return store
 }
 
-// TestFlag_IsJudgedByTheReleaseThatHadItLast: what no table of the library has, too.
+// TestFlag_IsJudgedByTheReleaseThatHadItLast: this includes flags that no table of the library has.
 func TestFlag_IsJudgedByTheReleaseThatHadItLast(t *testing.T) {
 	const address = "10.0.0.1"
 
@@ -83,8 +83,8 @@ func TestFlag_IsJudgedByTheReleaseThatHadItLast(t *testing.T) {
 func TestReference_StaticPodsThatTheKubeletWillRefuseAreNamed(t *testing.T) {
 	const address = "10.0.0.9"
 
-	// node runs a static pod of the machine configuration with the spec; the gate of its kubelet is
-	// set where it is not empty.
+	// node runs a static pod of the machine configuration with the spec; the gate of its kubelet is set if it is not
+	// empty.
 	node := func(t *testing.T, spec map[string]any, gate string) state.State {
 		t.Helper()
 

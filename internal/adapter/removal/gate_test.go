@@ -13,7 +13,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 )
 
-// configured is a node whose kubelet has feature gates in its configuration file.
+// configured returns a node whose kubelet has feature gates in its configuration file.
 func configured(t *testing.T, args []string, gates map[string]any) state.State {
 	t.Helper()
 
@@ -57,7 +57,7 @@ func TestGate_IsJudgedByTheReleaseThatTheUpgradeLeadsTo(t *testing.T) {
 		node     state.State
 		want     []cluster.Removal
 	}{
-		// On which clusters crash-looped: siderolabs/talos#13480.
+		// Clusters crash-looped on it: siderolabs/talos#13480.
 		"gone": {
 			"1.34.2", "1.35.2", newNode(t, server("UserNamespacesPodSecurityStandards=true,UserNamespacesSupport=true")),
 			[]cluster.Removal{gate("UserNamespacesPodSecurityStandards", cluster.APIServer)},

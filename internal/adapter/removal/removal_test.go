@@ -32,7 +32,7 @@ type nodes map[string]state.State
 
 func (n nodes) State(address string) state.State { return n[address] }
 
-// newNode is a node with the command lines of components by name.
+// newNode returns a node with the command lines of components by name.
 func newNode(t *testing.T, commands map[string][]string) state.State {
 	t.Helper()
 
@@ -59,7 +59,7 @@ func newNode(t *testing.T, commands map[string][]string) state.State {
 	return store
 }
 
-// api is a Kubernetes API that has the given objects, by path, and nothing else.
+// api returns a Kubernetes API that has the given objects, by path, and nothing else.
 func api(t *testing.T, objects map[string]int, refuses int) *rest.Config {
 	t.Helper()
 
@@ -148,7 +148,7 @@ func TestRemoval_FindingsComeInAStableOrder(t *testing.T) {
 			test.want[i].In = to
 		}
 
-		// Twice, because maps have no order.
+		// It runs twice, because maps have no order.
 		for range 2 {
 			got, err := client.Removals(t.Context(), parse(t, test.from), to, []string{"10.0.0.2", "10.0.0.1"}, []string{"10.0.0.9"})
 			if err != nil || !slices.Equal(got, test.want) {
@@ -169,7 +169,7 @@ func TestRemoval_UnknownStepIsNotTakenForHarmless(t *testing.T) {
 	}
 }
 
-// broken is a node of which every read fails.
+// broken is a node whose reads all fail.
 type broken struct {
 	state.CoreState
 

@@ -15,7 +15,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 )
 
-// place is a directory with what a test needs in it.
+// place returns a directory with what a test needs in it.
 func place(t *testing.T) string {
 	t.Helper()
 
@@ -97,7 +97,7 @@ func TestDirectory_WithoutPermissionIsRefused(t *testing.T) {
 	}
 }
 
-// A file system that nobody can write to binds the superuser as well.
+// A read-only file system binds the superuser as well.
 func TestDirectory_OnAReadOnlyFileSystemIsRefused(t *testing.T) {
 	t.Parallel()
 

@@ -12,7 +12,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/adapter/snapshot"
 )
 
-// leave writes a file as a process would have that was killed so long before.
+// leave writes a file as a process would have left it that was killed that long ago.
 func leave(t *testing.T, directory, name string, age time.Duration) {
 	t.Helper()
 
@@ -92,7 +92,7 @@ func TestLeftover_DirectoryInItsPlaceStays(t *testing.T) {
 	}
 }
 
-// The secrets of a Save that was killed do not outlive one that fails.
+// The secrets of a Save that was killed are removed even by a Save that fails.
 func TestLeftover_IsAlsoRemovedByASaveThatFails(t *testing.T) {
 	t.Parallel()
 

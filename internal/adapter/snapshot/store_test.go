@@ -25,7 +25,7 @@ import (
 
 var _ cluster.SnapshotStore = (*snapshot.Store)(nil)
 
-// whole is a snapshot as a node streams it: pages and their checksum.
+// whole returns a snapshot as a node streams it: pages and their checksum.
 func whole(pages int) []byte {
 	database := bytes.Repeat([]byte("0123456789abcdef"), pages*512/16)
 	sum := sha256.Sum256(database)
@@ -48,7 +48,7 @@ func gives(data []byte, piece int) func(context.Context, io.Writer) error {
 
 func at() time.Time { return time.Date(2026, 11, 21, 3, 4, 5, 600, time.FixedZone("", 3600)) }
 
-// listing are the names below a directory.
+// listing returns the names below a directory.
 func listing(t *testing.T, directory string) []string {
 	t.Helper()
 
@@ -200,7 +200,7 @@ func TestSave_ConcurrentSnapshotsDoNotDisturbEachOther(t *testing.T) {
 		group.Go(func() {
 			var err error
 
-			// Every other one fails.
+			// Every other Save fails.
 			data := whole(i + 1)
 			if i%2 == 1 {
 				data = data[:len(data)-1]
@@ -310,7 +310,7 @@ func TestSave_LeavesNothingBehindWhenTheStreamBreaksOff(t *testing.T) {
 
 			return errors.Join(err, gives(whole(3)[100:], 10)(ctx, to))
 		}, stopped},
-		// It looks whole, and nobody knows whether more was to come.
+		// It looks complete, but whether more was to come is not known.
 		"cancelled, with a clean end": {func(ctx context.Context, to io.Writer, cancel context.CancelCauseFunc) error {
 			defer cancel(stopped)
 

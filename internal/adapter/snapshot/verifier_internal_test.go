@@ -51,7 +51,7 @@ func TestVerifier_FullDiskEndsASnapshotForGood(t *testing.T) {
 	}
 }
 
-// A directory in the place of a name is a rename that fails.
+// The rename fails because a directory has the name.
 func TestVerifier_FailedRenameLeavesNothingBehind(t *testing.T) {
 	t.Parallel()
 

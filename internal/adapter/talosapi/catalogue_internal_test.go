@@ -32,7 +32,7 @@ const (
 		`received prior goaway: code: ENHANCE_YOUR_CALM, debug data: "too_many_pings"`
 )
 
-// changes are the calls that change a node, each with the method that it takes.
+// changes returns the calls that change a node, each with the method that it takes.
 func changes(c *Client) map[string]func(context.Context) error {
 	return map[string]func(context.Context) error{
 		wirePull: func(ctx context.Context) error {
@@ -49,7 +49,7 @@ func changes(c *Client) map[string]func(context.Context) error {
 	}
 }
 
-// sameAnswer is a node that gives every change the same answer.
+// sameAnswer returns a node that gives every change the same answer.
 func sameAnswer(answer wireAnswer) *wireNode {
 	answers := map[string]wireAnswer{}
 	for method := range changes(nil) {
@@ -77,8 +77,8 @@ func TestCatalogue01_NodeRefusesConnections(t *testing.T) {
 	})
 }
 
-// A node that swallows packets costs a look its deadline and no more; the proxy
-// says after 20 s that it cannot connect, and at once as long as it pauses.
+// A node that drops packets costs a look its deadline and no more. The proxy says after 20 s that it cannot connect,
+// and at once while it backs off.
 func TestCatalogue02_NodeBlackHoled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		slow := after(20*time.Second, ends(codes.Unavailable, dialTimedOut))
@@ -109,8 +109,8 @@ func TestCatalogue02_NodeBlackHoled(t *testing.T) {
 	})
 }
 
-// The events of a legacy upgrade end in three ways when the node goes down. None
-// of them says that the installer succeeded, or that it failed.
+// The events of a legacy upgrade end in three ways when the node goes down. None of them shows whether the installer
+// succeeded.
 func TestCatalogue22_RebootBreaksTheEvents(t *testing.T) {
 	installing := &machineapi.PhaseEvent{Phase: installPhase, Action: machineapi.PhaseEvent_START}
 
@@ -136,7 +136,7 @@ func TestCatalogue22_RebootBreaksTheEvents(t *testing.T) {
 	}
 }
 
-// What the caller gave up on may have happened all the same.
+// A call that the caller gave up may have taken effect.
 func TestCatalogue26_CallerGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		node := sameAnswer(after(time.Hour, sends()))
@@ -166,8 +166,8 @@ func TestCatalogue26_CallerGivesUp(t *testing.T) {
 	})
 }
 
-// A node closes connections that are pinged too often, which takes 40 s of
-// silence. Ours are not: the events of a legacy upgrade may be silent for longer.
+// A node closes connections that are pinged too often, as after 40 s of silence. It does not close ours: the events
+// of a legacy upgrade may be silent for longer.
 func TestCatalogue43_KeepaliveIsNotTooAggressive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const quiet = followTimeout - time.Minute
@@ -193,8 +193,8 @@ func TestCatalogue43_KeepaliveIsNotTooAggressive(t *testing.T) {
 		}
 	})
 
-	// Where somebody on the way is stricter, it is a broken connection like any
-	// other: a look is repeated once, and what was sent is looked for.
+	// If something on the way is stricter, the connection breaks like any other: a look is repeated once, and what
+	// was sent is looked for.
 	synctest.Test(t, func(t *testing.T) {
 		away := ends(codes.Unavailable, goAway)
 		node := sameAnswer(away)
@@ -221,7 +221,7 @@ func TestCatalogue43_KeepaliveIsNotTooAggressive(t *testing.T) {
 	})
 }
 
-// A clean end is no success where something has to come first.
+// A clean end is not a success if something has to come first.
 func TestCatalogue22_CleanEndWithoutAResultIsNoSuccess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		node := &wireNode{answers: map[string]wireAnswer{
@@ -241,12 +241,12 @@ func TestCatalogue22_CleanEndWithoutAResultIsNoSuccess(t *testing.T) {
 	})
 }
 
-// member is a voter that says of itself what it is told to.
+// member returns the answer of a voter with the given status.
 func member(status *machineapi.EtcdMemberStatus) *machineapi.EtcdStatusResponse {
 	return &machineapi.EtcdStatusResponse{Messages: []*machineapi.EtcdStatus{{MemberStatus: status}}}
 }
 
-// etcdNode is a control plane that is well, but for what is replaced.
+// etcdNode returns a healthy control plane, except for the answers that are replaced.
 func etcdNode(replaced map[string]wireAnswer) *wireNode {
 	node := &wireNode{answers: map[string]wireAnswer{
 		wireVersion: sends(&machineapi.VersionResponse{}),
@@ -263,7 +263,7 @@ func etcdNode(replaced map[string]wireAnswer) *wireNode {
 	return node
 }
 
-// refusedUpgrade has a node refuse a legacy upgrade before it has done anything.
+// refusedUpgrade makes a node refuse a legacy upgrade before it has done anything.
 func refusedUpgrade(t *testing.T, code codes.Code, text string) {
 	t.Helper()
 
@@ -294,8 +294,8 @@ func TestCatalogue13_UpgradeMutexHeld(t *testing.T) {
 	refusedUpgrade(t, codes.Unknown, "failed to create etcd client: error building etcd client: context deadline exceeded")
 }
 
-// Without a leader nobody lists members. Of a member that answers all the same,
-// its status says that it follows nobody.
+// Without a leader, no member lists the members. The status of a member that answers nevertheless says that it has
+// no leader.
 func TestCatalogue14_EtcdWithoutQuorum(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, err := etcdNode(map[string]wireAnswer{wireMembers: ends(codes.Unavailable, noLeader)}).client(t).Etcd(t.Context(), catalogueNode, true)
@@ -331,13 +331,13 @@ func TestCatalogue15_NoSpaceAlarm(t *testing.T) {
 		}
 	})
 
-	// The lock of a legacy upgrade is a write. Talos may hand on the code of etcd.
+	// The lock of a legacy upgrade is a write. Talos may pass on the code of etcd.
 	for _, code := range []codes.Code{codes.Unknown, codes.ResourceExhausted} {
 		refusedUpgrade(t, code, "failed to acquire upgrade mutex: error trying to lock etcd upgrade mutex: etcdserver: mvcc: database space exceeded")
 	}
 }
 
-// A learner refuses linearizable reads; what it says of itself is enough.
+// A learner refuses linearizable reads; its own status is enough.
 func TestCatalogue16_Learner(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		refusal := ends(codes.Unavailable, notForLearners)
@@ -353,8 +353,7 @@ func TestCatalogue16_Learner(t *testing.T) {
 	})
 }
 
-// A member that is on its way back does not answer yet. That is no refusal, and
-// no word about quorum.
+// A member that is rejoining does not answer yet. That is not a refusal, and says nothing about quorum.
 func TestCatalogue17_MemberSlowToRejoin(t *testing.T) {
 	for text, code := range map[string]codes.Code{
 		"failed to create etcd client: error building etcd client: context deadline exceeded":                                                                codes.Unknown,
@@ -371,10 +370,10 @@ func TestCatalogue17_MemberSlowToRejoin(t *testing.T) {
 	}
 }
 
-// failedPull begins what a node says of a pull that failed.
+// failedPull begins the message of a node about a failed pull.
 const failedPull = `failed to pull image "` + catalogueWant + `": `
 
-// frame is the progress of a pull, which need not be any.
+// frame returns a progress message of a pull, which need not contain any progress.
 func frame() *machineapi.ImageServicePullResponse {
 	return &machineapi.ImageServicePullResponse{Response: &machineapi.ImageServicePullResponse_PullProgress{
 		PullProgress: &machineapi.ImageServicePullProgress{LayerId: "sha256:1", Progress: &machineapi.ImageServicePullLayerProgress{Offset: 1 << 20, Total: 100 << 20}},
@@ -385,7 +384,7 @@ func pulledImage() *machineapi.ImageServicePullResponse {
 	return &machineapi.ImageServicePullResponse{Response: &machineapi.ImageServicePullResponse_Name{Name: catalogueWant + "@sha256:1"}}
 }
 
-// pulls are the ways to bring an image onto a node.
+// pulls returns the ways to bring an image onto a node.
 func pulls(c *Client) map[string]func(context.Context) error {
 	all := changes(c)
 	delete(all, wireReboot)
@@ -394,7 +393,7 @@ func pulls(c *Client) map[string]func(context.Context) error {
 	return all
 }
 
-// Waiting does not bring an image that does not exist, by whichever call.
+// Waiting does not help if an image does not exist, whichever call pulls it.
 func TestCatalogue04_ImageNotFound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		node := &wireNode{answers: map[string]wireAnswer{
@@ -413,8 +412,8 @@ func TestCatalogue04_ImageNotFound(t *testing.T) {
 	})
 }
 
-// A registry that is down heals or does not; nothing was done either way. Talos
-// 1.13 tries for 20 minutes in silence, 1.14 says so at once.
+// A registry that is down may heal; either way, nothing was done. Talos 1.13 retries for 20 minutes in silence, 1.14
+// says so at once.
 func TestCatalogue05_RegistryDown(t *testing.T) {
 	for name, text := range map[string]string{
 		"down":   "failed to do request: dial tcp 1.2.3.4:443: connect: connection refused",
@@ -437,7 +436,7 @@ func TestCatalogue05_RegistryDown(t *testing.T) {
 	}
 }
 
-// Who may not have an image, or asks for none, is not served by waiting.
+// Waiting does not help if the image is forbidden or none is requested.
 func TestCatalogue05_RegistrySaysNo(t *testing.T) {
 	for _, text := range []string{
 		failedPull + "failed to authorize: failed to fetch anonymous token: unexpected status: 401 Unauthorized",
@@ -454,7 +453,7 @@ func TestCatalogue05_RegistrySaysNo(t *testing.T) {
 	}
 }
 
-// A node that verifies images says no for good.
+// A node that verifies images refuses permanently.
 func TestCatalogue06_SignatureDenied(t *testing.T) {
 	for _, text := range []string{
 		"verification denied by matched rule (0010-registry)",
@@ -471,8 +470,7 @@ func TestCatalogue06_SignatureDenied(t *testing.T) {
 	}
 }
 
-// Frames that are all the same are neither progress nor an end: what counts is
-// the name that comes last, and the deadline.
+// Identical frames are neither progress nor an end: what counts is the name that comes last, and the deadline.
 func TestCatalogue07_SlowPull(t *testing.T) {
 	for name, test := range map[string]struct {
 		frames int
@@ -516,7 +514,7 @@ func TestCatalogue07_SlowPull(t *testing.T) {
 	}
 }
 
-// An installer image that is not there was not run.
+// An installer image that does not exist was not run.
 func TestCatalogue08_ImageNotPulled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		text := `upgrade failed: installer image "` + catalogueWant + `" not found in containerd store: image "x": not found`
@@ -526,8 +524,7 @@ func TestCatalogue08_ImageNotPulled(t *testing.T) {
 		only(cluster.ErrRefused, "not found in containerd store").check(t, "install", err)
 	})
 
-	// Pull and install name the same containerd, or the one misses what the other
-	// brought.
+	// Pull and install name the same containerd: otherwise install would not find what was pulled.
 	synctest.Test(t, func(t *testing.T) {
 		node := &wireNode{answers: map[string]wireAnswer{wirePull: sends(pulledImage()), wireInstall: sends(exited(0))}}
 		c := node.client(t)
@@ -570,7 +567,7 @@ func TestCatalogue40_DiskFull(t *testing.T) {
 		}
 	})
 
-	// Of an installer that was begun it tells nothing about what was written.
+	// After an installer has begun, the error does not show what was written.
 	synctest.Test(t, func(t *testing.T) {
 		node := sameAnswer(ends(codes.Internal, "upgrade failed: task exited with error: no space left on device"))
 
@@ -589,8 +586,7 @@ func decode(t *testing.T, call wireCall, into proto.Message) {
 	}
 }
 
-// An installer that refuses says so in its output and ends the call well. What
-// it says comes in chunks.
+// An installer that refuses says so in its output, and the call ends without an error. The output comes in chunks.
 func TestCatalogue09_InstallerRefusesTheVersion(t *testing.T) {
 	const refusal = "host version 1.10.0 is too old to upgrade to Talos 1.13.0"
 
@@ -606,9 +602,8 @@ func TestCatalogue09_InstallerRefusesTheVersion(t *testing.T) {
 	}
 }
 
-// An installer that crashed ends with a code of its own, or Talos says that it
-// did. What it wrote before nobody knows, so that it counts as neither refused
-// nor done.
+// An installer that crashed ends with an exit code of its own, or Talos reports the crash. What it wrote before is
+// not known, so it counts as neither refused nor done.
 func TestCatalogue10_InstallerCrashes(t *testing.T) {
 	for _, code := range []int32{6, 7, 137} {
 		synctest.Test(t, func(t *testing.T) {
@@ -635,8 +630,8 @@ func TestCatalogue10_InstallerCrashes(t *testing.T) {
 	})
 }
 
-// One installer at a time: the second call is refused and changes nothing, and
-// whether the first is done can be asked without beginning another.
+// Only one installer runs at a time: the second call is refused and changes nothing, and it is possible to ask
+// whether the first is done without beginning another.
 func TestCatalogue11_ParallelUpgrade(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const text = "another installation/upgrade is already in progress"
@@ -666,8 +661,8 @@ func TestCatalogue11_ParallelUpgrade(t *testing.T) {
 	})
 }
 
-// A stream that breaks while the installer runs tells nothing of its end. The
-// installer goes on, which shows as busy, and is never begun again from here.
+// A stream that breaks while the installer runs does not show how it ends. The installer goes on, which shows as
+// busy, and is never started again from here.
 func TestCatalogue25_ConnectionLostWhileInstalling(t *testing.T) {
 	for name, end := range map[string]error{
 		"broken":    status.Error(codes.Unavailable, "error reading from server: EOF"),
@@ -708,8 +703,8 @@ func TestCatalogue25_ConnectionLostWhileInstalling(t *testing.T) {
 	}
 }
 
-// A node that loses its power ends no connection, so the node through which it is asked goes on
-// waiting for its installer. The node itself knows, once it is up again, that it runs none.
+// A node that loses its power closes no connection, so the node that proxies the call goes on waiting for its
+// installer. The node itself knows once it is up again that no installer runs.
 func TestCatalogue25_PowerLostWhileInstalling(t *testing.T) {
 	idle, busy := ends(codes.InvalidArgument, "installer image name is required"), ends(codes.FailedPrecondition, "another installation/upgrade is already in progress")
 	away := ends(codes.Unavailable, "connection error: desc = dial tcp 10.5.0.3:50000: i/o timeout")
@@ -745,8 +740,8 @@ func TestCatalogue25_PowerLostWhileInstalling(t *testing.T) {
 	}
 }
 
-// A legacy upgrade that fails before its installer says so in an event, and the
-// node reboots into its old system.
+// A legacy upgrade that fails before its installer says so in an event, and the node reboots into its previous
+// system.
 func TestCatalogue20_SequenceFailsBeforeTheInstall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const text = "sequence failed: error running phase 1 in upgrade sequence: task 1/1: failed, failed to cordon node"
@@ -767,9 +762,8 @@ func TestCatalogue20_SequenceFailsBeforeTheInstall(t *testing.T) {
 	})
 }
 
-// A legacy upgrade that another sequence keeps from starting was accepted, and
-// never happens: nothing reboots, so nobody may wait for that. Nodes publish the
-// reason without the actor, so that it does not pass the filter.
+// A legacy upgrade that another sequence blocks was accepted but never happens: nothing reboots, so nothing may wait
+// for that. Nodes publish the reason without the actor, so it does not pass the filter.
 func TestCatalogue21_SequenceLocked(t *testing.T) {
 	locked := event(t, &machineapi.SequenceEvent{
 		Sequence: upgradeSequence, Action: machineapi.SequenceEvent_NOOP,
@@ -809,8 +803,7 @@ func TestCatalogue21_SequenceLocked(t *testing.T) {
 	}
 }
 
-// Staged upgrades take two boots, and of the switches each turns a check off: we
-// never ask for any of them.
+// Staged upgrades take two boots, and each of the other switches turns a check off: we never request any of them.
 func TestCatalogue41_NeverStaged(t *testing.T) {
 	for mode, want := range map[cluster.RebootMode]machineapi.UpgradeRequest_RebootMode{
 		cluster.RebootDefault:    machineapi.UpgradeRequest_DEFAULT,
@@ -833,8 +826,7 @@ func TestCatalogue41_NeverStaged(t *testing.T) {
 	}
 }
 
-// check fails the test unless the error means what it must, and says so in
-// words that name the node.
+// check fails the test unless the error has the expected meaning, and its text names the node.
 func (m meant) check(t *testing.T, what string, err error) {
 	t.Helper()
 
@@ -871,8 +863,8 @@ func (m meant) check(t *testing.T, what string, err error) {
 	}
 }
 
-// The other side goes by its own clock. Whether it means the clock only its
-// earlier answers tell, and where the certificate is out of date by ours, none.
+// The other side goes by its own clock. Only its earlier answers show whether it means the clock; if the certificate
+// has expired by our clock, none do.
 func TestCatalogue28_OtherSideTakesOursForExpired(t *testing.T) {
 	t.Parallel()
 
@@ -926,8 +918,7 @@ func TestCatalogue29_RoleMissing(t *testing.T) {
 	})
 }
 
-// An old node does not know new calls, and denies resources that it has not
-// heard of in the words in which it denies those that are not for us.
+// An old node does not know new calls, and denies unknown resources in the same words as those that are not for us.
 func TestCatalogue30_OldNodeNewCall(t *testing.T) {
 	for _, text := range []string{"unknown service machine.LifecycleService", "method Upgrade not implemented"} {
 		synctest.Test(t, func(t *testing.T) {
@@ -963,7 +954,7 @@ func TestCatalogue30_OldNodeNewCall(t *testing.T) {
 	}
 }
 
-// What a node of an old Talos cannot tell about itself is not known, and is no error.
+// What a node with an old Talos cannot report about itself is unknown, which is not an error.
 func TestCatalogue30_OldTalosHasNoIdentityAndNoStaticPods(t *testing.T) {
 	for text, answer := range map[string]wireAnswer{
 		"no such type": ends(codes.PermissionDenied, `resource type "Identities.cluster.talos.dev" is not supported`),
@@ -993,8 +984,8 @@ func TestCatalogue30_OldTalosHasNoIdentityAndNoStaticPods(t *testing.T) {
 	})
 }
 
-// A call is about one node. We never send the key that makes it about several,
-// which the new services refuse, and which hides errors within an answer.
+// A call is about one node. We never send the key for several nodes, which the new services refuse, and which hides
+// errors within an answer.
 func TestCatalogue31_NeverManyNodes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		node := etcdNode(map[string]wireAnswer{
@@ -1009,7 +1000,7 @@ func TestCatalogue31_NeverManyNodes(t *testing.T) {
 			_ = call(t.Context())
 		}
 
-		// Whatever they answer: it is how they ask that counts.
+		// The answers do not matter: this is about how the calls are made.
 		_, _ = c.Machine(t.Context(), catalogueNode, nil)
 		_, _ = c.Etcd(t.Context(), catalogueNode, true)
 		_, _ = c.Vitals(t.Context(), catalogueNode)
@@ -1040,7 +1031,7 @@ func TestCatalogue31_NeverManyNodes(t *testing.T) {
 		}
 	})
 
-	// Somebody on the way may add it; then nothing was done.
+	// Something on the way may add it; then nothing was done.
 	synctest.Test(t, func(t *testing.T) {
 		node := sameAnswer(ends(codes.InvalidArgument, "one-2-many proxying is not supported for method /machine.LifecycleService/Upgrade"))
 
@@ -1062,8 +1053,7 @@ func TestCatalogue32_ContainerMode(t *testing.T) {
 	})
 }
 
-// A configuration that comes at a bad time is worth another try, one that is
-// wrong is not; neither was applied.
+// A configuration that comes at a bad time is worth another attempt, an invalid one is not; neither was applied.
 func TestCatalogue33_ConfigurationRefused(t *testing.T) {
 	for text, test := range map[string]struct {
 		code codes.Code

@@ -31,7 +31,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/wire"
 )
 
-// clockedNode is an endpoint whose certificate and clock are what a test wants.
+// clockedNode is an endpoint whose certificate and clock a test sets.
 type clockedNode struct {
 	machineapi.UnimplementedMachineServiceServer
 
@@ -145,8 +145,7 @@ func (n *clockedNode) client(until time.Time) *talosapi.Client {
 	return made
 }
 
-// failsWith reboots a node and fails the test unless that ends at once, with
-// nothing done, for that reason.
+// failsWith reboots a node, and fails the test unless that ends at once, with nothing done, for the given reason.
 func (n *clockedNode) failsWith(c *talosapi.Client, want error, says ...string) {
 	n.Helper()
 
@@ -187,9 +186,8 @@ func TestCatalogue27_CertificateExpired(t *testing.T) {
 	})
 }
 
-// A clock that is wrong makes a certificate of today look expired. Where the
-// credentials were never accepted that fails at once and speaks of clocks. Where
-// they were, it is the clock of a node that has just booted, and heals.
+// A wrong clock makes a valid certificate look expired. If the credentials were never accepted, that fails at once
+// and the error names clocks. If they were, it is the clock of a node that has just booted, and heals.
 func TestCatalogue28_ClockSkew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		node, now := newClockedNode(t), time.Now()
@@ -211,7 +209,7 @@ func TestCatalogue28_ClockSkew(t *testing.T) {
 			}
 
 			stop()
-			// What the connection still has to say about that is not meant.
+			// Wait for what the connection still reports about that.
 			synctest.Wait()
 
 			stop = skewed()
@@ -232,8 +230,8 @@ func TestCatalogue28_ClockSkew(t *testing.T) {
 	})
 }
 
-// A proxy that could not reach a node does not try again for up to 15 s, in
-// which it goes on to say that the node is down.
+// A proxy that could not reach a node does not try again for up to 15 s, during which it keeps saying that the node
+// is down.
 func TestCatalogue03_EndpointStillBacksOff(t *testing.T) {
 	inBubble(t, model.Options{}, func(r *rig) {
 		c := r.through(cp0)
@@ -281,8 +279,7 @@ func TestCatalogue17_ControlPlaneAnswersBeforeItsMember(t *testing.T) {
 	})
 }
 
-// A node that never returns is unreachable for ever, which each look says in a
-// time of its own.
+// A node that never returns stays unreachable, which each look reports within its own deadline.
 func TestCatalogue18_NodeNeverReturns(t *testing.T) {
 	inBubble(t, model.Options{}, func(r *rig) {
 		c := r.client("")
@@ -308,7 +305,7 @@ func TestCatalogue18_NodeNeverReturns(t *testing.T) {
 	})
 }
 
-// A fallback is another boot with the old version, and no word about it.
+// A fallback is another boot with the old version, without any message about it.
 func TestCatalogue19_FallbackIsAnotherBootOfTheOldSystem(t *testing.T) {
 	inBubble(t, model.Options{}, func(r *rig) {
 		c := r.client("")
@@ -325,8 +322,8 @@ func TestCatalogue19_FallbackIsAnotherBootOfTheOldSystem(t *testing.T) {
 	})
 }
 
-// A reboot of the node that is the only endpoint takes everything away until it
-// is back; where there are others they take over at once.
+// If the node that is the only endpoint reboots, nothing answers until it is back. If there are others, they take
+// over at once.
 func TestCatalogue23_EndpointIsTheNodeThatReboots(t *testing.T) {
 	inBubble(t, model.Options{}, func(r *rig) {
 		c := r.through(cp0)
@@ -364,8 +361,7 @@ func TestCatalogue23_EndpointIsTheNodeThatReboots(t *testing.T) {
 	})
 }
 
-// An installer goes on without us. Whoever asks again is told that one runs, and
-// it is never run twice.
+// An installer goes on without us. Another call is refused because one runs, and it is never run twice.
 func TestCatalogue25_InstallerRunsOnWithoutUs(t *testing.T) {
 	for _, effect := range []model.Effect{model.EffectConnectionLostEarly, model.EffectConnectionLost} {
 		inBubble(t, model.Options{}, func(r *rig) {
@@ -399,8 +395,8 @@ func TestCatalogue25_InstallerRunsOnWithoutUs(t *testing.T) {
 	}
 }
 
-// Nothing that a node pulled before its last boot is installed from: of what it has on its disk,
-// files may be missing if it lost its power, however often they are downloaded there.
+// Nothing that a node pulled before its last boot is used for an install: if the node lost its power, files may be
+// missing on its disk, however often they are downloaded there.
 func TestCatalogue25_WhatIsFromBeforeTheBootIsPulledAnew(t *testing.T) {
 	inBubble(t, model.Options{}, func(r *rig) {
 		c := r.client("")
@@ -447,7 +443,7 @@ func TestCatalogue25_WhatIsFromBeforeTheBootIsPulledAnew(t *testing.T) {
 	})
 }
 
-// What a node has begun in the background it goes on with.
+// A node goes on with what it has begun in the background.
 func TestCatalogue26_NodeGoesOnWithoutTheCaller(t *testing.T) {
 	inBubble(t, model.Options{Talos: "1.12.6"}, func(r *rig) {
 		c := r.client("")

@@ -213,9 +213,8 @@ func TestClient_KubeconfigComesFromTheTalosAPI(t *testing.T) {
 	})
 }
 
-// cable is the way to the endpoints whose address has the prefix. They can go
-// silent the way a machine without power does: nothing arrives, and nobody
-// says so.
+// cable is the way to the endpoints whose address has the prefix. It can go silent like a machine without power:
+// nothing arrives, and there is no error.
 type cable struct {
 	prefix string
 	dial   func(context.Context, string) (net.Conn, error)
@@ -223,7 +222,7 @@ type cable struct {
 	cut    sync.Once
 
 	mutex sync.Mutex
-	// swallowed are the endpoints to which something was sent in vain.
+	// swallowed are the endpoints to which something was sent without effect.
 	swallowed map[string]bool
 }
 
@@ -371,7 +370,7 @@ func TestEndpoint_ChangeIsNotRepeatedThroughAnother(t *testing.T) {
 		c := r.clientOver(through)
 
 		r.machine(c, worker0)
-		// What the connections still have to say about that is not meant.
+		// Wait for what the connections still report about that.
 		synctest.Wait()
 		through.goSilent()
 
@@ -395,7 +394,7 @@ func TestClient_MaintenanceModeIsRecognised(t *testing.T) {
 	for name, test := range map[string]struct {
 		node, address string
 		through       []string
-		// only endpoints can be connected to.
+		// only is true if nothing but endpoints can be connected to.
 		only bool
 		want []error
 		says string
@@ -468,9 +467,8 @@ func TestEndpoint_IdentityOfAClusterIsNotForgotten(t *testing.T) {
 	})
 }
 
-// TestSilent_NodeCostsOneTimeout: it refuses nothing, and a question is given up. What
-// would have changed it is tried through each endpoint, for as long as that dials, and has
-// certainly not reached it.
+// TestSilent_NodeCostsOneTimeout: the node refuses nothing, and a read is given up. A change is tried through each
+// endpoint for as long as that dials, and has certainly not reached the node.
 func TestSilent_NodeCostsOneTimeout(t *testing.T) {
 	inBubble(t, model.Options{Silent: true}, func(r *rig) {
 		c := r.client("")
@@ -488,7 +486,7 @@ func TestSilent_NodeCostsOneTimeout(t *testing.T) {
 			{"install", 61 * time.Second, func() error { _, err := c.Install(r.Context(), worker0, nextImage); return err }},
 			{"reboot", 61 * time.Second, func() error { return c.Reboot(r.Context(), worker0, cluster.RebootDefault) }},
 		} {
-			// What an endpoint tried before does not help.
+			// An earlier attempt of an endpoint does not help.
 			time.Sleep(time.Minute)
 
 			begun := time.Now()
@@ -501,7 +499,7 @@ func TestSilent_NodeCostsOneTimeout(t *testing.T) {
 	})
 }
 
-// TestSilent_EndpointIsPassedOver: the others answer, and are asked first from then on.
+// TestSilent_EndpointIsPassedOver: the other endpoints answer, and are asked first from then on.
 func TestSilent_EndpointIsPassedOver(t *testing.T) {
 	inBubble(t, model.Options{Silent: true}, func(r *rig) {
 		r.world.SetFaults([]model.Fault{{Node: "cp-0", Step: model.StepBoot, Effect: model.EffectNeverReturns}})
@@ -547,8 +545,7 @@ func TestState_ReadsTheResourcesOfOneNode(t *testing.T) {
 	})
 }
 
-// TestState_ServesUpstreamsLibraries: what Talos renders and what runs is read
-// through it.
+// TestState_ServesUpstreamsLibraries: they read through it what Talos renders and what runs.
 func TestState_ServesUpstreamsLibraries(t *testing.T) {
 	inBubble(t, model.Options{Kubernetes: "1.34.2"}, func(r *rig) {
 		c := r.client("")

@@ -140,8 +140,7 @@ func TestComponent_DisabledIsNoComponentOfItsNode(t *testing.T) {
 	}
 }
 
-// TestComponent_ControlPlaneTellsWhatItRendersForTheProxy is about the one component that
-// no machine runs by itself.
+// TestComponent_ControlPlaneTellsWhatItRendersForTheProxy is about the only component that no machine runs itself.
 func TestComponent_ControlPlaneTellsWhatItRendersForTheProxy(t *testing.T) {
 	inBubble(t, model.Options{Kubernetes: "1.34.2"}, func(r *rig) {
 		c := r.client("")
@@ -151,7 +150,7 @@ func TestComponent_ControlPlaneTellsWhatItRendersForTheProxy(t *testing.T) {
 			r.Errorf("it renders %+v, want image %s", status, before)
 		}
 
-		// Others may bring a kube-proxy of their own along, under other IDs.
+		// Other installations may bring a kube-proxy of their own, under other IDs.
 		if lists := r.log.calls("cp-0")["/cosi.resource.State/List"]; lists != 0 {
 			r.Errorf("%d lists, want only what Talos renders for kube-proxy to be read", lists)
 		}

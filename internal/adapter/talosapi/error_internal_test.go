@@ -213,7 +213,7 @@ func TestExplain_TellsTheCallersOwnEndFromTheNodes(t *testing.T) {
 	}
 }
 
-// TestExplain_WordsTheEndOfACall: neither Go nor gRPC is quoted, whoever ended it.
+// TestExplain_WordsTheEndOfACall: the error quotes neither Go nor gRPC, whoever ended the call.
 func TestExplain_WordsTheEndOfACall(t *testing.T) {
 	t.Parallel()
 
@@ -316,8 +316,7 @@ func TestCombine_LetsTheEndpointThatMayReturnDecide(t *testing.T) {
 	}
 }
 
-// TestExplain_EndpointsFailInPlainWords: what gRPC says of a connection that could not be made is
-// no help to a person.
+// TestExplain_EndpointsFailInPlainWords: what gRPC says about a failed connection does not help a person.
 func TestExplain_EndpointsFailInPlainWords(t *testing.T) {
 	for text, want := range map[string]string{
 		dialRefused:  "connection refused",

@@ -21,8 +21,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 )
 
-// What etcd says to a learner that is asked for more than its status and its own
-// keys; what it says without a leader.
+// The messages of etcd to a learner that is asked for more than its status and its own keys, and without a leader.
 const (
 	notForLearners = "etcdserver: rpc not supported for learner"
 	noLeader       = "etcdserver: no leader"
@@ -34,7 +33,7 @@ func etcdStatus(learner bool) *machineapi.EtcdStatusResponse {
 	}}}
 }
 
-// slowly answers after a second, which a call that is cancelled does not see.
+// slowly answers after a second, unless the call is canceled before.
 func slowly[T any](answer T) func(context.Context) (T, error) {
 	return func(ctx context.Context) (none T, err error) {
 		select {
@@ -103,7 +102,7 @@ func TestEtcd_OfALearnerIsItsStatus(t *testing.T) {
 	}
 }
 
-// Without a status nothing else is of use, so that nobody waits for it.
+// Without a status, nothing else is useful, so the call does not wait for it.
 func TestEtcd_WithoutAStatusIsNotWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := connect(t, &nodeFake{
@@ -134,8 +133,8 @@ func TestEtcd_OfALearnerIsNoResultForACallerWhoStopped(t *testing.T) {
 	})
 }
 
-// tape is a node that streams a snapshot of etcd, with a pause before each
-// piece, and hangs up when its caller does.
+// tape is a node that streams a snapshot of etcd, with a pause before each piece, and closes the stream when its
+// caller does.
 type tape struct {
 	machineapi.MachineServiceClient
 	grpc.ClientStream
@@ -143,7 +142,7 @@ type tape struct {
 	ctx    context.Context
 	pieces []piece
 	end    error
-	// endless keeps the stream open behind the last piece.
+	// endless keeps the stream open after the last piece.
 	endless bool
 	opening error
 }
@@ -190,7 +189,7 @@ func (t *tape) Recv() (*common.Data, error) {
 	return data, nil
 }
 
-// sink takes its time for each piece, and breaks where it is told to.
+// sink pauses before each write, and fails once it is full.
 type sink struct {
 	bytes.Buffer
 
@@ -222,7 +221,7 @@ func TestSnapshot_IsHandedOnAsItComes(t *testing.T) {
 		want  string
 		fails codes.Code
 		says  string
-		// after is how long it takes.
+		// after is how long the call takes.
 		after time.Duration
 	}{
 		"pieces":                   {tape: tape{pieces: []piece{{bytes: "one"}, {bytes: "two"}}, end: io.EOF}, want: "onetwo"},

@@ -40,7 +40,7 @@ func TestSnapshot_IsSavedWhole(t *testing.T) {
 	}
 }
 
-// A node that ends its stream early says nothing of it: the store has to.
+// A node that ends its stream early reports no error: the store has to notice.
 func TestSnapshot_IsNotAskedForAgainWhenItFails(t *testing.T) {
 	for effect, test := range map[model.Effect]struct {
 		want    error
@@ -114,7 +114,7 @@ func TestSnapshot_HasTheErrorsOfOtherCalls(t *testing.T) {
 	}
 }
 
-// brokenDisk takes some bytes and then no more.
+// brokenDisk takes some bytes and then fails.
 type brokenDisk struct{ taken int }
 
 var errDisk = errors.New("no space left on device")
@@ -138,13 +138,13 @@ func TestSnapshot_OwnFullDiskIsNoFaultOfTheNode(t *testing.T) {
 	})
 }
 
-// The half of a snapshot that came is not followed by a whole one.
+// If part of a snapshot has arrived, no second one follows it.
 func TestSnapshot_IsNotBegunAgainThroughAnotherEndpoint(t *testing.T) {
 	inBubble(t, model.Options{}, func(r *rig) {
 		through := newCable(cp0 + ":")
 		c := r.clientOver(through)
 
-		// Through cp-0, which answers first, as long as it lives.
+		// The call goes through cp-0, which answers first while it is up.
 		dial := through.dial
 		through.dial = func(ctx context.Context, address string) (net.Conn, error) {
 			if !strings.HasPrefix(address, through.prefix) {
@@ -172,7 +172,7 @@ func TestSnapshot_IsNotBegunAgainThroughAnotherEndpoint(t *testing.T) {
 	})
 }
 
-// cutter cuts the line once it has so many bytes.
+// cutter cuts the connection after the given number of bytes.
 type cutter struct {
 	bytes.Buffer
 

@@ -61,8 +61,7 @@ func TestLogs_ReadTakesOnlyItsEndForAnEnd(t *testing.T) {
 	}
 }
 
-// TestLogs_RecordsOfCallsAreToldFromWhatMachinedDoes has the lines as machined 1.13.9
-// and 1.14.1 write them.
+// TestLogs_RecordsOfCallsAreToldFromWhatMachinedDoes uses lines as machined 1.13.9 and 1.14.1 write them.
 func TestLogs_RecordsOfCallsAreToldFromWhatMachinedDoes(t *testing.T) {
 	t.Parallel()
 

@@ -70,8 +70,8 @@ func TestLogs_LastLinesOfAContainer(t *testing.T) {
 	})
 }
 
-// TestLogs_LastLinesOfMachinedAreNotOurOwnCalls: between a message of machined's and the
-// end of its log there are hundreds of lines about the calls of this provider.
+// TestLogs_LastLinesOfMachinedAreNotOurOwnCalls: between a message of machined and the end of its log are hundreds
+// of lines about the calls of this provider.
 func TestLogs_LastLinesOfMachinedAreNotOurOwnCalls(t *testing.T) {
 	for _, talos := range []string{"1.13.2", "1.14.1"} {
 		t.Run(talos, func(t *testing.T) {

@@ -44,8 +44,7 @@ func TestEditImage_ChangesNothingElse(t *testing.T) {
 	}
 }
 
-// TestEditImage_AgreesWithTheParser: what one of them reads is what the other
-// one expects to find.
+// TestEditImage_AgreesWithTheParser: the editor and the parser find the same images.
 func TestEditImage_AgreesWithTheParser(t *testing.T) {
 	t.Parallel()
 
@@ -157,7 +156,7 @@ func TestEditImage_RefusesWhatItCannotChangeSafely(t *testing.T) {
 	}
 }
 
-// A section with nothing but an image would be an order to install somewhere.
+// A section that holds only an image would be an instruction to install somewhere.
 func TestEditImage_AddsNoSectionForAnInstaller(t *testing.T) {
 	t.Parallel()
 
@@ -229,8 +228,8 @@ func TestEditImage_VerifyFindsEveryOtherChange(t *testing.T) {
 	}
 }
 
-// FuzzEditImage: an edit that is made keeps everything before and after one
-// place, means nothing else, and can be taken back to the same bytes.
+// FuzzEditImage: an edit keeps everything before and after one place, changes nothing else in meaning, and can be
+// reverted to the same bytes.
 func FuzzEditImage(f *testing.F) {
 	for _, test := range editCases() {
 		before, _ := marked(test.text)
@@ -285,7 +284,7 @@ func FuzzEditImage(f *testing.F) {
 	})
 }
 
-// commonLength is how much two texts share at their beginning, or at their end.
+// commonLength returns how much two texts share at their beginning, or at their end.
 func commonLength(a, b string, atEnd bool) int {
 	count := 0
 
@@ -315,8 +314,8 @@ var (
 	added   = regexp.MustCompile(`(?s)\[\+(.*?)\+\]`)
 )
 
-// marked are the two sides of a text in which [-what goes-] and [+what comes+]
-// are marked. OLD and NEW stand for the images.
+// marked returns the two sides of a text in which [-what goes-] and [+what comes+] are marked. OLD and NEW stand for
+// the images.
 func marked(text string) (before, after string) {
 	text = strings.NewReplacer("OLD", oldImage, "NEW", newImage).Replace(text)
 	before = removed.ReplaceAllString(added.ReplaceAllString(text, ""), "$1")
@@ -453,7 +452,7 @@ func editCases() map[string]editCase {
 	}
 }
 
-// everywhere are the cases, and each of them with other line breaks and with
+// everywhere returns the cases, and each of them with other line breaks and with
 // other documents around it.
 func everywhere(cases map[string]editCase) map[string]editCase {
 	variations := map[string]func(string) string{
@@ -482,8 +481,7 @@ func everywhere(cases map[string]editCase) map[string]editCase {
 	return all
 }
 
-// imagesOf is what Talos itself takes the images in a machine configuration
-// for.
+// imagesOf returns the images that Talos itself reads from a machine configuration.
 func imagesOf(t *testing.T, content []byte) map[cluster.Component]string {
 	t.Helper()
 
@@ -501,8 +499,8 @@ func imagesOf(t *testing.T, content []byte) map[cluster.Component]string {
 	}
 }
 
-// TestEditImage_GeneratedConfigIsEditedWhereTalosLooks: with all their
-// comments and examples, of both generations.
+// TestEditImage_GeneratedConfigIsEditedWhereTalosLooks: the configurations have all their comments and examples, of
+// both generations.
 func TestEditImage_GeneratedConfigIsEditedWhereTalosLooks(t *testing.T) {
 	t.Parallel()
 

@@ -53,8 +53,7 @@ func TestConfigure_UndoesNothingThatIsStagedOrTried(t *testing.T) {
 	}
 }
 
-// change is somebody else who applies a configuration with another meaning than
-// the one in effect.
+// change applies a configuration, as somebody else does, with another meaning than the one in effect.
 func (r *rig) change(node string, mode model.ApplyMode) {
 	r.Helper()
 
@@ -68,7 +67,7 @@ func (r *rig) change(node string, mode model.ApplyMode) {
 	}
 }
 
-// slowClient is a client far away: whatever it sends takes a while.
+// slowClient returns a client whose requests all take a while.
 func (r *rig) slowClient(delay time.Duration) *talosapi.Client {
 	r.Helper()
 
@@ -101,7 +100,7 @@ func (r *rig) slowClient(delay time.Duration) *talosapi.Client {
 			r.Error(err)
 		}
 
-		// What is on its way has to arrive before the end of the test.
+		// Requests under way have to arrive before the end of the test.
 		const most = 10
 
 		<-time.After(most * delay)
@@ -122,9 +121,8 @@ func (c slowConn) Write(content []byte) (int, error) {
 	return c.Conn.Write(content)
 }
 
-// TestConfigure_StartsOverWhenSomebodyElseWrites: it takes this client more than
-// two seconds from its first look to its last one, and others less than one to
-// write.
+// TestConfigure_StartsOverWhenSomebodyElseWrites: this client needs more than two seconds from its first look to its
+// last one, and others need less than one to write.
 func TestConfigure_StartsOverWhenSomebodyElseWrites(t *testing.T) {
 	const delay = 700 * time.Millisecond
 
@@ -217,7 +215,7 @@ func toNewKubelet() cluster.ImageChange {
 	return cluster.ImageChange{Component: cluster.Kubelet, From: oldKubelet, To: newKubelet}
 }
 
-// config is the machine configuration in the model.
+// config returns the machine configuration in the model.
 func (r *rig) config(node string) string {
 	r.Helper()
 
@@ -328,9 +326,8 @@ func TestConfigure_SendsNothingWhereItExpectedSomethingElse(t *testing.T) {
 	})
 }
 
-// TestConfigure_NoticesAnotherWriter: a node of an old version takes two
-// configurations at a time, and what the first one changed is undone. A node
-// takes between 0.5 and 0.9 seconds for one.
+// TestConfigure_NoticesAnotherWriter: a node with an old version accepts two configurations at a time, and the
+// change of the first one is undone. A node takes between 0.5 and 0.9 seconds for one.
 func TestConfigure_NoticesAnotherWriter(t *testing.T) {
 	inBubble(t, model.Options{Talos: "1.12.6", Kubernetes: "1.34.2"}, func(r *rig) {
 		written := make(chan error)

@@ -306,8 +306,7 @@ func TestMachine_StageIsSpelledAsTalosPrintsIt(t *testing.T) {
 	}
 }
 
-// TestMachine_IDIsWhatTalosMakesOfAnIdentity; the first pair is of Talos' own
-// tests.
+// TestMachine_IDIsWhatTalosMakesOfAnIdentity uses a first pair from the tests of Talos.
 func TestMachine_IDIsWhatTalosMakesOfAnIdentity(t *testing.T) {
 	for identity, want := range map[string]string{
 		"sou7yy34ykX3n373Zw1DXKb8zD7UnyKT6HT3QDsGH6L": "be871ac0d0dd31fa4caca753b0f3f1b2",
@@ -330,7 +329,7 @@ func TestVitals_DiskIsThatOfImages(t *testing.T) {
 
 	for name, test := range map[string]struct {
 		mounts []*machineapi.MountStat
-		// size of the file system, zero where it is not known
+		// size is that of the file system; zero if it is not known.
 		size int64
 	}{
 		"nothing mounted":            {},
@@ -366,7 +365,7 @@ func TestVitals_DiskIsThatOfImages(t *testing.T) {
 	}
 }
 
-// TestVitals_HangingMountsAreAskedForOnce, and for a short time only.
+// TestVitals_HangingMountsAreAskedForOnce, and only for a short time.
 func TestVitals_HangingMountsAreAskedForOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var asked atomic.Int32

@@ -53,8 +53,7 @@ func TestMachine_ReadsEverythingAnUpgradeNeeds(t *testing.T) {
 	}
 }
 
-// TestMachine_TellsWhereItsKernelArgumentsComeFrom: from the UKI of what was
-// installed, or from the bootloader.
+// TestMachine_TellsWhereItsKernelArgumentsComeFrom: from the UKI of the installed image, or from the bootloader.
 func TestMachine_TellsWhereItsKernelArgumentsComeFrom(t *testing.T) {
 	for name, test := range map[string]struct {
 		options     model.Options
@@ -75,8 +74,7 @@ func TestMachine_TellsWhereItsKernelArgumentsComeFrom(t *testing.T) {
 	}
 }
 
-// TestMachine_UnparsableVersionIsReported: a vendor names its builds as it likes, and the node
-// answers all the same.
+// TestMachine_UnparsableVersionIsReported: a vendor may name its builds freely, and the node answers nevertheless.
 func TestMachine_UnparsableVersionIsReported(t *testing.T) {
 	for tag, want := range map[string]string{"acme-2026.11": "acme-2026.11", "v1.13.2+acme": "", "v1.13.2-acme": ""} {
 		inBubble(t, model.Options{Talos: "1.13.2", TalosTag: tag}, func(r *rig) {
@@ -160,7 +158,7 @@ func TestMachine_AllOfALookIsOfOneBoot(t *testing.T) {
 	}
 }
 
-// isNow reports whether a look at the worker is of the boot that it is in.
+// isNow reports whether a look at the worker is of its current boot.
 func (r *rig) isNow(found cluster.Machine) bool {
 	state, err := r.world.Node("worker-0")
 
@@ -176,7 +174,7 @@ func TestMachine_OfAnotherBootTakesNothingFromTheOneBefore(t *testing.T) {
 				c := r.client("")
 				known := r.machine(c, worker0)
 
-				// What the machine says now is not what was known of it.
+				// What the machine says now is not what was known about it.
 				known.NodeName, known.Talos, known.Schematic, known.Config = "of-before", version.Version{}, "of-before", &cluster.MachineConfig{}
 
 				r.fault("worker-0", model.StepBoot, model.EffectNotReady)

@@ -24,7 +24,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 )
 
-// The calls as they are named on the wire.
+// The calls by their names on the wire.
 const (
 	wireVersion   = "/machine.MachineService/Version"
 	wireReboot    = "/machine.MachineService/Reboot"
@@ -41,8 +41,8 @@ const (
 	catalogueWant = "factory.talos.dev/metal-installer/x:v1.13.4"
 )
 
-// wireNode is a node behind an endpoint that answers each call word for word as
-// it is told to, and what it does not know as an older version does.
+// wireNode is a node behind an endpoint that gives each call the exact answer of the test, and answers unknown calls
+// as an older version does.
 type wireNode struct {
 	answers map[string]wireAnswer
 
@@ -50,7 +50,7 @@ type wireNode struct {
 	calls []wireCall
 }
 
-// wireAnswer carries out one call: what it sends, and how the call ends.
+// wireAnswer carries out one call: it sends messages and ends the call.
 type wireAnswer func(grpc.ServerStream) error
 
 // wireCall is a call as it arrived.
@@ -81,7 +81,7 @@ func (n *wireNode) handle(_ any, stream grpc.ServerStream) error {
 	return answer(stream)
 }
 
-// of are the calls of a method so far.
+// of returns the calls of a method so far.
 func (n *wireNode) of(method string) []wireCall {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -141,7 +141,7 @@ func ends(code codes.Code, text string) wireAnswer {
 	return func(grpc.ServerStream) error { return status.Error(code, text) }
 }
 
-// sends sends messages and ends the call well.
+// sends sends messages and ends the call without an error.
 func sends(messages ...proto.Message) wireAnswer { return thenEnds(nil, messages...) }
 
 // thenEnds sends messages and ends the call with an error, if there is one.
@@ -157,7 +157,7 @@ func thenEnds(end error, messages ...proto.Message) wireAnswer {
 	}
 }
 
-// after lets an answer take its time, of which the caller may not have as much.
+// after delays an answer; the caller may not wait that long.
 func after(pause time.Duration, answer wireAnswer) wireAnswer {
 	return func(stream grpc.ServerStream) error {
 		select {
@@ -169,8 +169,7 @@ func after(pause time.Duration, answer wireAnswer) wireAnswer {
 	}
 }
 
-// inTurn answers the first call the first way, and so on; the last way is that
-// of all further calls.
+// inTurn gives the first answer to the first call, and so on; the last one answers all further calls.
 func inTurn(answers ...wireAnswer) wireAnswer {
 	var (
 		mu    sync.Mutex
@@ -187,7 +186,7 @@ func inTurn(answers ...wireAnswer) wireAnswer {
 	}
 }
 
-// event is an event as machined sends it, with a type URL of its own.
+// event returns an event as machined sends it, with a type URL of its own.
 func event(t *testing.T, payload proto.Message) *machineapi.Event {
 	t.Helper()
 
@@ -199,19 +198,19 @@ func event(t *testing.T, payload proto.Message) *machineapi.Event {
 	return &machineapi.Event{Data: &anypb.Any{TypeUrl: "talos/runtime/" + string(payload.ProtoReflect().Descriptor().FullName()), Value: value}}
 }
 
-// accepted is a legacy upgrade that a node has begun.
+// accepted returns the answer of a node that has begun a legacy upgrade.
 func accepted() wireAnswer {
 	return sends(&machineapi.UpgradeResponse{Messages: []*machineapi.Upgrade{{Ack: "Upgrade request received", ActorId: "actor"}}})
 }
 
-// meant is what an error must and must not mean, and what it must say.
+// meant is what an error must mean, must not mean and must say.
 type meant struct {
 	is, not []error
 	heals   bool
 	says    []string
 }
 
-// only is an error that means one thing and leaves nothing open.
+// only returns an error that means one thing and leaves nothing open.
 func only(sentinel error, says ...string) meant {
 	not := []error{cluster.ErrOutcomeUnknown}
 	for _, other := range []error{cluster.ErrUnreachable, cluster.ErrRefused, cluster.ErrBusy, cluster.ErrNotFound, cluster.ErrDenied, cluster.ErrUnsupported, cluster.ErrCredentials, cluster.ErrQuorum} {
@@ -223,7 +222,7 @@ func only(sentinel error, says ...string) meant {
 	return meant{is: []error{sentinel}, not: not, heals: cluster.Heals(sentinel), says: says}
 }
 
-// unknownOutcome is a call that was sent and whose answer is lost.
+// unknownOutcome returns the meaning of a call that was sent and whose answer is lost.
 func unknownOutcome(says ...string) meant {
 	return meant{is: []error{cluster.ErrOutcomeUnknown, cluster.ErrUnreachable}, not: []error{cluster.ErrRefused, cluster.ErrBusy}, heals: true, says: says}
 }
@@ -249,7 +248,7 @@ func (m *nodeFake) Mounts(ctx context.Context, _ *emptypb.Empty) (*machineapi.Mo
 	return m.mounts(ctx)
 }
 
-// Version implements the question whether an endpoint is there at all.
+// Version implements the call that checks whether an endpoint answers at all.
 func (m *nodeFake) Version(context.Context, *emptypb.Empty) (*machineapi.VersionResponse, error) {
 	return &machineapi.VersionResponse{}, nil
 }
@@ -285,8 +284,8 @@ func connect(t *testing.T, m machineapi.MachineServiceServer) *Client {
 	return c
 }
 
-// gives is an answer that comes at once, says one that is an error, and silence
-// none until the caller has gone.
+// gives returns an answer that comes at once, says returns one that is an error, and silence returns one that does
+// not come before the caller has gone.
 func gives[T any](answer T) func(context.Context) (T, error) {
 	return func(context.Context) (T, error) { return answer, nil }
 }

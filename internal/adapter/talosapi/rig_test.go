@@ -47,7 +47,7 @@ type rig struct {
 	world  *model.World
 	server *wire.Server
 	log    *record
-	// meanwhile is done before a call reaches an endpoint; nil for nothing.
+	// meanwhile runs before a call reaches an endpoint; nil for nothing.
 	meanwhile atomic.Pointer[func(wire.Call)]
 }
 
@@ -64,8 +64,8 @@ func (r *record) Record(node string, kind history.Kind, detail map[string]string
 	r.events = append(r.events, history.Event{Node: node, Kind: kind, Detail: detail})
 }
 
-// soFar is the history once everybody in the bubble has come to rest: that a call
-// ended is noted by the machine, which learns of a caller who left after the caller.
+// soFar returns the history once everything in the bubble is idle: the machine records that a call ended, and learns
+// later than the caller that it was canceled.
 func (r *record) soFar() []history.Event {
 	synctest.Wait()
 
@@ -75,7 +75,7 @@ func (r *record) soFar() []history.Event {
 	return slices.Clone(r.events)
 }
 
-// calls are the methods called on a node, without their service, by how often.
+// calls returns the methods called on a node, without their service, by how often.
 func (r *record) calls(node string) map[string]int {
 	calls := map[string]int{}
 
@@ -218,14 +218,14 @@ func isUp(state model.NodeState) bool {
 
 func isDown(state model.NodeState) bool { return !state.Up }
 
-// through is a client with some of the endpoints only.
+// through returns a client with some of the endpoints only.
 func (r *rig) through(endpoints ...string) *talosapi.Client {
 	r.Helper()
 
 	return r.over(endpoints, func(string) bool { return true })
 }
 
-// over is a client with some of the endpoints only, that reaches some addresses ("host:port").
+// over returns a client with some of the endpoints only, that reaches some addresses ("host:port").
 func (r *rig) over(endpoints []string, reaches func(address string) bool) *talosapi.Client {
 	r.Helper()
 
@@ -270,7 +270,7 @@ func (r *rig) over(endpoints []string, reaches func(address string) bool) *talos
 	return made
 }
 
-// install brings the next system onto a node and reboots into it.
+// install installs the next system on a node and reboots into it.
 func (r *rig) install(c *talosapi.Client, address string) {
 	r.Helper()
 	r.prepare(c, address)
@@ -280,7 +280,7 @@ func (r *rig) install(c *talosapi.Client, address string) {
 	}
 }
 
-// prepare brings the next system onto a node.
+// prepare installs the next system on a node.
 func (r *rig) prepare(c *talosapi.Client, address string) {
 	r.Helper()
 
@@ -293,8 +293,8 @@ func (r *rig) prepare(c *talosapi.Client, address string) {
 	}
 }
 
-// answers asks a node again and again until it answers, and returns when that
-// was. Until then nothing else may come back than that it is unreachable.
+// answers polls a node until it answers, and returns when that was. Until then, every error must be that it is
+// unreachable.
 func (r *rig) answers(c *talosapi.Client, address string, most time.Duration, seen func(cluster.Machine) bool) time.Time {
 	r.Helper()
 
@@ -317,7 +317,7 @@ func (r *rig) answers(c *talosapi.Client, address string, most time.Duration, se
 	return time.Time{}
 }
 
-// booted tells a machine on another boot than before.
+// booted returns a function that reports whether a machine has settled on another boot than before.
 func booted(before cluster.Machine) func(cluster.Machine) bool {
 	return func(now cluster.Machine) bool { return now.BootID != before.BootID && now.Settled() }
 }
@@ -346,7 +346,7 @@ func (r *rig) idle(c *talosapi.Client, address string) {
 	r.Fatalf("the installer on %s never ended", address)
 }
 
-// refuse is a dialler that must not be used.
+// refuse returns a dialler that must not be used.
 func refuse(t *testing.T) func(context.Context, string) (net.Conn, error) {
 	t.Helper()
 

@@ -80,7 +80,7 @@ func TestPull_UsesTheOldCallWhereTheNewOneIsMissing(t *testing.T) {
 	}
 }
 
-// script is a stream that answers what it was told to, and then ends.
+// script is a stream that gives the answers of the test, and then ends.
 type script[T any] struct {
 	answers []T
 	end     error

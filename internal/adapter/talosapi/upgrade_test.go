@@ -106,8 +106,8 @@ func TestUpgrade_MissingImageIsNamed(t *testing.T) {
 	}
 }
 
-// TestUpgrade_LegacyRefusalIsNoLostReply: it refuses because a member of etcd did
-// not answer it in time, and gives that code to us.
+// TestUpgrade_LegacyRefusalIsNoLostReply: the node refuses because an etcd member did not answer it in time, and
+// passes that code on to us.
 func TestUpgrade_LegacyRefusalIsNoLostReply(t *testing.T) {
 	for name, test := range map[string]struct {
 		node, says string
@@ -211,8 +211,7 @@ func TestUpgrade_FailingInstallerIsAResult(t *testing.T) {
 	})
 }
 
-// unknown fails the test unless the error leaves open what a call to a node
-// that fell silent has done.
+// unknown fails the test unless the error leaves open what a call to a node that went silent has done.
 func (r *rig) unknown(what string, err error) {
 	r.Helper()
 
@@ -260,8 +259,8 @@ func TestUpgrade_LostReplyIsUnknownAndNotRepeated(t *testing.T) {
 	})
 }
 
-// TestUpgrade_FailedInstallerBehindALegacyCallIsSeen: the call was accepted long
-// before, and only the node's events tell.
+// TestUpgrade_FailedInstallerBehindALegacyCallIsSeen: the call was accepted long before, and only the events of the
+// node show the failure.
 func TestUpgrade_FailedInstallerBehindALegacyCallIsSeen(t *testing.T) {
 	inBubble(t, model.Options{Talos: "1.12.6"}, func(r *rig) {
 		r.world.SetFaults([]model.Fault{{Node: "worker-0", Step: model.StepInstall, Effect: model.EffectFail, Times: 1}})
@@ -273,8 +272,8 @@ func TestUpgrade_FailedInstallerBehindALegacyCallIsSeen(t *testing.T) {
 	})
 }
 
-// TestUpgrade_NodeThatGoesDownSilentlyLeavesTheOutcomeOpen: its events break off
-// before they say how the installer ended.
+// TestUpgrade_NodeThatGoesDownSilentlyLeavesTheOutcomeOpen: its events break off before they show how the installer
+// ended.
 func TestUpgrade_NodeThatGoesDownSilentlyLeavesTheOutcomeOpen(t *testing.T) {
 	inBubble(t, model.Options{Talos: "1.12.6"}, func(r *rig) {
 		r.world.SetFaults([]model.Fault{{Node: "worker-0", Step: model.StepPull, Effect: model.EffectUnreachable, Times: 1, For: 3 * time.Minute}})
@@ -296,7 +295,7 @@ func TestUpgrade_BusyInstallerIsSeenAndLeftAlone(t *testing.T) {
 			r.Fatal(err)
 		}
 
-		// The caller loses patience; the installer does not.
+		// The caller gives up; the installer goes on.
 		ctx, cancel := context.WithTimeout(r.Context(), 3*time.Second)
 		defer cancel()
 
@@ -405,7 +404,7 @@ func TestRollback_ReturnsToThePreviousSystem(t *testing.T) {
 
 		r.until("worker-0", "down", isDown)
 
-		// What does not answer was not told to do anything.
+		// A node that does not answer was not told to do anything.
 		if err := c.Rollback(r.Context(), worker0); !errors.Is(err, cluster.ErrUnreachable) || errors.Is(err, cluster.ErrOutcomeUnknown) {
 			r.Errorf("while it is down: %v, want only unreachable", err)
 		}
