@@ -1,4 +1,3 @@
-# One block for each cluster, where each has credentials of its own.
 provider "talosupgrade" {
   alias            = "oslo"
   talosconfig_path = "${path.module}/oslo/talosconfig"

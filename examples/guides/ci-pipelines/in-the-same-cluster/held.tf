@@ -1,7 +1,6 @@
 variable "held" {
-  description = "Nodes that are left alone."
-  type        = set(string)
-  default     = []
+  type    = set(string)
+  default = []
 }
 
 resource "talosupgrade_cluster" "itself" {

@@ -5,11 +5,9 @@ terraform {
     }
   }
 
-  # GitLab, which gets the rest from variables. Elsewhere: your backend.
-  backend "http" {}
+  backend "http" {} # of GitLab; elsewhere your own
 }
 
-# The environment variable TALOSCONFIG names the file.
 provider "talosupgrade" {}
 
 locals {
@@ -27,7 +25,6 @@ resource "talosupgrade_cluster" "prod" {
   talos_version      = local.talos_version
   kubernetes_version = local.kubernetes_version
 
-  # The schedule of the pipeline fires minutes later.
   maintenance_window = {
     cron      = "0 22 * * 0-4"
     duration  = "5h"
@@ -36,7 +33,6 @@ resource "talosupgrade_cluster" "prod" {
 
   report_path = "report.html"
 
-  # Shorter than the job may run.
   timeouts = {
     create = "3h"
     update = "3h"

@@ -5,15 +5,13 @@ terraform {
     }
   }
 
-  # The rest comes from -backend-config: one state for each cluster.
   backend "kubernetes" {
     namespace = "upgrades"
   }
 }
 
 variable "cluster" {
-  description = "Context of the talosconfig."
-  type        = string
+  type = string
 }
 
 variable "talos_version" {
@@ -24,7 +22,6 @@ variable "kubernetes_version" {
   type = string
 }
 
-# The environment variable TALOSCONFIG names the file.
 provider "talosupgrade" {
   context = var.cluster
 }

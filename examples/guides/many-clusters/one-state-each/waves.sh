@@ -1,11 +1,9 @@
 #!/bin/sh
-# waves.sh CANARY CLUSTER...: upgrades the canary, and the others once it has held. Each has CLUSTER.tfvars, and the context
-# admin@CLUSTER in KUBECONFIG. Killed: run it again; what is done is left alone, what was in the middle goes on.
+# waves.sh CANARY CLUSTER...
 set -eu
-# The shell gets the signal too, and waits until Terraform has ended.
+# The shell gets the signal too: it ends once Terraform has.
 trap 'exit 143' INT TERM
 
-# tf CLUSTER COMMAND...
 tf() {
   dir=.terraform/$1
   shift
@@ -18,7 +16,7 @@ upgrade() {
   tf "$1" apply -input=false -auto-approve -lock-timeout="${LOCK_TIMEOUT:-10m}" -var-file="$1.tfvars"
 }
 
-# The first command that fails ends the script. Add yours, such as a page that has to answer.
+# Add checks of your own, such as a page that has to answer.
 holds() {
   echo "== $1: check"
   tf "$1" plan -input=false -lock=false -detailed-exitcode -var-file="$1.tfvars"
@@ -27,10 +25,8 @@ holds() {
 
 canary=$1
 shift
-
 upgrade "$canary"
 
-# Half an hour, a look a minute.
 checks=${CHECKS:-30}
 holds "$canary"
 while [ "$checks" -gt 1 ]; do
