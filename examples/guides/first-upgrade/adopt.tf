@@ -1,4 +1,3 @@
-# Takes the cluster in as it is. Needed once, and for a cluster that is not to be upgraded right away.
 import {
   to = talosupgrade_cluster.prod
   id = "current"

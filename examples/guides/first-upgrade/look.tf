@@ -9,10 +9,6 @@ output "nodes" {
   }
 }
 
-output "next_talos" {
-  value = data.talosupgrade_available_versions.now.next.talos
-}
-
-output "next_kubernetes" {
-  value = data.talosupgrade_available_versions.now.next.kubernetes
+output "next" {
+  value = data.talosupgrade_available_versions.now.next
 }

@@ -8,13 +8,5 @@ output "summary" {
 }
 
 output "findings" {
-  value = [
-    for row in data.talosupgrade_preflight.next.checks : {
-      severity = row.severity
-      check    = row.name
-      node     = row.node
-      finding  = row.finding
-      remedy   = row.remedy
-    } if row.severity != "none"
-  ]
+  value = [for row in data.talosupgrade_preflight.next.checks : row if row.severity != "none"]
 }

@@ -6,7 +6,7 @@ terraform {
   }
 }
 
-# The talosconfig lies beside this file. The kubeconfig is asked from the Talos API.
+# The kubeconfig comes from the Talos API.
 provider "talosupgrade" {
   talosconfig_path = "${path.module}/talosconfig"
 }
