@@ -1,4 +1,4 @@
-# ~/.terraformrc, or the file that TF_CLI_CONFIG_FILE names. For OpenTofu: ~/.tofurc, and registry.opentofu.org.
+# ~/.terraformrc, or the file that TF_CLI_CONFIG_FILE names. OpenTofu: ~/.tofurc, registry.opentofu.org.
 provider_installation {
   filesystem_mirror {
     path    = "/opt/terraform/providers"

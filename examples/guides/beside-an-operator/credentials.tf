@@ -1,9 +1,17 @@
-# Neither a talosconfig nor a kubeconfig of the cluster: both are in the Secret that the operator keeps beside its object.
+terraform {
+  required_providers {
+    talosupgrade = {
+      source = "vitistack/talosupgrade"
+    }
+  }
+}
+
 provider "talosupgrade" {
   management = {
     kubeconfig_path = "~/.kube/management"
   }
 
+  # In place of a talosconfig and a kubeconfig: both are in the Secret beside the KubernetesCluster.
   credentials_from = {
     namespace = "tenant-a"
     name      = "prod"

@@ -1,10 +1,10 @@
-# false for the very first apply, which makes the cluster, and true ever after.
+# false for the first apply, which makes the cluster.
 variable "running" {
   type    = bool
   default = true
 }
 
-# What the machine configurations name now. It depends on nothing, so that it is read before anything is upgraded.
+# It depends on nothing, so that it is read before anything is upgraded.
 data "talosupgrade_current_versions" "this" {
   count = var.running ? 1 : 0
 }
@@ -13,14 +13,12 @@ locals {
   # By Kubernetes node name.
   nodes = {
     cp-0     = { address = "10.5.0.2", role = "controlplane" }
-    cp-1     = { address = "10.5.0.3", role = "controlplane" }
-    cp-2     = { address = "10.5.0.4", role = "controlplane" }
     worker-0 = { address = "10.5.0.5", role = "worker" }
   }
 
   current = one(data.talosupgrade_current_versions.this)
 
-  # Each node keeps its own images; a new node gets the image that all others agree on; null leaves the generated configuration as it is.
+  # Each node keeps its images; a new node gets those that all others agree on; null leaves the generated one.
   images = {
     for name, node in local.nodes : name => {
       for component in ["kubelet", "kube_apiserver", "kube_controller_manager", "kube_scheduler", "kube_proxy"] :

@@ -32,22 +32,14 @@ resource "talos_machine" "node" {
 }
 
 resource "talos_cluster" "this" {
-  node                 = "10.5.0.2"
-  control_plane_nodes  = ["10.5.0.2", "10.5.0.3", "10.5.0.4"]
+  node                 = local.nodes["cp-0"].address
+  control_plane_nodes  = [for node in local.nodes : node.address if node.role == "controlplane"]
   client_configuration = talos_machine_secrets.this.client_configuration
   kubernetes_version   = local.created_with.kubernetes
 
   lifecycle {
-    ignore_changes = [kubernetes_version] # talosupgrade_cluster owns the version of Kubernetes too
+    ignore_changes = [kubernetes_version] # and that of Kubernetes
   }
 
   depends_on = [talos_machine.node]
-}
-
-resource "talosupgrade_cluster" "this" {
-  talos_version      = "1.13.4"
-  kubernetes_version = "1.35.2"
-
-  # Configurations are applied before anything is upgraded, never beside it.
-  depends_on = [talos_cluster.this]
 }

@@ -2,7 +2,7 @@ locals {
   talos_version = "1.13.4"
 }
 
-# Any resource that makes a machine from an image of Talos: hcloud_server, proxmox_virtual_environment_vm, aws_instance.
+# Any resource that makes a machine: hcloud_server, proxmox_virtual_environment_vm, aws_instance.
 resource "hcloud_server" "node" {
   for_each = toset(["cp-1", "cp-2", "cp-3", "worker-1"])
 
@@ -11,7 +11,7 @@ resource "hcloud_server" "node" {
   image       = "talos-${local.talos_version}"
 
   lifecycle {
-    # The image is what a machine is created from. Its version moves in place, node by node.
+    # The version moves in place, node by node.
     ignore_changes  = [image]
     prevent_destroy = true
   }

@@ -1,4 +1,3 @@
-# The operator of the object upgrades the cluster; the provider checks, asks, follows, and looks at every node afterwards.
 resource "talosupgrade_cluster" "delegated" {
   talos_version      = "1.13.4"
   kubernetes_version = "1.35.2"
