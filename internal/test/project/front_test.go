@@ -67,6 +67,9 @@ func replaceFront(t *testing.T, page string, wanted func(current string) string)
 	return want
 }
 
+// onMachines are the release lines that make machines upgrades from or to.
+var onMachines = []string{"1.12", "1.13", "1.14"}
+
 // versions returns a table of the supported release lines, newest first.
 func versions() string {
 	talos := compat.BuiltIn().Releases(version.Talos)
@@ -75,7 +78,10 @@ func versions() string {
 	rows := []string{"<!-- versions -->", "| Talos | Kubernetes | upgrades from and to it |", "|---|---|---|"}
 
 	for _, line := range slices.Backward(compat.Lines()) {
-		seen := "tested as above"
+		seen := "tested on the simulator"
+		if slices.Contains(onMachines, line.Talos.String()) {
+			seen = "tested in virtual machines and on the simulator"
+		}
 
 		switch {
 		case line.Talos.Compare(plan.OldestTested().Minor()) < 0:
