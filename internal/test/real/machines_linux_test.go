@@ -647,35 +647,41 @@ func (w *world) runs(ctx context.Context, t *testing.T, m *machine) string {
 
 	var running string
 
-	w.until(ctx, t, m.name+" says which Talos it runs", time.Minute, func(ctx context.Context) error {
-		answer, err := w.talosctl(ctx, "--nodes", m.address.String(), "version")
-		if err != nil {
-			return err
-		}
+	w.until(ctx, t, m.name+" says which Talos it runs", time.Minute, func(ctx context.Context) (err error) {
+		running, err = w.running(ctx, m)
 
-		found := serverVersion.FindStringSubmatch(answer)
-		if found == nil {
-			return fmt.Errorf("it says:\n%s", answer)
-		}
-
-		running = found[1]
-
-		return nil
+		return err
 	})
 
 	return running
 }
 
-// awaitSystem waits until the machine has booted a release of Talos.
+// running asks the machine once which Talos it runs.
+func (w *world) running(ctx context.Context, m *machine) (string, error) {
+	answer, err := w.talosctl(ctx, "--nodes", m.address.String(), "version")
+	if err != nil {
+		return "", err
+	}
+
+	found := serverVersion.FindStringSubmatch(answer)
+	if found == nil {
+		return "", fmt.Errorf("it says:\n%s", answer)
+	}
+
+	return found[1], nil
+}
+
+// awaitSystem waits until the machine has booted a release of Talos, for longer than it may be away meanwhile.
 func (w *world) awaitSystem(ctx context.Context, t *testing.T, m *machine, release string) {
 	t.Helper()
 
 	w.until(ctx, t, m.name+" has booted Talos "+release, w.patience(), func(ctx context.Context) error {
-		if found := w.runs(ctx, t, m); found != release {
-			return fmt.Errorf("it runs %s", found)
+		found, err := w.running(ctx, m)
+		if err == nil && found != release {
+			err = fmt.Errorf("it runs %s", found)
 		}
 
-		return nil
+		return err
 	})
 }
 
