@@ -7,7 +7,6 @@ action "talosupgrade_etcd_snapshot" "after" {
 resource "talosupgrade_cluster" "prod" {
   talos_version = "1.13.4"
 
-  # Another one once the cluster is upgraded.
   lifecycle {
     action_trigger {
       events  = [after_create, after_update]

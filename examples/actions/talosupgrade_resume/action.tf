@@ -1,2 +1,1 @@
-# terraform apply -invoke=action.talosupgrade_resume.prod
 action "talosupgrade_resume" "prod" {}

@@ -1,23 +1,22 @@
-# Where the cluster of the provider can go. The list of releases is the one that is built in.
+# Where the cluster of the provider can go, by the built-in list of releases.
 data "talosupgrade_available_versions" "cluster" {}
 
 locals {
-  # Patches of the Talos minor version that runs, the newest last.
-  talos_patches = [
-    for v in data.talosupgrade_available_versions.cluster.next.talos : v
-    if split(".", v)[1] == split(".", data.talosupgrade_available_versions.cluster.talos_version)[1]
-  ]
-}
-
-output "talos_patch" {
-  value = try(reverse(local.talos_patches)[0], null)
+  available = data.talosupgrade_available_versions.cluster
 }
 
 output "latest" {
-  value = "Talos ${data.talosupgrade_available_versions.cluster.latest_talos}, Kubernetes ${data.talosupgrade_available_versions.cluster.latest_kubernetes}"
+  value = "Talos ${local.available.latest_talos}, Kubernetes ${local.available.latest_kubernetes}"
 }
 
-# Warns in every plan as long as the cluster is behind. Inside of a check, a source that does not answer is a warning too.
+# The newest patch of the Talos minor version that runs.
+output "talos_patch" {
+  value = try(reverse([
+    for v in local.available.next.talos : v if split(".", v)[1] == split(".", local.available.talos_version)[1]
+  ])[0], null)
+}
+
+# In a check, a source that does not answer is a warning too.
 check "up_to_date" {
   data "talosupgrade_available_versions" "newest" {
     release_source = {

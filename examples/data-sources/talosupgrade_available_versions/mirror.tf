@@ -1,4 +1,3 @@
-# A mirror that lists which images were copied to it. Credentials come from where docker login keeps them.
 data "talosupgrade_available_versions" "mirrored" {
   talos_version      = "1.12.6"
   kubernetes_version = "1.34.2"

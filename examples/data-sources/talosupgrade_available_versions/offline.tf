@@ -3,7 +3,6 @@ variable "talos_version" {
   default = "1.13.4"
 }
 
-# No cluster and no network: the versions to start from are given, and so are the releases that were approved.
 data "talosupgrade_available_versions" "approved" {
   talos_version      = "1.12.6"
   kubernetes_version = "1.34.2"

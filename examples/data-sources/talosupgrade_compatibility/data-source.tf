@@ -41,15 +41,3 @@ check "kubernetes_fits" {
     error_message = "Talos 1.13 does not run Kubernetes ${var.kubernetes_version}."
   }
 }
-
-resource "talosupgrade_cluster" "this" {
-  talos_version      = "1.13.4"
-  kubernetes_version = var.kubernetes_version
-
-  lifecycle {
-    precondition {
-      condition     = length(data.talosupgrade_compatibility.kubernetes.matrix) > 0
-      error_message = "No known Talos version runs Kubernetes ${var.kubernetes_version}."
-    }
-  }
-}

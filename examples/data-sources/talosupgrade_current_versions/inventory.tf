@@ -1,4 +1,4 @@
-# What there is to know of another cluster of the talosconfig, for a dashboard, an inventory or a ticket.
+# Another cluster of the talosconfig.
 data "talosupgrade_current_versions" "edge" {
   context = "edge-oslo"
 }

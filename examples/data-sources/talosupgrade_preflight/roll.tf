@@ -1,31 +1,23 @@
-# One object says what is wanted, for the resource and for the data source.
 locals {
   roll = {
-    talos_version               = "1.13.4"
-    kubernetes_version          = "1.35.2"
-    allow_intermediate_versions = true
-    max_unavailable             = "25%"
-    canary                      = ["worker-0"]
+    talos_version      = "1.13.4"
+    kubernetes_version = "1.35.2"
+    canary             = ["worker-0"]
   }
 }
 
 data "talosupgrade_preflight" "roll" {
-  talos_version               = local.roll.talos_version
-  kubernetes_version          = local.roll.kubernetes_version
-  allow_intermediate_versions = local.roll.allow_intermediate_versions
-  max_unavailable             = local.roll.max_unavailable
-  canary                      = local.roll.canary
+  talos_version      = local.roll.talos_version
+  kubernetes_version = local.roll.kubernetes_version
+  canary             = local.roll.canary
 }
 
 resource "talosupgrade_cluster" "prod" {
-  talos_version               = local.roll.talos_version
-  kubernetes_version          = local.roll.kubernetes_version
-  allow_intermediate_versions = local.roll.allow_intermediate_versions
-  max_unavailable             = local.roll.max_unavailable
-  canary                      = local.roll.canary
+  talos_version      = local.roll.talos_version
+  kubernetes_version = local.roll.kubernetes_version
+  canary             = local.roll.canary
 }
 
-# What a policy or a bot reads, in terraform show -json as well.
 output "roll" {
   value = {
     hops = [
@@ -44,7 +36,6 @@ output "roll" {
   }
 }
 
-# A rule of the house: no roll that takes longer than the night.
 check "fits_into_the_night" {
   assert {
     condition     = data.talosupgrade_preflight.roll.estimate <= 8 * 3600

@@ -18,18 +18,17 @@ resource "talosupgrade_cluster" "careful" {
     time_zone = "Europe/Oslo"
   }
 
-  # One worker goes first, and every node has to stay healthy before the next one.
+  # One worker goes first. Every node has to stay healthy before the next one.
   canary = ["worker-0"]
   settle = "5m"
 
-  # A pod that its budget keeps for longer stops the run, with the node back in service, and so
-  # does a volume that stays attached to a node without pods.
+  # A longer drain stops the run, with the node back in service. So does a volume that stays attached.
   drain = {
     timeout          = "10m"
     wait_for_volumes = "required"
   }
 
-  # A node that does not become healthy goes back to its old system, where that is safe; the run fails then.
+  # A node that does not become healthy goes back to its old system, if that is safe. The run fails.
   node_timeout = "45m"
   on_failure   = "rollback"
 
@@ -39,6 +38,6 @@ resource "talosupgrade_cluster" "careful" {
     update = "4h"
   }
 
-  # Keep it with the job, whether that succeeded or not.
+  # Keep it with the job, also if that fails.
   report_path = "${path.root}/upgrade.html"
 }

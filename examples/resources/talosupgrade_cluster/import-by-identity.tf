@@ -4,8 +4,3 @@ import {
     id = "Uv3rS1mVn2kQ8xWb5tYc7dZe9fAg4hBi6jCk0lDm_oE="
   }
 }
-
-resource "talosupgrade_cluster" "prod" {
-  talos_version      = "1.13.4"
-  kubernetes_version = "1.35.2"
-}
