@@ -2,12 +2,13 @@ resource "talosupgrade_cluster" "stateful" {
   talos_version = "1.13.4"
 
   gates = [
-    # Replicas of volumes are rebuilt before the next node goes down.
+    # Every volume is attached and healthy, or detached and not faulted. The timeout does not
+    # run while nodes are out of service because of this run.
     {
       preset  = "longhorn"
       timeout = "45m"
     },
-    # Databases are whole, in one namespace.
+    # Every Cluster in the namespace has all instances ready and is healthy, or is hibernated.
     {
       preset    = "cloudnative-pg"
       namespace = "databases"

@@ -1,5 +1,4 @@
-# A quarter of the workers at a time; control planes always one after the other. The
-# registry serves twenty nodes at once.
+# A quarter of the workers at a time. The registry serves twenty nodes at once.
 resource "talosupgrade_cluster" "wide" {
   talos_version   = "1.13.4"
   max_unavailable = "25%"

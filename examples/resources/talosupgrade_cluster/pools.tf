@@ -1,4 +1,4 @@
-# Up to a quarter of the workers at a time, but of those with disks no more than one.
+# A quarter of the workers at a time, but only one of those with disks.
 resource "talosupgrade_cluster" "pooled" {
   talos_version   = "1.13.4"
   max_unavailable = "25%"

@@ -1,4 +1,4 @@
-# A lab with small disks, in which a deprecated API is still in use and known.
+# A lab with small disks, in which a deprecated API is still in use and known. What these checks find stays a warning.
 resource "talosupgrade_cluster" "lab" {
   talos_version      = "1.13.4"
   kubernetes_version = "1.35.2"

@@ -1,4 +1,4 @@
-# Nodes come and go, so labels say which are left alone, and which have drivers that no other has.
+# Labels say which nodes are left alone, and which have drivers of their own.
 resource "talosupgrade_cluster" "autoscaled" {
   talos_version = "1.13.4"
 
@@ -7,6 +7,7 @@ resource "talosupgrade_cluster" "autoscaled" {
       selector = "node-restriction.kubernetes.io/upgrade=hold"
       hold     = true
     },
+    # Canaries show whether the firmware boots the new system; others use kexec.
     {
       selector    = "node-restriction.kubernetes.io/upgrade=first"
       reboot_mode = "powercycle"

@@ -1,4 +1,4 @@
-# machine.install.image follows, for whoever reinstalls a node.
+# machine.install.image, which a reinstallation uses, follows a confirmed upgrade without a restart.
 resource "talosupgrade_cluster" "reinstallable" {
   talos_version      = "1.13.4"
   sync_install_image = true
