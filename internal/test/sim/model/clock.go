@@ -232,27 +232,46 @@ func drawToken(seed uint64, parts ...string) string {
 	return base64.URLEncoding.EncodeToString(sum[:])
 }
 
+// purposes returns what takes time on a machine. Each has its place among the nanoseconds of a duration.
+func purposes() []string {
+	return []string{
+		"apply", "reconcile", "install", "pull", "pull back-off", "stop pods", "stop services", "boot", "failing boot", "rejoin",
+		"kubelet start", "kubelet create", "kubelet health", "kubelet ready", "etcd start", "etcd catch-up", "etcd snapshot",
+		"apiserver start", "start", "stop", "pods remade", "pods reported",
+	}
+}
+
+// The nanoseconds of a duration keep those of different machines, components and purposes apart: two that begin at the
+// same moment never end at the same moment.
+const (
+	apartOfPurposes   = 5 * time.Nanosecond
+	apartOfComponents = 131 * time.Nanosecond
+	apartOfMachines   = 1300 * time.Nanosecond
+)
+
 // spread returns how long something takes on a machine this time: between low and high, the same for the same seed,
-// machine, purpose and repetition. The odd microseconds keep durations off every poll interval, and apart from one
-// another on different machines.
+// machine, purpose and repetition. The odd milliseconds keep durations off every poll interval.
 func (w *World) spread(n *node, purpose string, low, high time.Duration) time.Duration {
-	n.drawn[purpose]++
+	return w.spreadOf(n, "", purpose, low, high)
+}
+
+// spreadOf is [World.spread] for one of the components of a machine.
+func (w *World) spreadOf(n *node, component, purpose string, low, high time.Duration) time.Duration {
+	place := slices.Index(purposes(), purpose)
+	if place < 0 {
+		panic("the purpose " + purpose + " has no place among the purposes")
+	}
+
+	drawn := strings.TrimPrefix(component+" "+purpose, " ")
+	n.drawn[drawn]++
 
 	const steps = 1 << 16
 
-	share := drawUint(w.options.Seed, n.name, purpose, fmt.Sprint(n.drawn[purpose])) % steps
+	share := drawUint(w.options.Seed, n.name, drawn, fmt.Sprint(n.drawn[drawn])) % steps
 	length := low + time.Duration(share)*(high-low)/steps
 
-	return length.Truncate(100*time.Millisecond) + 37*time.Millisecond +
-		100*time.Microsecond + time.Duration(n.index+1)*1300*time.Nanosecond
-}
-
-// spreadOf is [World.spread] for one of the components of a machine, whose durations are kept apart from one
-// another too.
-func (w *World) spreadOf(n *node, component, purpose string, low, high time.Duration) time.Duration {
-	const apart = 131 * time.Nanosecond
-
-	place := slices.Index(componentNames(), component) + 1
-
-	return w.spread(n, component+" "+purpose, low, high) + time.Duration(place)*apart
+	return length.Truncate(100*time.Millisecond) + 37*time.Millisecond + 100*time.Microsecond +
+		time.Duration(n.index+1)*apartOfMachines +
+		time.Duration(slices.Index(componentNames(), component)+1)*apartOfComponents +
+		time.Duration(place)*apartOfPurposes
 }

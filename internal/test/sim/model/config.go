@@ -645,13 +645,9 @@ func (w *World) accept(n *node, next *application) {
 		return
 	}
 
-	const (
-		least, most = 300 * time.Millisecond, time.Second
-		// before keeps the end apart from that of the next configuration, which may begin now and take as long.
-		before = 61 * time.Nanosecond
-	)
+	const least, most = 300 * time.Millisecond, time.Second
 
-	w.later(n.life, w.spread(n, "reconcile", least, most)-before, func() { w.reconcile(n) })
+	w.later(n.life, w.spread(n, "reconcile", least, most), func() { w.reconcile(n) })
 }
 
 // store keeps what a configuration leaves for the next boot. In mode try that is the configuration from before.
