@@ -12,6 +12,7 @@ import (
 	"maps"
 	"net"
 	"os"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -272,6 +273,55 @@ func TestJournal_AllFormatsAreReadAndTheNewestIsWritten(t *testing.T) {
 		object, err := other.CoreV1().ConfigMaps(kubeapi.Namespace).Get(t.Context(), kubeapi.JournalName, metav1.GetOptions{})
 		if err != nil || !maps.Equal(object.Data, newest.Data) {
 			t.Errorf("%s is written as %q, %v; want %q: later versions read it", file, object.Data, err, newest.Data)
+		}
+
+		forget(t, other)
+	}
+}
+
+// TestJournal_OfEachReleaseIsReadWhole reads what each release wrote. The newest one has every field that a journal can
+// have, and this build writes the same.
+func TestJournal_OfEachReleaseIsReadWhole(t *testing.T) {
+	releases := []string{"0.1.0"}
+
+	for _, release := range releases {
+		api, other := live(t)
+		stored := kept(t, "testdata/journal-"+release+".yaml")
+
+		if _, err := other.CoreV1().ConfigMaps(kubeapi.Namespace).Create(t.Context(), stored, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+
+		read, err := api.Journal(t.Context())
+		if err != nil {
+			t.Fatalf("%s: %v", release, err)
+		}
+
+		forget(t, other)
+
+		if len(read.Entries) != 3 || len(read.Confirmed) != 1 || read.Holder == "" || read.Manifests == nil || read.Snapshot == nil {
+			t.Fatalf("%s: read %+v", release, read)
+		}
+
+		if release != releases[len(releases)-1] {
+			continue
+		}
+
+		for i := range reflect.TypeFor[cluster.Entry]().NumField() {
+			filled := func(entry cluster.Entry) bool { return !reflect.ValueOf(entry).Field(i).IsZero() }
+			if entries := append(slices.Collect(maps.Values(read.Entries)), slices.Collect(maps.Values(read.Confirmed))...); !slices.ContainsFunc(entries, filled) {
+				t.Errorf("%s: no entry has %s: add the journal of this release to testdata", release, reflect.TypeFor[cluster.Entry]().Field(i).Name)
+			}
+		}
+
+		read.ResourceVersion = ""
+		if _, err := api.WriteJournal(t.Context(), read); err != nil {
+			t.Fatalf("%s: %v", release, err)
+		}
+
+		object, err := other.CoreV1().ConfigMaps(kubeapi.Namespace).Get(t.Context(), kubeapi.JournalName, metav1.GetOptions{})
+		if err != nil || !maps.Equal(object.Data, stored.Data) || !maps.Equal(object.Annotations, stored.Annotations) {
+			t.Errorf("%s is written as %q with %q, %v; want %q with %q", release, object.Data, object.Annotations, err, stored.Data, stored.Annotations)
 		}
 
 		forget(t, other)
