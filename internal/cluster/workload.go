@@ -31,9 +31,6 @@ type WorkloadPod struct {
 	Replicas int
 	// LocalData names the volumes whose content is lost with the pod: emptyDir.
 	LocalData []string
-	// Fits are the nodes that the pod's selectors, affinities, tolerations and volumes allow, its own included,
-	// in order; cordons and room are not considered.
-	Fits []string
 	// CPU is what the pod requests in thousandths of a core, Memory in bytes.
 	CPU, Memory int64
 }

@@ -143,9 +143,13 @@ func (f *forecast) blocked() []cluster.Finding {
 	return findings
 }
 
-// ours reports whether all pods that a budget misses can be scheduled only to nodes under a cordon of ours. They
-// are back once the cordon is taken away, which is before anything else is drained.
+// ours reports whether all pods that a budget misses wait to be scheduled while a cordon of ours stands. It is taken
+// away before anything else is drained, and they are back then.
 func (f *forecast) ours(index int) bool {
+	if len(f.resumed) == 0 {
+		return false
+	}
+
 	waiting := 0
 
 	for i := range f.pods {
@@ -154,13 +158,7 @@ func (f *forecast) ours(index int) bool {
 			continue
 		}
 
-		resumed := func(name string) bool { return slices.Contains(f.resumed, name) }
-		elsewhere := func(name string) bool {
-			at, known := f.index[name]
-			return known && f.nodes[at].takes && !resumed(name)
-		}
-
-		if pod.Node != "" || !slices.ContainsFunc(pod.Fits, resumed) || slices.ContainsFunc(pod.Fits, elsewhere) {
+		if pod.Node != "" {
 			return false
 		}
 

@@ -65,8 +65,8 @@ func TestBudget_EvictionsThatFailAreForeseen(t *testing.T) {
 				change(func(y *yard) { y.node("worker-2").Unschedulable, y.node("worker-2").CordonedBy = true, "run-1" }),
 			node: "worker-1", passing: true, severity: cluster.Advice, says: []string{"stopped while it drained worker-2", "passes by itself", "bring its pods back"},
 		},
-		"a pod that waits for more than a cordon of ours is told of": {
-			yard: newYard().pod("worker-1", "web-1").pod("", "web-2", unready).budget("web", 0, 2, 2, 3, "web-1", "web-2").
+		"a pod that waits for something else than a node is told of": {
+			yard: newYard().pod("worker-1", "web-1").pod("worker-3", "web-2", unready).budget("web", 0, 2, 2, 3, "web-1", "web-2").
 				change(func(y *yard) { y.node("worker-2").Unschedulable, y.node("worker-2").CordonedBy = true, "run-1" }),
 			node: "worker-1", passing: true, severity: cluster.Advice, says: []string{"stopped while it drained worker-2"},
 		},

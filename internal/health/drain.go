@@ -6,10 +6,8 @@
 package health
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/readable"
@@ -85,16 +83,15 @@ type forecast struct {
 	// budgets.
 	blocks []*block
 	at     map[string]*block
-	// lone, local, bound and homeless are pods that deserve a warning.
-	lone, local, bound, homeless group
+	// lone and local are pods that deserve a warning; short says of nodes what the others have too little of.
+	lone, local, short group
 }
 
 // node is a node of the cluster and its free room.
 type node struct {
 	name string
-	// takes is true if pods can be scheduled to it now, or once our own cordon is taken away; general is true if
-	// that includes pods without tolerations.
-	takes, general bool
+	// takes is true if pods without tolerations can be scheduled to it now, or once our own cordon is taken away.
+	takes bool
 	// mended is true if it is not Ready and the roll repairs it.
 	mended bool
 	// room is what is left of its capacity; unknown is true if the capacity is unknown.
@@ -126,7 +123,7 @@ func newForecast(workloads cluster.Workloads, drained []string, all []cluster.Ku
 		}
 
 		f.nodes = append(f.nodes, node{
-			name: all[i].Name, takes: takes, general: takes && !all[i].ExcludesWorkloads, unknown: true,
+			name: all[i].Name, takes: takes && !all[i].ExcludesWorkloads, unknown: true,
 			mended: !all[i].Ready && slices.Contains(drained, all[i].Name),
 		})
 	}
@@ -175,30 +172,20 @@ func (f *forecast) record(index int) {
 	}
 
 	f.on[at] = append(f.on[at], index)
-	f.nodes[at].take(pod)
+	f.nodes[at].room.take(pod)
 }
 
-// take subtracts what the pod requests from the room of the node.
-func (n *node) take(pod *cluster.WorkloadPod) {
-	n.room.cpu -= pod.CPU
-	n.room.memory -= pod.Memory
-	n.room.pods--
-}
-
-// fits reports whether the node has room for the pod. A resource that the pod does not request is not checked,
-// even if the node is overcommitted on it.
-func (n *node) fits(pod *cluster.WorkloadPod) bool {
-	if n.unknown {
-		return true
-	}
-
-	return (pod.CPU == 0 || n.room.cpu >= pod.CPU) && (pod.Memory == 0 || n.room.memory >= pod.Memory) && (n.endless || n.room.pods >= 1)
+// take subtracts what the pod requests from the room.
+func (r *room) take(pod *cluster.WorkloadPod) {
+	r.cpu -= pod.CPU
+	r.memory -= pod.Memory
+	r.pods--
 }
 
 // roomElsewhere reports whether any other node takes pods: without one, a drain evicts nothing.
 func (f *forecast) roomElsewhere(drained int) bool {
 	for i := range f.nodes {
-		if i != drained && f.nodes[i].general {
+		if i != drained && f.nodes[i].takes {
 			return true
 		}
 	}
@@ -217,9 +204,10 @@ func onlyCordoned(nodes []string) cluster.Finding {
 
 // evict goes through the pods that have to leave a node.
 func (f *forecast) evict(drained int) {
-	name := f.nodes[drained].name
-
-	var moving []*cluster.WorkloadPod
+	var (
+		name   = f.nodes[drained].name
+		needed room
+	)
 
 	for _, index := range f.on[drained] {
 		pod := &f.pods[index]
@@ -233,94 +221,60 @@ func (f *forecast) evict(drained int) {
 			f.local.add(name, fmt.Sprintf("%s (%s)", pod, readable.List(pod.LocalData)))
 		}
 
-		switch {
-		case pod.Owner == "":
+		if pod.Owner == "" {
 			f.lone.add(name, pod.String())
-		case len(pod.Fits) == 0:
-			// It is unknown where the pod could run.
-		case f.movable(pod, drained):
-			moving = append(moving, pod)
-		default:
-			f.bound.add(name, pod.String())
-		}
-	}
-
-	f.pack(moving, drained)
-}
-
-// movable reports whether the pod could run on another node that takes pods, room aside.
-func (f *forecast) movable(pod *cluster.WorkloadPod, drained int) bool {
-	for _, name := range pod.Fits {
-		if at, known := f.index[name]; known && at != drained && f.nodes[at].takes {
-			return true
-		}
-	}
-
-	return false
-}
-
-// pack finds a place for the pods of a drained node, the biggest first and each on the first node with room
-// (first-fit decreasing), and records those that find none. The result is discarded afterwards, because all nodes
-// are back in service before the next one is drained.
-func (f *forecast) pack(moving []*cluster.WorkloadPod, drained int) {
-	slices.SortStableFunc(moving, func(a, b *cluster.WorkloadPod) int {
-		return cmp.Or(cmp.Compare(b.Memory, a.Memory), cmp.Compare(b.CPU, a.CPU))
-	})
-
-	before := map[int]room{}
-
-	for _, pod := range moving {
-		at, found := f.place(pod, drained)
-		if !found {
-			f.homeless.add(f.nodes[drained].name, fmt.Sprintf("%s (%s)", pod, asked(pod)))
 
 			continue
 		}
 
-		if _, kept := before[at]; !kept {
-			before[at] = f.nodes[at].room
-		}
-
-		f.nodes[at].take(pod)
+		needed.cpu += pod.CPU
+		needed.memory += pod.Memory
+		needed.pods++
 	}
 
-	for at, was := range before {
-		f.nodes[at].room = was
+	if lacks := f.lacks(drained, needed); lacks != "" {
+		f.short.add(name, fmt.Sprintf("%s (%s)", name, lacks))
 	}
 }
 
-// place returns the first node that the pod can run on and that has room for it.
-func (f *forecast) place(pod *cluster.WorkloadPod, drained int) (at int, found bool) {
-	for _, name := range pod.Fits {
-		at, known := f.index[name]
-		if known && at != drained && f.nodes[at].takes && f.nodes[at].fits(pod) {
-			return at, true
+// lacks compares what the pods of a node request with what the other nodes have left, all together: which pod could
+// run on which of them is not considered. It returns what is too little, and nothing if the room of any of them is
+// unknown. The room is the same for each drained node, because all nodes are back in service before the next one.
+func (f *forecast) lacks(drained int, needed room) string {
+	var left room
+
+	for i := range f.nodes {
+		other := &f.nodes[i]
+
+		switch {
+		case i == drained || !other.takes:
+			continue
+		case other.unknown:
+			return ""
+		}
+
+		left.cpu += max(other.room.cpu, 0)
+		left.memory += max(other.room.memory, 0)
+
+		if other.endless {
+			left.pods += needed.pods
+		} else {
+			left.pods += max(other.room.pods, 0)
 		}
 	}
 
-	return 0, false
-}
-
-// asked returns what a pod requests, as people write it: "1500m CPU, 2048 MiB".
-func asked(pod *cluster.WorkloadPod) string {
-	var parts []string
-
-	if pod.CPU > 0 {
-		parts = append(parts, fmt.Sprintf("%dm CPU", pod.CPU))
-	}
+	const mebibyte = 1 << 20
 
 	switch {
-	case pod.Memory >= 1<<20:
-		parts = append(parts, fmt.Sprintf("%d MiB", pod.Memory>>20))
-	case pod.Memory > 0:
-		parts = append(parts, fmt.Sprintf("%d bytes", pod.Memory))
+	case needed.memory > left.memory:
+		return fmt.Sprintf("memory: %d MiB requested, %d MiB left", needed.memory/mebibyte, left.memory/mebibyte)
+	case needed.cpu > left.cpu:
+		return fmt.Sprintf("CPU: %dm requested, %dm left", needed.cpu, left.cpu)
+	case needed.pods > left.pods:
+		return fmt.Sprintf("pods: %d to move, room for %d", needed.pods, left.pods)
+	default:
+		return ""
 	}
-
-	if len(parts) == 0 {
-		return "a place"
-	}
-
-	return strings.Join(parts, ", ")
 }
 
 // strength is how many pods a budget covers if all pods that should exist do.
@@ -384,8 +338,7 @@ func (f *forecast) advice() []cluster.Finding {
 	}{
 		{&f.lone, "pods without a controller are evicted, and nobody brings them back: %s", "Save what they are for, or run them under a controller."},
 		{&f.local, "pods lose the data in their local volumes (emptyDir): %s", "Expect it, or move the data to persistent volumes first."},
-		{&f.bound, "pods fit no other node that takes pods, and wait until this one is back: %s", "Expect that they are away meanwhile, or let them run elsewhere (node selectors, affinities, tolerations, local volumes)."},
-		{&f.homeless, "the other nodes have no room for pods that must move, which wait until this one is back: %s", "Make room, add a node, or lower what they request."},
+		{&f.short, "the pods that must move request more than the other nodes have left, and some wait until their node is back: %s", "Make room, add a node, or lower what they request."},
 	} {
 		if len(kind.group.pods) == 0 {
 			continue

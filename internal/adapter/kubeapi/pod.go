@@ -17,8 +17,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
-	scheduling "k8s.io/component-helpers/scheduling/corev1"
-	"k8s.io/klog/v2"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/readable"
@@ -291,79 +289,6 @@ func terminated(state *corev1.ContainerStateTerminated) string {
 	}
 
 	return text
-}
-
-// placement knows which nodes a pod may run on. What is found out for one pod serves all with the same constraints.
-type placement struct {
-	nodes []*corev1.Node
-	known map[string][]string
-}
-
-// newPlacement takes nodes sorted by name, and removes their taints except for those that keep pods away.
-func newPlacement(nodes []*corev1.Node) *placement {
-	for _, node := range nodes {
-		node.Spec.Taints = slices.DeleteFunc(node.Spec.Taints, func(taint corev1.Taint) bool {
-			// A node that is cordoned or not ready fits, but not now.
-			return toldApart(taint) || !keepsAway(taint)
-		})
-	}
-
-	return &placement{nodes: nodes, known: map[string][]string{}}
-}
-
-// fits returns the names of the nodes that a pod may run on, sorted. Its own node is always one of them: a taint or
-// a label may have changed since the pod was scheduled.
-func (p *placement) fits(one *draft, bindings []nodeBinding) []string {
-	key := one.constraint.key
-
-	var bound strings.Builder
-	for _, binding := range bindings {
-		bound.WriteString("\n")
-		bound.WriteString(binding.key)
-	}
-
-	key += bound.String()
-
-	names, known := p.known[key]
-	if !known {
-		for _, node := range p.nodes {
-			if one.constraint.admits(node) && reached(node, bindings) {
-				names = append(names, node.Name)
-			}
-		}
-
-		p.known[key] = slices.Clip(names)
-	}
-
-	at, found := slices.BinarySearch(names, one.pod.Node)
-	if found || one.pod.Node == "" {
-		return names
-	}
-
-	return slices.Insert(slices.Clone(names), at, one.pod.Node)
-}
-
-// admits reports whether the pod selects the node and tolerates its taints. An affinity that cannot be parsed
-// matches nothing, as for the scheduler.
-func (c *constraint) admits(node *corev1.Node) bool {
-	for i := range node.Spec.Taints {
-		// Tolerations contain comparisons only if the API server accepted them.
-		if !scheduling.TolerationsTolerateTaint(klog.Logger{}, c.tolerations, &node.Spec.Taints[i], true) {
-			return false
-		}
-	}
-
-	matches, err := c.affinity.Match(node)
-
-	return err == nil && matches
-}
-
-func reached(node *corev1.Node, bindings []nodeBinding) bool {
-	return !slices.ContainsFunc(bindings, func(binding nodeBinding) bool {
-		matches, err := binding.selector.Match(node)
-
-		return err != nil || !matches
-	})
 }
 
 // staysBehind reports whether a drain leaves the pod alone, by kubectl's rules: it is a mirror pod, or a DaemonSet

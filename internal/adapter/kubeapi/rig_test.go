@@ -326,8 +326,6 @@ type small struct {
 	pods     []corev1.Pod
 	nodes    []corev1.Node
 	budgets  []policyv1.PodDisruptionBudget
-	claims   []corev1.PersistentVolumeClaim
-	volumes  []corev1.PersistentVolume
 	daemons  []appsv1.DaemonSet
 	replicas []appsv1.ReplicaSet
 	stateful []appsv1.StatefulSet
@@ -340,9 +338,7 @@ func newSmall() *small {
 	given := &small{}
 
 	for _, name := range []string{"a", "b", "c"} {
-		given.nodes = append(given.nodes, corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{
-			corev1.LabelHostname: name, "disk": map[string]string{"a": "fast", "b": "fast", "c": "slow"}[name],
-		}}})
+		given.nodes = append(given.nodes, corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelHostname: name}}})
 	}
 
 	return given
@@ -355,8 +351,6 @@ func (s *small) workloads(t *testing.T) (cluster.Workloads, []string, error) {
 	lists := map[string]any{
 		"/api/v1/nodes":                        corev1.NodeList{TypeMeta: typed("v1", "NodeList"), Items: s.nodes},
 		"/api/v1/pods":                         corev1.PodList{TypeMeta: typed("v1", "PodList"), Items: s.pods},
-		"/api/v1/persistentvolumes":            corev1.PersistentVolumeList{TypeMeta: typed("v1", "PersistentVolumeList"), Items: s.volumes},
-		"/api/v1/persistentvolumeclaims":       corev1.PersistentVolumeClaimList{TypeMeta: typed("v1", "PersistentVolumeClaimList"), Items: s.claims},
 		"/apis/policy/v1/poddisruptionbudgets": policyv1.PodDisruptionBudgetList{TypeMeta: typed("policy/v1", "PodDisruptionBudgetList"), Items: s.budgets},
 		"/apis/apps/v1/daemonsets":             appsv1.DaemonSetList{TypeMeta: typed("apps/v1", "DaemonSetList"), Items: s.daemons},
 		"/apis/apps/v1/replicasets":            appsv1.ReplicaSetList{TypeMeta: typed("apps/v1", "ReplicaSetList"), Items: s.replicas},
@@ -433,36 +427,4 @@ func one(change ...func(*corev1.Pod)) corev1.Pod {
 	}
 
 	return pod
-}
-
-func onNode(key string, values ...string) *corev1.NodeSelector {
-	return &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{
-		{Key: key, Operator: corev1.NodeSelectorOpIn, Values: values},
-	}}}}
-}
-
-func taint(node *corev1.Node, key string, effect corev1.TaintEffect) {
-	node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: key, Effect: effect})
-}
-
-func claiming(pod *corev1.Pod) {
-	pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{Name: "data", VolumeSource: corev1.VolumeSource{
-		PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"},
-	}})
-}
-
-// bind binds the claim of [claiming] to a volume of some nodes.
-func (s *small) bind(nodes ...string) {
-	claim := corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "data"}}
-	claim.Spec.VolumeName = "local"
-
-	// A claim of the same name in another namespace does not matter.
-	other := corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "other", Name: "data"}}
-	other.Spec.VolumeName = "elsewhere"
-
-	volume := corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "local"}}
-	volume.Spec.NodeAffinity = &corev1.VolumeNodeAffinity{Required: onNode(corev1.LabelHostname, nodes...)}
-
-	s.claims = []corev1.PersistentVolumeClaim{claim, other}
-	s.volumes = []corev1.PersistentVolume{volume, {ObjectMeta: metav1.ObjectMeta{Name: "elsewhere"}}}
 }

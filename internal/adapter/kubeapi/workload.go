@@ -5,7 +5,6 @@ package kubeapi
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"slices"
 	"strings"
@@ -22,17 +21,14 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"k8s.io/component-helpers/resource"
-	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/readable"
 )
 
 // Workloads lists all pods that have not finished, all budgets and all nodes. If the credentials may not list
-// controllers or volumes, that part is left out: the replicas are then 0, and the nodes that a pod fits do not take
-// its volumes into account. Pods with the same constraints share one list of nodes, which must not be changed.
-// DaemonSets that may not be listed are read one by one. ErrDenied means that they may not be read either, or that
-// pods, budgets or nodes may not be listed.
+// controllers, the replicas are 0. DaemonSets that may not be listed are read one by one. ErrDenied means that they may
+// not be read either, or that pods, budgets or nodes may not be listed.
 func (c *Client) Workloads(ctx context.Context) (cluster.Workloads, error) {
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
@@ -40,76 +36,40 @@ func (c *Client) Workloads(ctx context.Context) (cluster.Workloads, error) {
 	var (
 		drafts  []*draft
 		budgets []*budget
-		nodes   []*corev1.Node
+		rooms   []cluster.Room
 	)
 
 	first, firstCtx := errgroup.WithContext(ctx)
 	first.Go(func() (err error) { drafts, err = c.drafts(firstCtx); return err })
 	first.Go(func() (err error) { budgets, err = c.budgets(firstCtx); return err })
-	first.Go(func() (err error) { nodes, err = c.placementNodes(firstCtx); return err })
+	first.Go(func() (err error) { rooms, err = c.rooms(firstCtx); return err })
 
 	if err := first.Wait(); err != nil {
 		return cluster.Workloads{}, err
 	}
 
 	// Only what the pods refer to is asked for, and after the pods: what is missing then does not exist any more.
-	var (
-		owners  *owners
-		volumes *volumes
-	)
-
-	second, secondCtx := errgroup.WithContext(ctx)
-	second.Go(func() (err error) { owners, err = c.owners(secondCtx, drafts); return err })
-	second.Go(func() (err error) { volumes, err = c.volumes(secondCtx, drafts); return err })
-
-	if err := second.Wait(); err != nil {
+	owners, err := c.owners(ctx, drafts)
+	if err != nil {
 		return cluster.Workloads{}, err
 	}
 
-	if err := complete(drafts, owners, volumes, newPlacement(nodes)); err != nil {
-		return cluster.Workloads{}, err
-	}
+	found := cluster.Workloads{Budgets: cover(budgets, drafts), Rooms: rooms}
 
-	found := cluster.Workloads{Budgets: cover(budgets, drafts), Rooms: rooms(nodes)}
 	for _, one := range drafts {
+		one.pod.Owner, one.pod.Replicas = owners.of(one)
+
+		one.pod.Stays, err = staysBehind(&one.meta, func(name string) (bool, error) {
+			return owners.daemons[one.meta.Namespace+"/"+name], nil
+		})
+		if err != nil {
+			return cluster.Workloads{}, err
+		}
+
 		found.Pods = append(found.Pods, one.pod)
 	}
 
 	return found, nil
-}
-
-// complete adds what only other objects know about the pods.
-func complete(drafts []*draft, owners *owners, volumes *volumes, placement *placement) error {
-	for _, one := range drafts {
-		stays, err := staysBehind(&one.meta, func(name string) (bool, error) {
-			return owners.daemons[one.meta.Namespace+"/"+name], nil
-		})
-		if err != nil {
-			return err
-		}
-
-		one.pod.Stays = stays
-		one.pod.Owner, one.pod.Replicas = owners.of(one)
-
-		if stays {
-			// No other node could take it, and working out an affinity for each pod of a DaemonSet would be wasted.
-			one.pod.Fits = onlyNode(one.pod.Node)
-
-			continue
-		}
-
-		one.pod.Fits = placement.fits(one, volumes.of(one))
-	}
-
-	return nil
-}
-
-func onlyNode(name string) []string {
-	if name == "" {
-		return nil
-	}
-
-	return []string{name}
 }
 
 // drafts reads the pods that have not finished, sorted by namespace and name.
@@ -157,41 +117,24 @@ func (c *Client) budgets(ctx context.Context) ([]*budget, error) {
 	return found, err
 }
 
-// placementNodes reads the nodes, sorted by name, and keeps the fields that decide which pods a node can take.
-func (c *Client) placementNodes(ctx context.Context) ([]*corev1.Node, error) {
-	nodes, err := listOf(ctx, "list the nodes of the cluster",
+// rooms reads what is allocatable on the nodes, sorted by name.
+func (c *Client) rooms(ctx context.Context) ([]cluster.Room, error) {
+	rooms, err := listOf(ctx, "list the nodes of the cluster",
 		func() *rest.Request { return c.core.Get().Resource("nodes") },
 		func() *corev1.NodeList { return &corev1.NodeList{} },
-		func(page *corev1.NodeList) []*corev1.Node {
-			var nodes []*corev1.Node
+		func(page *corev1.NodeList) []cluster.Room {
+			return each(page.Items, func(node *corev1.Node) cluster.Room {
+				allocatable := node.Status.Allocatable
 
-			for i := range page.Items {
-				kept := &corev1.Node{}
-				kept.Name, kept.Labels = page.Items[i].Name, page.Items[i].Labels
-				kept.Spec.Taints = page.Items[i].Spec.Taints
-				kept.Status.Allocatable = page.Items[i].Status.Allocatable
-				nodes = append(nodes, kept)
-			}
-
-			return nodes
+				return cluster.Room{
+					Node: node.Name, CPU: allocatable.Cpu().MilliValue(), Memory: allocatable.Memory().Value(), Pods: allocatable.Pods().Value(),
+				}
+			})
 		})
 
-	slices.SortFunc(nodes, func(a, b *corev1.Node) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(rooms, func(a, b cluster.Room) int { return cmp.Compare(a.Node, b.Node) })
 
-	return nodes, err
-}
-
-func rooms(nodes []*corev1.Node) []cluster.Room {
-	rooms := make([]cluster.Room, 0, len(nodes))
-
-	for _, node := range nodes {
-		allocatable := node.Status.Allocatable
-		rooms = append(rooms, cluster.Room{
-			Node: node.Name, CPU: allocatable.Cpu().MilliValue(), Memory: allocatable.Memory().Value(), Pods: allocatable.Pods().Value(),
-		})
-	}
-
-	return rooms
+	return rooms, err
 }
 
 // The kinds of Kubernetes' own controllers that own pods.
@@ -425,18 +368,7 @@ type draft struct {
 	// meta has the namespace, the labels, the mirror annotation and the owners.
 	meta metav1.ObjectMeta
 	// unguarded is true if no budget applies: the API server checks none for a pod that has never run.
-	unguarded  bool
-	constraint constraint
-	// claims are the names of its PersistentVolumeClaims.
-	claims []string
-}
-
-// constraint is which nodes a pod selects and tolerates.
-type constraint struct {
-	// key is the same for pods that fit the same nodes.
-	key         string
-	affinity    nodeaffinity.RequiredNodeAffinity
-	tolerations []corev1.Toleration
+	unguarded bool
 }
 
 func newDraft(pod *corev1.Pod) *draft {
@@ -451,10 +383,8 @@ func newDraft(pod *corev1.Pod) *draft {
 			Node: pod.Spec.NodeName, Ready: ready(pod),
 			CPU: requests.Cpu().MilliValue(), Memory: requests.Memory().Value(),
 		},
-		meta:       metav1.ObjectMeta{Namespace: pod.Namespace, Labels: pod.Labels, OwnerReferences: pod.OwnerReferences},
-		unguarded:  pod.Status.Phase == corev1.PodPending,
-		constraint: newConstraint(pod),
-		claims:     claimsOf(pod),
+		meta:      metav1.ObjectMeta{Namespace: pod.Namespace, Labels: pod.Labels, OwnerReferences: pod.OwnerReferences},
+		unguarded: pod.Status.Phase == corev1.PodPending,
 	}
 
 	if mirrored, mirror := pod.Annotations[corev1.MirrorPodAnnotationKey]; mirror {
@@ -468,135 +398,6 @@ func newDraft(pod *corev1.Pod) *draft {
 	}
 
 	return one
-}
-
-func newConstraint(pod *corev1.Pod) constraint {
-	wanted := struct {
-		Selector    map[string]string    `json:",omitempty"`
-		Affinity    *corev1.NodeSelector `json:",omitempty"`
-		Tolerations []corev1.Toleration  `json:",omitempty"`
-	}{Selector: pod.Spec.NodeSelector, Tolerations: pod.Spec.Tolerations}
-
-	if affinity := pod.Spec.Affinity; affinity != nil && affinity.NodeAffinity != nil {
-		wanted.Affinity = affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
-	}
-
-	made := constraint{affinity: nodeaffinity.GetRequiredNodeAffinity(pod), tolerations: pod.Spec.Tolerations}
-
-	key, err := json.Marshal(wanted)
-	if err != nil {
-		// Without a key, the pod shares no list of nodes with others.
-		key = []byte(pod.UID)
-	}
-
-	made.key = string(key)
-
-	return made
-}
-
-// volumes are the volumes that only some of the nodes reach.
-type volumes struct {
-	// claimed has the names of volumes, by claim as "namespace/name".
-	claimed map[string]string
-	// bound has the nodes that reach a volume, by its name, if not all of them do.
-	bound map[string]nodeBinding
-}
-
-// nodeBinding is the set of nodes that reach a volume.
-type nodeBinding struct {
-	// key is the same for volumes that the same nodes reach.
-	key      string
-	selector *nodeaffinity.LazyErrorNodeSelector
-}
-
-// pair is one entry of a map.
-type pair[V any] struct {
-	key   string
-	value V
-}
-
-// volumes reads claims and volumes if any pod has a claim. If the credentials may not list them, it returns none.
-func (c *Client) volumes(ctx context.Context, drafts []*draft) (*volumes, error) {
-	if !slices.ContainsFunc(drafts, func(one *draft) bool { return len(one.claims) > 0 }) {
-		return &volumes{}, nil
-	}
-
-	var (
-		claims []pair[string]
-		bound  []pair[nodeBinding]
-	)
-
-	group, groupCtx := errgroup.WithContext(ctx)
-
-	group.Go(func() (err error) {
-		claims, err = listOf(groupCtx, "list the PersistentVolumeClaims of the cluster", c.all("/api/v1", "persistentvolumeclaims"),
-			func() *corev1.PersistentVolumeClaimList { return &corev1.PersistentVolumeClaimList{} },
-			func(page *corev1.PersistentVolumeClaimList) []pair[string] {
-				return each(page.Items, func(o *corev1.PersistentVolumeClaim) pair[string] {
-					return pair[string]{o.Namespace + "/" + o.Name, o.Spec.VolumeName}
-				})
-			})
-
-		return err
-	})
-
-	group.Go(func() (err error) {
-		bound, err = listOf(groupCtx, "list the PersistentVolumes of the cluster", c.all("/api/v1", "persistentvolumes"),
-			func() *corev1.PersistentVolumeList { return &corev1.PersistentVolumeList{} }, boundVolumes)
-
-		return err
-	})
-
-	err := group.Wait()
-	if errors.Is(err, cluster.ErrDenied) {
-		return &volumes{}, nil
-	}
-
-	return &volumes{claimed: mapOf(claims), bound: mapOf(bound)}, err
-}
-
-func boundVolumes(page *corev1.PersistentVolumeList) []pair[nodeBinding] {
-	var bound []pair[nodeBinding]
-
-	for i := range page.Items {
-		volume := &page.Items[i]
-		if volume.Spec.NodeAffinity == nil || volume.Spec.NodeAffinity.Required == nil {
-			continue
-		}
-
-		key, err := json.Marshal(volume.Spec.NodeAffinity.Required)
-		if err != nil {
-			key = []byte(volume.Name)
-		}
-
-		bound = append(bound, pair[nodeBinding]{volume.Name, nodeBinding{
-			key: string(key), selector: nodeaffinity.NewLazyErrorNodeSelector(volume.Spec.NodeAffinity.Required),
-		}})
-	}
-
-	return bound
-}
-
-func mapOf[V any](pairs []pair[V]) map[string]V {
-	made := make(map[string]V, len(pairs))
-	for _, one := range pairs {
-		made[one.key] = one.value
-	}
-
-	return made
-}
-
-// of returns the bindings of the volumes of a pod.
-func (v *volumes) of(one *draft) []nodeBinding {
-	var bindings []nodeBinding
-
-	for _, claim := range one.claims {
-		if binding, ok := v.bound[v.claimed[one.meta.Namespace+"/"+claim]]; ok {
-			bindings = append(bindings, binding)
-		}
-	}
-
-	return bindings
 }
 
 // budget is a disruption budget with the selector of its pods.
