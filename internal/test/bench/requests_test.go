@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -28,6 +29,10 @@ type requests struct {
 	made map[string]int
 	// named is true once the ID of the cluster is known, which is requested once.
 	named bool
+	// answers has the last answer to each question that only reads, and stale how many requests, by call, got the
+	// answer of the time before: nobody needed them.
+	answers map[question]any
+	stale   map[string]int
 	// pulled has the times in which each node pulled images that it did not have.
 	pulled map[string][]span
 	// ledger, unless it is nil, has what was counted for each call by its number, which is in the metadata of its
@@ -43,11 +48,26 @@ type weighed struct {
 	err      error
 }
 
+// question is a call that only reads, and the node that it asks, if it asks one.
+type question struct{ call, address string }
+
 // callKey is the metadata key of the number of a call in its requests.
 const callKey = "bench-call"
 
 func count(talos cluster.Talos) *requests {
-	return &requests{Talos: talos, made: map[string]int{}, pulled: map[string][]span{}}
+	return &requests{Talos: talos, made: map[string]int{}, answers: map[question]any{}, stale: map[string]int{}, pulled: map[string][]span{}}
+}
+
+// answered compares an answer that cost so many requests with the last one to the same question.
+func (r *requests) answered(asked question, weight int, answer any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+
+	if last, known := r.answers[asked]; known && reflect.DeepEqual(last, answer) {
+		r.stale[asked.call] += weight
+	}
+
+	r.answers[asked] = answer
 }
 
 // ask makes a call that counts as weight requests, unless it fails.
@@ -116,6 +136,9 @@ func (r *requests) Members(ctx context.Context) (members []cluster.Member, err e
 
 		return err
 	})
+	if err == nil {
+		r.answered(question{call: "Members"}, 1, members)
+	}
 
 	return members, err
 }
@@ -132,6 +155,9 @@ func (r *requests) Etcd(ctx context.Context, address string, members bool) (view
 
 		return err
 	})
+	if err == nil {
+		r.answered(question{what, address}, weight, view)
+	}
 
 	return view, err
 }
@@ -150,6 +176,9 @@ func (r *requests) Vitals(ctx context.Context, address string) (vitals cluster.V
 
 		return err
 	})
+	if err == nil {
+		r.answered(question{"Vitals", address}, diskAndClock, vitals)
+	}
 
 	return vitals, err
 }
@@ -268,6 +297,9 @@ func (r *requests) Component(ctx context.Context, address string, component clus
 
 		return err
 	})
+	if err == nil {
+		r.answered(question{"Component " + string(component), address}, weight, status)
+	}
 
 	return status, err
 }
@@ -288,11 +320,16 @@ func (r *requests) Machine(ctx context.Context, address string, known *cluster.M
 		return err
 	}
 
-	err = r.weigh(ctx, call, func() (string, int) {
-		what, weight := machineRequests(known, machine)
+	var weight int
+
+	err = r.weigh(ctx, call, func() (what string, _ int) {
+		what, weight = machineRequests(known, machine)
 
 		return "Machine, " + what, weight
 	})
+	if err == nil {
+		r.answered(question{"Machine", address}, weight, machine)
+	}
 
 	return machine, err
 }
