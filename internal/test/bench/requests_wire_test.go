@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/adapter/talosapi"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/harness"
 	simwire "github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/wire"
 )
@@ -132,4 +133,34 @@ func adapter(t *testing.T, server *simwire.Server) *talosapi.Client {
 	})
 
 	return made
+}
+
+// changing answers each question about the members with the next of some answers.
+type changing struct {
+	cluster.Talos
+
+	answers [][]cluster.Member
+}
+
+func (c *changing) Members(context.Context) ([]cluster.Member, error) {
+	next := c.answers[0]
+	c.answers = c.answers[1:]
+
+	return next, nil
+}
+
+// TestRequests_TheSameAnswerAgainIsCounted changes the answer once in four questions.
+func TestRequests_TheSameAnswerAgainIsCounted(t *testing.T) {
+	one, other := []cluster.Member{{Hostname: "cp-0"}}, []cluster.Member{{Hostname: "cp-1"}}
+	counted := count(&changing{answers: [][]cluster.Member{one, one, other, other}})
+
+	for range 4 {
+		if _, err := counted.Members(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	if counted.made["Members"] != 4 || counted.stale["Members"] != 2 {
+		t.Errorf("%d requests, of which %d got the same answer again; want 4 and 2", counted.made["Members"], counted.stale["Members"])
+	}
 }
