@@ -6,6 +6,7 @@
 package health
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -83,8 +84,12 @@ type forecast struct {
 	// budgets.
 	blocks []*block
 	at     map[string]*block
-	// lone and local are pods that deserve a warning; short says of nodes what the others have too little of.
-	lone, local, short group
+	// lone and local are pods that deserve a warning.
+	lone, local group
+	// short are the drained nodes whose pods request more than the other nodes have left; lacking says what the first
+	// of them lacks.
+	short   []string
+	lacking string
 }
 
 // node is a node of the cluster and its free room.
@@ -232,8 +237,9 @@ func (f *forecast) evict(drained int) {
 		needed.pods++
 	}
 
-	if lacks := f.lacks(drained, needed); lacks != "" {
-		f.short.add(name, fmt.Sprintf("%s (%s)", name, lacks))
+	if lacking := f.lacks(drained, needed); lacking != "" {
+		f.short = append(f.short, name)
+		f.lacking = cmp.Or(f.lacking, lacking)
 	}
 }
 
@@ -338,7 +344,6 @@ func (f *forecast) advice() []cluster.Finding {
 	}{
 		{&f.lone, "pods without a controller are evicted, and nobody brings them back: %s", "Save what they are for, or run them under a controller."},
 		{&f.local, "pods lose the data in their local volumes (emptyDir): %s", "Expect it, or move the data to persistent volumes first."},
-		{&f.short, "the pods that must move request more than the other nodes have left, and some wait until their node is back: %s", "Make room, add a node, or lower what they request."},
 	} {
 		if len(kind.group.pods) == 0 {
 			continue
@@ -348,6 +353,14 @@ func (f *forecast) advice() []cluster.Finding {
 			Check: cluster.CheckDrain, Severity: cluster.Advice, Node: kind.group.nodes[0],
 			Found:  fmt.Sprintf(kind.found, readable.List(kind.group.pods)) + also(kind.group.nodes[1:]),
 			Remedy: kind.remedy,
+		})
+	}
+
+	if len(f.short) > 0 {
+		findings = append(findings, cluster.Finding{
+			Check: cluster.CheckDrain, Severity: cluster.Advice, Node: f.short[0],
+			Found:  fmt.Sprintf("its pods request more than the other nodes have left (%s), and some of them wait until it is back%s", f.lacking, also(f.short[1:])),
+			Remedy: "Make room, add a node, or lower what they request.",
 		})
 	}
 

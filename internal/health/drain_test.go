@@ -150,23 +150,27 @@ func TestDrain_LostDataAndPodsWithoutAPlaceAreMentioned(t *testing.T) {
 		},
 		"more CPU than is left on all others": {
 			yard: newYard().pod("worker-1", "big", asks(3000, 1024)).pod("worker-2", "a", asks(600, 0), staying).pod("worker-3", "b", asks(600, 0), staying),
-			node: "worker-1", severity: cluster.Advice, says: []string{"more than the other nodes have left", "worker-1 (CPU: 3000m requested, 2800m left)", "add a node"},
+			node: "worker-1", severity: cluster.Advice, says: []string{"more than the other nodes have left", "(CPU: 3000m requested, 2800m left)", "add a node"},
 		},
 		"more memory than is left": {
 			yard: newYard().pod("worker-1", "big-1", asks(100, 3000)).pod("worker-1", "big-2", asks(100, 3000)).change(func(y *yard) { y.node("worker-3").Unschedulable = true }),
-			node: "worker-1", severity: cluster.Advice, says: []string{"some wait until their node is back: worker-1 (memory: 6000 MiB requested, 4096 MiB left) (check"},
+			node: "worker-1", severity: cluster.Advice, says: []string{"have left (memory: 6000 MiB requested, 4096 MiB left), and some of them wait until it is back (check"},
 		},
 		"more than is left while a node is not Ready": {
 			yard: newYard().pod("worker-1", "big", asks(100, 5000)).change(func(y *yard) { y.node("worker-3").Ready = false; y.drained = []string{"worker-1"} }),
-			node: "worker-1", severity: cluster.Advice, says: []string{"worker-1 (memory: 5000 MiB requested, 4096 MiB left)"},
+			node: "worker-1", severity: cluster.Advice, says: []string{"(memory: 5000 MiB requested, 4096 MiB left)"},
 		},
 		"more than is left once nodes that overcommit count as full": {
 			yard: newYard().pod("worker-1", "big", asks(100, 5000)).pod("worker-2", "a", asks(0, 9000), staying),
-			node: "worker-1", severity: cluster.Advice, says: []string{"worker-1 (memory: 5000 MiB requested, 4096 MiB left)"},
+			node: "worker-1", severity: cluster.Advice, says: []string{"(memory: 5000 MiB requested, 4096 MiB left)"},
 		},
 		"nodes that keep pods away count for nothing": {
 			yard: newYard().pod("worker-1", "big", asks(100, 5000)).change(func(y *yard) { y.node("worker-3").ExcludesWorkloads = true; y.drained = []string{"worker-1"} }),
-			node: "worker-1", severity: cluster.Advice, says: []string{"worker-1 (memory: 5000 MiB requested, 4096 MiB left)"},
+			node: "worker-1", severity: cluster.Advice, says: []string{"(memory: 5000 MiB requested, 4096 MiB left)"},
+		},
+		"the same on several nodes": {
+			yard: newYard().pod("worker-1", "big-1", asks(100, 9000)).pod("worker-3", "big-3", asks(100, 9000)),
+			node: "worker-1", severity: cluster.Advice, says: []string{"(memory: 9000 MiB requested, 4096 MiB left)", "it is back; the same on worker-3 (check"},
 		},
 		"no room for another pod": {
 			yard: newYard().pod("worker-1", "web-1").change(func(y *yard) {
@@ -174,7 +178,7 @@ func TestDrain_LostDataAndPodsWithoutAPlaceAreMentioned(t *testing.T) {
 					y.workloads.Rooms[i].Pods = 1
 				}
 			}).pod("worker-2", "a", staying).pod("worker-3", "b", staying),
-			node: "worker-1", severity: cluster.Advice, says: []string{"worker-1 (pods: 1 to move, room for 0)"},
+			node: "worker-1", severity: cluster.Advice, says: []string{"(pods: 1 to move, room for 0)"},
 		},
 		"nowhere to go at all": {
 			yard: newYard().pod("worker-1", "web-1").budget("web", 0, 1, 1, 1, "web-1").change(func(y *yard) {
