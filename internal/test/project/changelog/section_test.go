@@ -4,6 +4,7 @@ package main
 
 import (
 	"errors"
+	"os"
 	"strings"
 	"testing"
 
@@ -102,5 +103,25 @@ func TestWhatCannotBeReadIsNotWritten(t *testing.T) {
 
 	if err := run(nil); !errors.Is(err, errUsage) {
 		t.Errorf("without arguments: %v", err)
+	}
+}
+
+// TestChangelogOfTheProject wants the newest section of CHANGELOG.md to be one that changes can be added to, with nothing
+// lost.
+func TestChangelogOfTheProject(t *testing.T) {
+	text, err := os.ReadFile("../../../../CHANGELOG.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	newest, rest := split(string(text))
+
+	parsed, err := parse(newest)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	if got := parsed.String(); got != newest {
+		t.Errorf("it becomes another one (%d bytes follow it):\n%s", len(rest), cmp.Diff(newest, got))
 	}
 }
