@@ -14,10 +14,8 @@ import (
 // TestReleaseCheck breaks a repository that is ready for a release in one place at a time, and wants .ci/release-check
 // to name just that.
 func TestReleaseCheck(t *testing.T) {
-	for _, program := range []string{"bash", "git", "gpg"} {
-		if _, err := exec.LookPath(program); err != nil {
-			t.Skip("it needs " + program)
-		}
+	if _, err := exec.LookPath("gpg"); err != nil {
+		t.Skip("gpg is not installed, without which nobody can make a release")
 	}
 
 	keys := gpgHome(t)
