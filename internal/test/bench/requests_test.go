@@ -29,10 +29,10 @@ type requests struct {
 	made map[string]int
 	// named is true once the ID of the cluster is known, which is requested once.
 	named bool
-	// answers has the last answer to each question that only reads, and stale how many requests, by call, got the
+	// answers has the last answer to each question that only reads, and unchanged how many requests, by call, got the
 	// answer of the time before: nobody needed them.
-	answers map[question]any
-	stale   map[string]int
+	answers   map[question]any
+	unchanged map[string]int
 	// pulled has the times in which each node pulled images that it did not have.
 	pulled map[string][]span
 	// ledger, unless it is nil, has what was counted for each call by its number, which is in the metadata of its
@@ -55,7 +55,7 @@ type question struct{ call, address string }
 const callKey = "bench-call"
 
 func count(talos cluster.Talos) *requests {
-	return &requests{Talos: talos, made: map[string]int{}, answers: map[question]any{}, stale: map[string]int{}, pulled: map[string][]span{}}
+	return &requests{Talos: talos, made: map[string]int{}, answers: map[question]any{}, unchanged: map[string]int{}, pulled: map[string][]span{}}
 }
 
 // answered compares an answer that cost so many requests with the last one to the same question.
@@ -64,7 +64,7 @@ func (r *requests) answered(asked question, weight int, answer any) {
 	defer r.mu.Unlock()
 
 	if last, known := r.answers[asked]; known && reflect.DeepEqual(last, answer) {
-		r.stale[asked.call] += weight
+		r.unchanged[asked.call] += weight
 	}
 
 	r.answers[asked] = answer

@@ -160,7 +160,7 @@ func TestRequests_TheSameAnswerAgainIsCounted(t *testing.T) {
 		}
 	}
 
-	if counted.made["Members"] != 4 || counted.stale["Members"] != 2 {
-		t.Errorf("%d requests, of which %d got the same answer again; want 4 and 2", counted.made["Members"], counted.stale["Members"])
+	if counted.made["Members"] != 4 || counted.unchanged["Members"] != 2 {
+		t.Errorf("%d requests, of which %d got the same answer again; want 4 and 2", counted.made["Members"], counted.unchanged["Members"])
 	}
 }

@@ -81,10 +81,10 @@ func rolls(t *testing.T) []roll {
 type figures struct {
 	roll
 
-	// talos and kube are the requests to the Talos API and to that of Kubernetes, by call; stale are those of talos that
+	// talos and kube are the requests to the Talos API and to that of Kubernetes, by call; unchanged are those of talos that
 	// got the answer of the time before.
-	talos, kube, stale map[string]int
-	took, best         float64
+	talos, kube, unchanged map[string]int
+	took, best             float64
 	// away is the share of the allowed workers that were in their turns; before is the time before the first cordon
 	// as a share of that of the roll. Both are -1 if nothing is cordoned.
 	away, before float64
@@ -118,7 +118,7 @@ func TestRollsCostWhatTheirNodesCost(t *testing.T) {
 
 		if os.Getenv("BENCH_VERBOSE") != "" {
 			t.Logf("%s:\n  Talos\n%s  Talos, with the answer of the time before\n%s  Kubernetes\n%s", measured.roll,
-				breakdown(measured.talos, measured.nodes()), breakdown(measured.stale, measured.nodes()), breakdown(measured.kube, measured.nodes()))
+				breakdown(measured.talos, measured.nodes()), breakdown(measured.unchanged, measured.nodes()), breakdown(measured.kube, measured.nodes()))
 		}
 	}
 
@@ -155,7 +155,7 @@ func table(all []figures) string {
 		}
 
 		lines = append(lines, []string{
-			f.size(), f.half, fmt.Sprintf("%.0f", f.talosANode()), fmt.Sprintf("%.0f", float64(total(f.stale))/float64(f.nodes())), fmt.Sprintf("%.0f", f.kubeANode()), fmt.Sprintf("%.3f", f.overBest()), away, before,
+			f.size(), f.half, fmt.Sprintf("%.0f", f.talosANode()), fmt.Sprintf("%.0f", float64(total(f.unchanged))/float64(f.nodes())), fmt.Sprintf("%.0f", f.kubeANode()), fmt.Sprintf("%.3f", f.overBest()), away, before,
 			fmt.Sprintf("%.0f s", f.took),
 		})
 	}
@@ -218,7 +218,7 @@ func measure(t *testing.T, wanted roll) figures {
 		w.Notes.Finish()
 		r.Sound()
 
-		measured.talos, measured.kube, measured.stale = counted.made, client.Requests(), counted.stale
+		measured.talos, measured.kube, measured.unchanged = counted.made, client.Requests(), counted.unchanged
 		measured.best = counted.longestPull()
 		events := r.Judge.Of(history.KindNode, history.KindCordon, history.KindJournal, history.KindInstall, history.KindStage,
 			history.KindKubelet, history.KindPull, history.KindConfig, history.KindComponent)

@@ -262,7 +262,11 @@ func (w *World) spreadOf(n *node, component, purpose string, low, high time.Dura
 		panic("the purpose " + purpose + " has no place among the purposes")
 	}
 
-	drawn := strings.TrimPrefix(component+" "+purpose, " ")
+	drawn := purpose
+	if component != "" {
+		drawn = component + " " + purpose
+	}
+
 	n.drawn[drawn]++
 
 	const steps = 1 << 16
