@@ -69,7 +69,7 @@ func newPlace(t *testing.T) *place {
 
 	p.seed(t)
 	withContexts(t, running.Talosconfig(), filepath.Join(home, ".talos", "config"), "edge-oslo", "edge-bergen")
-	withContexts(t, running.ManagementKubeconfig(), filepath.Join(home, ".kube", "management"), "admin@management", "talosupgrade")
+	withContexts(t, running.ManagementKubeconfig(), filepath.Join(home, ".kube", "management"), "admin@management")
 
 	return p
 }
