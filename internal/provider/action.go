@@ -97,11 +97,11 @@ func (a *clusterAction) Metadata(_ context.Context, _ action.MetadataRequest, re
 func (a *clusterAction) Schema(ctx context.Context, _ action.SchemaRequest, resp *action.SchemaResponse) {
 	attributes := map[string]schema.Attribute{
 		attrContext: schema.StringAttribute{
-			MarkdownDescription: "Context of the talosconfig. Default: that of the provider block.",
+			MarkdownDescription: "Context of the talosconfig. Default: the provider's.",
 			Optional:            true,
 		},
 		attrTimeout: schema.StringAttribute{
-			MarkdownDescription: "How long it may take, such as `\"90s\"`. Default: `" + durationText(a.limit) + "`.",
+			MarkdownDescription: "Limit for the action, such as `\"90s\"`. Default: `" + durationText(a.limit) + "`.",
 			Optional:            true,
 			Validators:          []validator.String{durationValidator{}},
 		},

@@ -22,12 +22,12 @@ import (
 func newEtcdSnapshotAction() action.Action {
 	return &clusterAction{
 		name: "etcd_snapshot", doing: "save a snapshot of etcd", limit: time.Hour,
-		text: "Saves a snapshot of etcd now, in the same way as `etcd_snapshot` of `talosupgrade_cluster` does before a roll: it is verified, and its checksum is beside it. " +
-			"It only reads of the cluster, so that it may run while somebody upgrades it, and while upgrades are suspended. A roll takes its own snapshot all the same.",
+		text: "Saves a snapshot of etcd now, verified and with its checksum beside it, as `etcd_snapshot` of `talosupgrade_cluster` does before a roll. " +
+			"It only reads from the cluster, so it may run during an upgrade or a suspension. A roll still takes its own snapshot.",
 		attributes: func(context.Context) map[string]schema.Attribute {
 			return map[string]schema.Attribute{
 				attrDirectory: schema.StringAttribute{
-					MarkdownDescription: "Directory for `<cluster>-<UTC>.db` and its `.sha256`, created where it is missing. Both files are readable by their owner alone: a snapshot holds every Secret of the cluster.",
+					MarkdownDescription: "Directory for `<cluster>-<UTC>.db` and its `.sha256`, created if missing. Only the owner can read them: a snapshot holds every Secret of the cluster.",
 					Required:            true,
 					Validators:          []validator.String{directoryValidator{}},
 				},

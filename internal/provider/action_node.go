@@ -30,9 +30,9 @@ const maxJournalReason = 200
 func newRollbackAction() action.Action {
 	return &clusterAction{
 		name: "rollback", doing: "roll back the node", limit: 45 * time.Minute,
-		text: "Sends one node back to the Talos that it ran before its last upgrade, drained and guarded as an upgrade is, under the same lease. " +
-			"The next apply leaves the node with it until `talosupgrade_retry_node`, `retry_boot_id`, or another version or image says otherwise. " +
-			"Refused, before anything is touched, where it is not certain what is in the node's other boot slot, or where it would not fit the cluster.",
+		text: "Sends one node back to the Talos version that it ran before its last upgrade, drained and guarded as in an upgrade, under the same lease. " +
+			"The node stays on it until `talosupgrade_retry_node`, `retry_boot_id`, or another version or image allows an upgrade. " +
+			"If the content of the node's other boot slot is uncertain or does not fit the cluster, the action is refused before anything is touched.",
 		attributes: rollbackAttributes, validate: validatePublishTo, invoke: rollBack,
 	}
 }
@@ -41,8 +41,8 @@ func newRollbackAction() action.Action {
 func newRetryNodeAction() action.Action {
 	return &clusterAction{
 		name: "retry_node", doing: "allow another try on the node", limit: 10 * time.Minute,
-		text: "Lets the next apply install the same image again on a node that fell back to its old system, or was rolled back to it: what `node_overrides.retry_boot_id` of the resource does, without a boot ID. " +
-			"It changes that one entry of the journal, under the lease. The next attempt ends its effect.",
+		text: "Lets the next apply install the same image again on a node that fell back or was rolled back, as `node_overrides.retry_boot_id` of the resource does, but without a boot ID. " +
+			"It changes one entry of the journal, under the lease. The next attempt ends its effect.",
 		attributes: func(context.Context) map[string]schema.Attribute {
 			return map[string]schema.Attribute{attrNode: nodeAttribute()}
 		},
@@ -64,7 +64,7 @@ func rollbackAttributes(ctx context.Context) map[string]schema.Attribute {
 	return map[string]schema.Attribute{
 		attrNode: nodeAttribute(),
 		attrReason: schema.StringAttribute{
-			MarkdownDescription: fmt.Sprintf("Why, for those who read the journal and the next plan; at most %d characters.", maxJournalReason),
+			MarkdownDescription: fmt.Sprintf("Reason, shown in the journal and in the next plan; at most %d characters.", maxJournalReason),
 			Optional:            true,
 			Validators:          []validator.String{stringvalidator.UTF8LengthAtMost(maxJournalReason)},
 		},

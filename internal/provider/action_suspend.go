@@ -26,12 +26,12 @@ const attrReason = "reason"
 func newSuspendAction() action.Action {
 	return &clusterAction{
 		name: "suspend", doing: "suspend the upgrades of the cluster", limit: 3 * time.Minute,
-		text: "Suspends the upgrades of a cluster: nothing new is started, and nodes on their way are finished. Whoever upgrades the cluster now keeps the lease. " +
-			"It writes one annotation, as the `kubectl` command of [the guide](../guides/suspending-upgrades.md) does. A suspension that stands already stays as it is, and is told.",
+		text: "Suspends the upgrades of a cluster: nothing new starts, and nodes in progress are finished. A running upgrade keeps the lease. " +
+			"The action writes one annotation, as the `kubectl` command of [the guide](../guides/suspending-upgrades.md) does. An existing suspension stays as it is, and is shown.",
 		attributes: func(context.Context) map[string]schema.Attribute {
 			return map[string]schema.Attribute{
 				attrReason: schema.StringAttribute{
-					MarkdownDescription: "Who suspends the upgrades, and why, such as `\"ola: storage is degraded\"`: the API server knows no person. Everybody who runs into the suspension is shown it.",
+					MarkdownDescription: "Who suspends the upgrades and why, such as `\"ola: storage is degraded\"`; at most 500 characters. Every message about the suspension shows it.",
 					Required:            true,
 					Validators:          []validator.String{reasonValidator{}},
 				},
@@ -45,7 +45,7 @@ func newSuspendAction() action.Action {
 func newResumeAction() action.Action {
 	return &clusterAction{
 		name: "resume", doing: "let the upgrades of the cluster go on", limit: 3 * time.Minute,
-		text: "Lets the upgrades of a cluster go on that somebody has suspended, and says who had. It takes the lease from nobody, and is no error where nobody had suspended them.",
+		text: "Resumes the suspended upgrades of a cluster, and says who had suspended them. It takes the lease from nobody. If the upgrades were not suspended, that is no error.",
 		invoke: func(ctx context.Context, on *invocation) error {
 			lifted, err := engine.New(on.clusters.engine(on.reached, nil)).Resume(ctx)
 
@@ -98,7 +98,7 @@ type reasonValidator struct{}
 
 // Description implements [validator.String].
 func (reasonValidator) Description(context.Context) string {
-	return fmt.Sprintf("value must say who suspends the upgrades and why, in %d characters at most", maxReason)
+	return fmt.Sprintf("value must say who suspends the upgrades and why, in at most %d characters", maxReason)
 }
 
 // MarkdownDescription implements [validator.String].

@@ -254,51 +254,51 @@ func versionsValue(versions []version.Version) types.List {
 
 func availableVersionsSchema() schema.Schema {
 	return schema.Schema{
-		MarkdownDescription: "Which releases of Talos and Kubernetes exist, and which of them a cluster can go to: next, in one step, and " +
-			"eventually, step by step. The cluster is looked at, unless the versions to start from are given: then none is needed.",
+		MarkdownDescription: "Releases of Talos and Kubernetes, and which of them a cluster can reach in one step or " +
+			"step by step. If the versions to start from are given, no cluster is needed.",
 		Attributes: map[string]schema.Attribute{
 			attrContext: schema.StringAttribute{
-				MarkdownDescription: "Context of the talosconfig. Default: the provider's. It cannot be set together with the versions to start from.",
+				MarkdownDescription: "Context of the talosconfig. Default: the provider's. Cannot be combined with `talos_version`.",
 				Optional:            true,
 			},
 			attrTalosVersion: schema.StringAttribute{
-				MarkdownDescription: "Talos version to start from, with or without `v`. Default: the lowest that a node of the cluster runs.",
+				MarkdownDescription: "Talos version to start from, with or without `v`. Default: the lowest version that a node runs.",
 				Optional:            true,
 				Computed:            true,
 				Validators:          []validator.String{versionValidator{}},
 			},
 			attrKubernetesVersion: schema.StringAttribute{
-				MarkdownDescription: "Kubernetes version to start from, with or without `v`; needs `talos_version`. Default: the lowest that a node of the " +
-					"cluster runs; null where `talos_version` is given alone, and then nothing is said about Kubernetes and Talos releases are not " +
+				MarkdownDescription: "Kubernetes version to start from, with or without `v`. Requires `talos_version`. Default: the lowest version that a node runs. " +
+					"If only `talos_version` is set, it is null: Kubernetes releases are not evaluated, and Talos releases are not " +
 					"checked against it.",
 				Optional:   true,
 				Computed:   true,
 				Validators: []validator.String{versionValidator{}},
 			},
 			attrIncludePreReleases: schema.BoolAttribute{
-				MarkdownDescription: "Whether alphas, betas and release candidates count. Default: `false`. The built-in list has none.",
+				MarkdownDescription: "Whether to include alphas, betas and release candidates. Default: `false`. The built-in list has none.",
 				Optional:            true,
 			},
 			attrReleaseSource:      releaseSourceSchema(),
-			attrTalosVersions:      computedVersions("All releases of Talos, the newest last."),
-			attrKubernetesVersions: computedVersions("All releases of Kubernetes, the newest last."),
-			"next": productsSchema("Releases that can be reached in one step, the other half staying as it is: patches of the minor version that "+
-				"runs, and the minor version after it where the other half allows it. The newest last.", func(name string) schema.Attribute {
-				return computedVersions("Releases of " + name + " that come next.")
+			attrTalosVersions:      computedVersions("All Talos releases, the newest last."),
+			attrKubernetesVersions: computedVersions("All Kubernetes releases, the newest last."),
+			"next": productsSchema("Releases that one step reaches while the other product stays as it is: patches of the running minor version, and "+
+				"the next minor version if the other product allows it. The newest last.", func(name string) schema.Attribute {
+				return computedVersions("Next " + name + " releases.")
 			}),
-			"eventual": productsSchema("Releases that can be reached step by step through releases that the list holds, the other half moving along where "+
-				"it has to. A minor version of which the list holds nothing is not passed. `talosupgrade_cluster` walks these steps with "+
+			"eventual": productsSchema("Releases that listed releases lead to, step by step, with the other product upgraded if "+
+				"necessary. A minor version without a listed release is not passed. `talosupgrade_cluster` takes these steps with "+
 				"`allow_intermediate_versions`, from Talos 1.8 on. The newest last.", func(name string) schema.Attribute {
-				return computedVersions("Releases of " + name + " that can be reached.")
+				return computedVersions("Reachable " + name + " releases.")
 			}),
-			"latest_talos": computedText("Newest release of Talos that can be reached; the highest version that already runs where there is none."),
-			"latest_kubernetes": computedText("Newest release of Kubernetes that can be reached; the highest version that already runs where there is " +
-				"none."),
-			"source": productsSchema("Where the lists of releases came from.", func(name string) schema.Attribute {
-				return computedText("Source of the releases of " + name + ".")
+			"latest_talos": computedText("Newest reachable Talos release, otherwise the highest version that already runs."),
+			"latest_kubernetes": computedText("Newest reachable Kubernetes release, otherwise the highest version that already " +
+				"runs."),
+			"source": productsSchema("Sources of the lists of releases.", func(name string) schema.Attribute {
+				return computedText("Source of the " + name + " releases.")
 			}),
 			"as_of": productsSchema("Days up to which the lists of releases are complete.", func(name string) schema.Attribute {
-				return computedText("Day such as `2026-10-01` up to which the releases of " + name + " are complete; null where a source was asked just now, or the list was given.")
+				return computedText("Day up to which the " + name + " releases are complete, such as `2026-10-01`; null if the source was asked just now or the list was given.")
 			}),
 		},
 	}

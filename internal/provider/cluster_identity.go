@@ -25,7 +25,7 @@ func (r *clusterResource) IdentitySchema(_ context.Context, _ resource.IdentityS
 	resp.IdentitySchema = identityschema.Schema{
 		Attributes: map[string]identityschema.Attribute{
 			attrID: identityschema.StringAttribute{
-				Description:       "Talos cluster ID, or the UID of the namespace kube-system where the cluster has none.",
+				Description:       "Talos cluster ID. If the cluster has none, the UID of the namespace kube-system.",
 				RequiredForImport: true,
 			},
 		},

@@ -55,11 +55,11 @@ func (l *clusterList) Configure(_ context.Context, req resource.ConfigureRequest
 // ListResourceConfigSchema implements [list.ListResource].
 func (l *clusterList) ListResourceConfigSchema(_ context.Context, _ list.ListResourceSchemaRequest, resp *list.ListResourceSchemaResponse) {
 	resp.Schema = schema.Schema{
-		MarkdownDescription: "Lists the clusters that the contexts of the provider's talosconfig reach, so that `terraform query` finds them and writes their configuration. " +
-			"Nothing is written to any of them. It needs Terraform 1.14 or newer; OpenTofu has no queries.",
+		MarkdownDescription: "Lists the clusters in the contexts of the provider's talosconfig, so that `terraform query` finds them and writes their configuration. " +
+			"It writes to no cluster. Requires Terraform 1.14 or newer; OpenTofu has no queries.",
 		Attributes: map[string]schema.Attribute{
 			attrContexts: schema.ListAttribute{
-				MarkdownDescription: "Contexts of the talosconfig to list. Unset: all of them.",
+				MarkdownDescription: "Contexts of the talosconfig to list. If unset, all contexts.",
 				ElementType:         types.StringType,
 				Optional:            true,
 				Validators: []validator.List{

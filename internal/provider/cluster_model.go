@@ -1022,15 +1022,15 @@ func snapshotSchema() schema.Attribute {
 	}
 
 	return schema.SingleNestedAttribute{
-		MarkdownDescription: "The last snapshot of etcd that was saved because of `etcd_snapshot`; null when there was none.",
+		MarkdownDescription: "Last snapshot of etcd saved because of `etcd_snapshot`; null if there is none.",
 		Computed:            true,
 		Attributes: map[string]schema.Attribute{
-			"path":                text("File, on the machine that ran Terraform."),
-			"size":                schema.Int64Attribute{MarkdownDescription: "Length of the file in bytes.", Computed: true},
-			"sha256":              text("SHA-256 checksum of the file, in hexadecimal digits."),
-			"taken":               text("When it was taken, in UTC, such as `2026-03-14T01:59:26Z`."),
-			attrTalosVersion:      text("Talos version that the cluster was about to be brought to; null where Talos was not managed."),
-			attrKubernetesVersion: text("Kubernetes version that the cluster was about to be brought to; null where Kubernetes was not managed."),
+			"path":                text("File on the machine that ran Terraform."),
+			"size":                schema.Int64Attribute{MarkdownDescription: "Size of the file in bytes.", Computed: true},
+			"sha256":              text("SHA-256 checksum of the file, in hexadecimal."),
+			"taken":               text("Time of the snapshot in UTC, such as `2026-03-14T01:59:26Z`."),
+			attrTalosVersion:      text("Target Talos version of the roll; null if Talos was not managed."),
+			attrKubernetesVersion: text("Target Kubernetes version of the roll; null if Kubernetes was not managed."),
 		},
 	}
 }

@@ -98,8 +98,8 @@ const (
 func clusterSchema(ctx context.Context) schema.Schema {
 	attributes := map[string]schema.Attribute{
 		attrTalosVersion: schema.StringAttribute{
-			MarkdownDescription: "Talos version that every node is to run, such as `1.13.4`, with or without `v`. Unset: Talos is not managed. " +
-				"At least one of `talos_version` and `kubernetes_version` is needed.",
+			MarkdownDescription: "Talos version for all nodes, such as `1.13.4`, with or without `v`. If unset, Talos is not managed. " +
+				"At least one of `talos_version` and `kubernetes_version` is required.",
 			Optional: true,
 			Validators: []validator.String{
 				stringvalidator.AtLeastOneOf(path.MatchRoot(attrTalosVersion), path.MatchRoot(attrKubernetesVersion)),
@@ -108,29 +108,29 @@ func clusterSchema(ctx context.Context) schema.Schema {
 			PlanModifiers: []planmodifier.String{keepSpelling{sameVersion}},
 		},
 		attrKubernetesVersion: schema.StringAttribute{
-			MarkdownDescription: "Kubernetes version that every component is to run, such as `1.35.2`, with or without `v`: the control plane, kube-proxy and the kubelets. " +
-				"No node restarts for it. Unset: Kubernetes stays as it is, and every Talos version on the way must support it.",
+			MarkdownDescription: "Kubernetes version for the control plane, kube-proxy and the kubelets, such as `1.35.2`, with or without `v`. Changing it restarts no node. " +
+				"If unset, Kubernetes stays as it is, and every Talos version on the way must support it.",
 			Optional:      true,
 			Validators:    []validator.String{versionValidator{}},
 			PlanModifiers: []planmodifier.String{keepSpelling{sameVersion}},
 		},
 		attrKubernetes: kubernetesSchema(),
 		attrContext: schema.StringAttribute{
-			MarkdownDescription: "Context of the talosconfig. Unset: the provider's.",
+			MarkdownDescription: "Context of the talosconfig. Default: the provider's.",
 			Optional:            true,
 			Validators:          []validator.String{stringvalidator.LengthAtLeast(1)},
 		},
 		attrInstallerImage: schema.StringAttribute{
-			MarkdownDescription: "Installer image for all nodes, such as `factory.talos.dev/metal-installer/<schematic>`, without tag or with the one of `talos_version`: each step takes the tag that it needs. " +
-				"Unset: each node keeps its own repository, platform, secure boot flavour and schematic, and only the version changes. " +
-				"An image that does not hold a node's extensions, or would cost it its platform, is refused. " +
-				"With a digest (`...@sha256:...`) it is that one image, which has to be of `talos_version`: for nodes that get there in one step.",
+			MarkdownDescription: "Installer image for all nodes, such as `factory.talos.dev/metal-installer/<schematic>`, without tag or with that of `talos_version`; each step uses the tag it needs. " +
+				"If unset, each node keeps its repository, platform, secure boot flavour and schematic; only the version changes. " +
+				"An image without a node's extensions, or for another platform, is refused. " +
+				"A digest (`...@sha256:...`) pins one image of `talos_version`, which nodes must reach in one step.",
 			Optional:   true,
 			Validators: []validator.String{repositoryValidator{}},
 		},
 		attrTimeouts: timeoutsSchema(ctx),
 		attrID: schema.StringAttribute{
-			MarkdownDescription: "Talos cluster ID, or the UID of the namespace `kube-system` where discovery is off.",
+			MarkdownDescription: "Talos cluster ID. If discovery is off, the UID of the namespace `kube-system`.",
 			Computed:            true,
 			PlanModifiers:       []planmodifier.String{stringplanmodifier.UseStateForUnknown()},
 		},
@@ -146,21 +146,21 @@ func clusterSchema(ctx context.Context) schema.Schema {
 
 	return schema.Schema{
 		Version: stateVersion,
-		MarkdownDescription: "Brings the nodes of a Talos cluster to a version, one safe step at a time, and blocks until they run it. " +
-			"A cluster has one resource: a second one for the same cluster is refused.",
+		MarkdownDescription: "Upgrades the nodes of a Talos cluster, one safe step at a time, and blocks until they run the given versions. " +
+			"A second resource for the same cluster is refused.",
 		Attributes: attributes,
 	}
 }
 
 func timeoutsSchema(ctx context.Context) schema.Attribute {
-	const note = " When it is reached, the node in progress is finished and the run stops; the next apply continues."
+	const note = " When it expires, nodes in progress are finished and the run stops; the next apply continues."
 
 	attribute := timeouts.Attributes(ctx, timeouts.Opts{
 		Create: true, Update: true, Read: true, Delete: true,
-		CreateDescription: "How long a first apply may take, default `4h`." + note + " For up to 15 minutes of it a cluster that does not answer yet is waited for.",
-		UpdateDescription: "How long an upgrade may take, default `4h`." + note,
-		ReadDescription:   "How long a look at the cluster may take, default `1m`.",
-		DeleteDescription: "How long a destroy may take to remove the objects of this provider from the cluster, default `3m`.",
+		CreateDescription: "Limit for the first apply. Default: `4h`." + note + " It waits up to 15 minutes for a cluster that does not answer yet.",
+		UpdateDescription: "Limit for an upgrade. Default: `4h`." + note,
+		ReadDescription:   "Limit for reading the cluster. Default: `1m`.",
+		DeleteDescription: "Limit for removing this provider's objects from the cluster on destroy. Default: `3m`.",
 	})
 
 	if nested, ok := attribute.(schema.SingleNestedAttribute); ok {
@@ -172,7 +172,7 @@ func timeoutsSchema(ctx context.Context) schema.Attribute {
 			}
 		}
 
-		nested.MarkdownDescription = "Limits of whole operations, such as `\"90m\"`."
+		nested.MarkdownDescription = "Time limits of whole operations, such as `\"90m\"`."
 
 		return nested
 	}
@@ -186,21 +186,21 @@ func policySchema() map[string]schema.Attribute {
 
 	return map[string]schema.Attribute{
 		attrOrder: schema.StringAttribute{
-			MarkdownDescription: "Which nodes move first: `workers-first` (default) or `control-planes-first`.",
+			MarkdownDescription: "Which nodes are upgraded first: `workers-first` (default) or `control-planes-first`.",
 			Optional:            true,
 			Computed:            true,
 			Default:             stringdefault.StaticString(string(policy.Order)),
 			Validators:          []validator.String{stringvalidator.OneOf(string(cluster.WorkersFirst), string(cluster.ControlPlanesFirst))},
 		},
 		attrRebootMode: schema.StringAttribute{
-			MarkdownDescription: "How nodes restart: `default` (kexec where the machine can) or `powercycle` (through the firmware).",
+			MarkdownDescription: "How nodes restart: `default` (kexec if the machine supports it) or `powercycle` (through the firmware).",
 			Optional:            true,
 			Computed:            true,
 			Default:             stringdefault.StaticString(string(policy.RebootMode)),
 			Validators:          rebootModes(),
 		},
 		attrNodeTimeout: schema.StringAttribute{
-			MarkdownDescription: "How long one node may take from cordon to uncordon, default `30m`. Pulling its image has a limit of 25 minutes of its own; " +
+			MarkdownDescription: "Limit for one node, from cordon to uncordon. Default: `30m`. The image pull has its own limit of 25 minutes; " +
 				"so has the second download with which a node below Talos 1.13 begins its upgrade.",
 			Optional:      true,
 			Computed:      true,
@@ -220,13 +220,13 @@ func drainSchema(policy cluster.DrainPolicy) schema.Attribute {
 		Default:             objectdefault.StaticValue(drainValue(policy)),
 		Attributes: map[string]schema.Attribute{
 			"enabled": schema.BoolAttribute{
-				MarkdownDescription: "Evict the pods of a node first, default `true`. Nodes below Talos 1.13 always drain themselves, so `false` is refused for them.",
+				MarkdownDescription: "Whether to evict the pods of a node first. Default: `true`. `false` is refused for nodes below Talos 1.13, which always drain themselves.",
 				Optional:            true,
 				Computed:            true,
 				Default:             booldefault.StaticBool(policy.Enabled),
 			},
 			"timeout": schema.StringAttribute{
-				MarkdownDescription: "How long evictions are tried, default `5m`.",
+				MarkdownDescription: "Limit for evictions. Default: `5m`.",
 				Optional:            true,
 				Computed:            true,
 				Default:             stringdefault.StaticString(durationText(policy.Timeout)),
@@ -234,15 +234,15 @@ func drainSchema(policy cluster.DrainPolicy) schema.Attribute {
 				PlanModifiers:       []planmodifier.String{keepSpelling{sameDuration}},
 			},
 			"on_timeout": schema.StringAttribute{
-				MarkdownDescription: "What happens when `timeout` is over: `abort` (default) stops the run and takes the cordon back; `delete` deletes the pods without asking their budgets.",
+				MarkdownDescription: "What happens when `timeout` expires: `abort` (default) stops the run and takes back its cordon; `delete` deletes the remaining pods regardless of budgets.",
 				Optional:            true,
 				Computed:            true,
 				Default:             stringdefault.StaticString(string(policy.OnTimeout)),
 				Validators:          []validator.String{stringvalidator.OneOf(string(cluster.DrainAbort), string(cluster.DrainDelete))},
 			},
 			attrWaitForVolumes: schema.StringAttribute{
-				MarkdownDescription: "Whether a node that is empty reboots only when its volumes have left it, so that pods elsewhere need not wait for them: `true` (default) waits for two minutes at most, " +
-					"and no longer than `timeout`, and goes on with a warning; `required` then stops the run and takes the cordon back; `false` does not wait. Nothing is detached or deleted.",
+				MarkdownDescription: "Whether a drained node reboots only after its volumes are detached, so that pods elsewhere can use them. `true` (default) waits up to two minutes and no longer than `timeout`, " +
+					"then continues with a warning; `required` stops the run instead and takes back its cordon; `false` does not wait. Nothing is detached or deleted.",
 				Optional:   true,
 				Computed:   true,
 				Default:    stringdefault.StaticString(string(policy.Volumes)),
@@ -258,23 +258,23 @@ func pathSchema() map[string]schema.Attribute {
 
 	return map[string]schema.Attribute{
 		attrAllowIntermediate: schema.BoolAttribute{
-			MarkdownDescription: "Walk through the release lines between what runs and what is asked for, one after the other, in a single apply. " +
-				"Default `false`: a plan that would have to is refused, and says through which versions the way leads. Every node restarts once per Talos release line.",
+			MarkdownDescription: "Whether one apply may step through several minor versions. " +
+				"Default: `false`; a plan that needs them is refused and lists them. Every node restarts once per Talos minor version.",
 			Optional: true,
 			Computed: true,
 			Default:  booldefault.StaticBool(policy.AllowIntermediate),
 		},
 		attrIntermediateVersions: schema.ListAttribute{
-			MarkdownDescription: "Exact versions of Talos or Kubernetes to walk through, such as `[\"1.12.8\"]`, one per release line, in any order. " +
-				"Unset: the newest patch of each release line that this version of the provider knows. Needs `allow_intermediate_versions`.",
+			MarkdownDescription: "Talos or Kubernetes versions to step through, such as `[\"1.12.8\"]`: one per minor version, in any order. " +
+				"If unset, the newest known patch of each minor version is used. Requires `allow_intermediate_versions`.",
 			ElementType:   types.StringType,
 			Optional:      true,
 			Validators:    []validator.List{listvalidator.ValueStringsAre(versionValidator{})},
 			PlanModifiers: []planmodifier.List{keepSpelling{sameVersion}},
 		},
 		attrAllowUnknown: schema.BoolAttribute{
-			MarkdownDescription: "Accept versions that are newer than the support matrix of this version of the provider, default `false`. " +
-				"Nothing is known then about which Kubernetes they support and what they can be upgraded from.",
+			MarkdownDescription: "Whether to accept versions newer than the support matrix of the provider. Default: `false`. " +
+				"Their supported Kubernetes versions and upgrade paths are unknown.",
 			Optional: true,
 			Computed: true,
 			Default:  booldefault.StaticBool(policy.AllowUnknown),
@@ -289,36 +289,36 @@ func rollSchema() map[string]schema.Attribute {
 
 	return map[string]schema.Attribute{
 		attrMaxUnavailable: schema.StringAttribute{
-			MarkdownDescription: "How many workers may be unavailable at a time, default `1`: a number, or a percentage of all workers such as `\"25%\"`, " +
-				"rounded down but one at least. Workers that are not ready or cordoned for other reasons count. Control planes always move one at a time.",
+			MarkdownDescription: "How many workers may be unavailable at a time: a number, or a percentage of all workers such as `\"25%\"`, rounded down to at least one. Default: `1`. " +
+				"Workers that are not ready or cordoned count, whatever the reason. Control planes move one at a time.",
 			Optional:   true,
 			Computed:   true,
 			Default:    stringdefault.StaticString(policy.MaxUnavailable.String()),
 			Validators: []validator.String{shareValidator{}},
 		},
 		attrParallelPulls: schema.NumberAttribute{
-			MarkdownDescription: "How many nodes may pull images at a time, from 1 to " + strconv.Itoa(maxParallelPulls) + ". By default as many as workers may be unavailable at a time, " +
-				"or three times as many as kubelets may restart at a time where Kubernetes moves, whichever is more; 5 at least and 50 at most, or as many as kubelets may restart at a time if that is more, up to 200. A registry that limits its clients may need fewer.",
+			MarkdownDescription: "How many nodes may pull images at a time, from 1 to " + strconv.Itoa(maxParallelPulls) + ". Default: as many as workers may be unavailable, at least 5 and at most 50. " +
+				"If Kubernetes moves, at least three times as many as kubelets may restart at a time (up to 50), and at least as many as those (up to 200). A registry that limits its clients may need fewer.",
 			Optional:   true,
 			Validators: []validator.Number{wholeNumberValidator{maxParallelPulls, wrongParallelPulls}},
 		},
 		attrPools: poolsSchema(),
 		attrCanary: schema.ListAttribute{
-			MarkdownDescription: "Kubernetes node names of workers that move before all others. Before every one of them runs the new version and has stayed healthy " +
-				"for `settle`, no other node is upgraded and no other kubelet replaced; where the way has several hops, in each of them. " +
-				"Components of the control plane come before all kubelets.",
+			MarkdownDescription: "Kubernetes node names of workers that move first in every hop. No other node is upgraded and no other kubelet replaced " +
+				"until all canaries run the new version and have stayed healthy for `settle`. " +
+				"Control plane components still precede all kubelets.",
 			ElementType: types.StringType,
 			Optional:    true,
 			Validators:  []validator.List{listvalidator.ValueStringsAre(stringvalidator.LengthAtLeast(1))},
 		},
 		attrCanarySelector: schema.StringAttribute{
-			MarkdownDescription: "Label selector, such as `upgrade=first`: workers that it matches are canaries as well, beside those that `canary` names. " +
-				"One whose label goes away during an apply stays a canary until the apply ends.",
+			MarkdownDescription: "Label selector of additional canaries among the workers, such as `upgrade=first`. " +
+				"A worker that loses the label during an apply stays a canary until the apply ends.",
 			Optional:   true,
 			Validators: []validator.String{selectorValidator{}},
 		},
 		attrSettle: schema.StringAttribute{
-			MarkdownDescription: "How long a node must stay healthy after its upgrade, or after its kubelet was replaced, before the next one starts, default `0s`.",
+			MarkdownDescription: "How long a node must stay healthy after its upgrade or kubelet replacement before the next one starts. Default: `0s`.",
 			Optional:            true,
 			Computed:            true,
 			Default:             stringdefault.StaticString(durationText(policy.Settle)),
@@ -332,19 +332,19 @@ func rollSchema() map[string]schema.Attribute {
 
 func poolsSchema() schema.Attribute {
 	return schema.MapNestedAttribute{
-		MarkdownDescription: "Bounds for parts of the workers, by a name of your choice, within `max_unavailable`, which stays the upper one. A node that is in two pools is an error of the plan.",
+		MarkdownDescription: "Limits for groups of workers, by a name of your choice, within `max_unavailable`. A node in two pools is an error of the plan.",
 		Optional:            true,
 		Validators:          []validator.Map{mapvalidator.KeysAre(stringvalidator.LengthAtLeast(1)), poolsValidator{}},
 		NestedObject: schema.NestedAttributeObject{
 			Attributes: map[string]schema.Attribute{
 				attrSelector: schema.StringAttribute{
-					MarkdownDescription: "Label selector, such as `pool=storage`: the workers that it matches are the pool.",
+					MarkdownDescription: "Label selector of the pool's workers, such as `pool=storage`.",
 					Required:            true,
 					Validators:          []validator.String{selectorValidator{}},
 				},
 				attrMaxUnavailable: schema.StringAttribute{
-					MarkdownDescription: "How many workers of the pool may be unavailable at a time: a number, or a percentage of the pool's workers such as `\"25%\"`, rounded down but one at least. " +
-						"It bounds the kubelets of the pool that restart at a time as well, within `kubernetes.max_unavailable_kubelets`.",
+					MarkdownDescription: "How many workers of the pool may be unavailable at a time, in the form of `max_unavailable`; a percentage is of the pool. " +
+						"It also limits how many kubelets of the pool restart at a time, within `kubernetes.max_unavailable_kubelets`.",
 					Required:   true,
 					Validators: []validator.String{shareValidator{}},
 				},
@@ -360,30 +360,30 @@ func rebootModes() []validator.String {
 
 func selectorOverridesSchema() schema.Attribute {
 	return schema.ListNestedAttribute{
-		MarkdownDescription: "Exceptions for all nodes that a label selector matches, for names that are not known in advance. What `node_overrides` says of a node by its name counts as well: " +
-			"a node that either holds is held, and an image or a reboot mode by name comes before one by labels. Two elements that give one node different ones are an error of the plan. An element that sets nothing is refused.",
+		MarkdownDescription: "Exceptions for nodes by label. A node is held if it is held here or in `node_overrides`; an image or reboot mode in `node_overrides` takes precedence. " +
+			"Elements that set different values for one node are an error of the plan. An element that sets nothing is refused.",
 		Optional:   true,
 		Validators: []validator.List{presentValidator{}, selectorOverridesValidator{}},
 		NestedObject: schema.NestedAttributeObject{
 			Attributes: map[string]schema.Attribute{
 				attrSelector: schema.StringAttribute{
-					MarkdownDescription: "Label selector, such as `upgrade=hold` or `pool in (gpu, storage)`. An empty one, which would match every node, is refused.",
+					MarkdownDescription: "Label selector, such as `upgrade=hold` or `pool in (gpu, storage)`. An empty selector is refused, because it would match every node.",
 					Required:            true,
 					Validators:          []validator.String{selectorValidator{}},
 				},
 				attrInstallerImage: schema.StringAttribute{
-					MarkdownDescription: "Installer image for these nodes, without tag, with the tag of `talos_version` or by digest, instead of `installer_image` and of each node's own repository.",
+					MarkdownDescription: "Installer image for these nodes, in place of `installer_image` and in the same form.",
 					Optional:            true,
 					Validators:          []validator.String{repositoryValidator{}},
 				},
 				attrHold: schema.BoolAttribute{
-					MarkdownDescription: "Leave these nodes alone, default `false`, as `hold` of `node_overrides` does. A node that a label holds at any moment of an apply is not begun in it, and one that had begun is finished.",
+					MarkdownDescription: "Whether to leave these nodes alone, as `hold` of `node_overrides` does. Default: `false`. A node that is held at any moment of an apply is not begun in it; one already begun is finished.",
 					Optional:            true,
 					Computed:            true,
 					Default:             booldefault.StaticBool(false),
 				},
 				attrRebootMode: schema.StringAttribute{
-					MarkdownDescription: "How these nodes restart, instead of `reboot_mode`.",
+					MarkdownDescription: "Reboot mode of these nodes, in place of `reboot_mode`.",
 					Optional:            true,
 					Validators:          rebootModes(),
 				},
@@ -394,32 +394,32 @@ func selectorOverridesSchema() schema.Attribute {
 
 func nodeOverridesSchema() schema.Attribute {
 	return schema.MapNestedAttribute{
-		MarkdownDescription: "Exceptions for single nodes, by Kubernetes node name. An entry that sets nothing is refused: most likely a name in it is misspelt.",
+		MarkdownDescription: "Exceptions for single nodes, by Kubernetes node name. An entry that sets nothing, such as one with a misspelt name, is refused.",
 		Optional:            true,
 		Validators:          []validator.Map{mapvalidator.KeysAre(stringvalidator.LengthAtLeast(1)), overridesValidator{}},
 		NestedObject: schema.NestedAttributeObject{
 			Attributes: map[string]schema.Attribute{
 				attrInstallerImage: schema.StringAttribute{
-					MarkdownDescription: "Installer image for this node, without tag, with the tag of `talos_version` or by digest, instead of `installer_image` and of the node's own repository.",
+					MarkdownDescription: "Installer image for this node, in place of `installer_image` and in the same form.",
 					Optional:            true,
 					Validators:          []validator.String{repositoryValidator{}},
 				},
 				attrHold: schema.BoolAttribute{
-					MarkdownDescription: "Leave this node alone, default `false`: it is not upgraded, and it does not count as behind. " +
-						"It still counts for what is safe. A roll that would leave it with versions that do not go together is refused.",
+					MarkdownDescription: "Whether to leave this node alone. Default: `false`. It is not upgraded and does not count as behind, but safety checks still count it. " +
+						"A roll that would leave it with incompatible versions is refused.",
 					Optional: true,
 					Computed: true,
 					Default:  booldefault.StaticBool(false),
 				},
 				attrRebootMode: schema.StringAttribute{
-					MarkdownDescription: "How this node restarts, instead of `reboot_mode`. With `powercycle` for a canary, a system that the firmware does not boot shows itself there: " +
-						"a kexec goes past firmware and boot loader.",
+					MarkdownDescription: "Reboot mode of this node, in place of `reboot_mode`. On a canary, `powercycle` reveals a system that the firmware does not boot: " +
+						"kexec bypasses firmware and boot loader.",
 					Optional:   true,
 					Validators: rebootModes(),
 				},
 				attrRetryBootID: schema.StringAttribute{
-					MarkdownDescription: "After a node fell back to its old system or was rolled back to it, the boot ID from the error message: the same image may be tried once more. " +
-						"It stops having an effect with the next fallback or rollback.",
+					MarkdownDescription: "Boot ID from the error message about a node that fell back or was rolled back. It allows one more try of the same image, " +
+						"until the next fallback or rollback.",
 					Optional:   true,
 					Validators: []validator.String{stringvalidator.LengthAtLeast(1)},
 				},
@@ -458,8 +458,8 @@ func kubernetesSchema() schema.Attribute {
 		Attributes: map[string]schema.Attribute{
 			attrImages: imagesSchema(),
 			attrUnavailableKubelets: schema.StringAttribute{
-				MarkdownDescription: "How many workers' kubelets may restart at a time, default `1`: a number, or a percentage of all workers such as `\"25%\"`, " +
-					"rounded down but one at least. Workers that are not ready count. Pods keep running meanwhile. Everything on control planes moves one at a time.",
+				MarkdownDescription: "How many workers' kubelets may restart at a time: a number or a percentage, as in `max_unavailable`. Default: `1`. " +
+					"Workers that are not ready count. Pods keep running. Components on control planes move one at a time.",
 				Optional:   true,
 				Computed:   true,
 				Default:    stringdefault.StaticString(policy.MaxUnavailableKubelets.String()),
@@ -482,8 +482,8 @@ func imagesSchema() schema.Attribute {
 	}
 
 	return schema.SingleNestedAttribute{
-		MarkdownDescription: "Images without tag, such as `registry.example.com/kubelet`, which replace those that the machine configurations name. " +
-			"Unset: each node keeps the registry, path and suffix of its own, and only the version changes. Needs `kubernetes_version`.",
+		MarkdownDescription: "Images without tag, such as `registry.example.com/kubelet`, that replace those in the machine configurations. " +
+			"If unset, each node keeps its registry, path and suffix; only the version changes. Requires `kubernetes_version`.",
 		Optional:   true,
 		Attributes: attributes,
 	}
@@ -491,26 +491,26 @@ func imagesSchema() schema.Attribute {
 
 func manifestsSchema(policy cluster.ManifestPolicy) schema.Attribute {
 	return schema.SingleNestedAttribute{
-		MarkdownDescription: "The bootstrap manifests, which Talos renders: kube-proxy, CoreDNS, the network, and what kubelets need to join. " +
-			"They are brought up to date at the end of every roll in which `kubernetes_version` is set; see `sync`.",
+		MarkdownDescription: "The bootstrap manifests that Talos renders: kube-proxy, CoreDNS, the network, and what kubelets need to join. " +
+			"If `sync` is `true`, every roll ends with a sync.",
 		Optional:      true,
 		Computed:      true,
 		PlanModifiers: []planmodifier.Object{unlessConfigured{manifestsValue(policy, types.BoolUnknown())}},
 		Attributes: map[string]schema.Attribute{
 			attrSync: schema.BoolAttribute{
-				MarkdownDescription: "Bring the objects in the cluster to what Talos renders. Default: `true` where `kubernetes_version` is set, `false` where it is not. With `false`, kube-proxy and CoreDNS stay as they are.",
+				MarkdownDescription: "Whether to sync the objects in the cluster to what Talos renders. Default: `true` if `kubernetes_version` is set, otherwise `false`. With `false`, kube-proxy and CoreDNS stay as they are.",
 				Optional:            true,
 				Computed:            true,
 				PlanModifiers:       []planmodifier.Bool{followsKubernetes{}},
 			},
 			attrPrune: schema.BoolAttribute{
-				MarkdownDescription: "Delete what an earlier sync applied and Talos no longer renders, default `false`. Before Talos 1.13 on every node there is no record of what was applied, and nothing is deleted.",
+				MarkdownDescription: "Whether to delete what an earlier sync applied and Talos no longer renders. Default: `false`. No effect while a node runs Talos below 1.13.",
 				Optional:            true,
 				Computed:            true,
 				Default:             booldefault.StaticBool(policy.Prune),
 			},
 			attrTimeout: schema.StringAttribute{
-				MarkdownDescription: "How long to wait until what was applied is rolled out, default `5m`; `0s` does not wait.",
+				MarkdownDescription: "How long to wait for the rollout of what was applied. Default: `5m`. `0s` does not wait.",
 				Optional:            true,
 				Computed:            true,
 				Default:             stringdefault.StaticString(durationText(policy.Timeout)),
@@ -518,7 +518,7 @@ func manifestsSchema(policy cluster.ManifestPolicy) schema.Attribute {
 				PlanModifiers:       []planmodifier.String{keepSpelling{sameDuration}},
 			},
 			attrForce: schema.BoolAttribute{
-				MarkdownDescription: "Recreate objects of which a field changed that may not change, default `false`: such an object is away for a moment, and what belongs to it is deleted with it, such as the objects of a CRD.",
+				MarkdownDescription: "Whether to recreate an object if an immutable field changed. Default: `false`. It is absent for a moment, and its dependents, such as the objects of a CRD, are deleted. No effect while a node runs Talos below 1.13.",
 				Optional:            true,
 				Computed:            true,
 				Default:             booldefault.StaticBool(policy.Force),
@@ -530,24 +530,24 @@ func manifestsSchema(policy cluster.ManifestPolicy) schema.Attribute {
 
 func manifestObjectsSchema() schema.Attribute {
 	return schema.ListNestedAttribute{
-		MarkdownDescription: "Objects that stay as they are, such as a Job among the inline manifests, whose pod template Kubernetes lets nobody change: they are neither compared nor applied nor pruned, and nobody waits for them. " +
-			"kube-proxy cannot be one of them: its pods are part of the upgrade.",
+		MarkdownDescription: "Objects that stay as they are, such as a Job, whose pod template is immutable. They are not compared, applied, pruned or waited for. " +
+			"kube-proxy cannot be excluded, because its pods are part of the upgrade.",
 		Optional:   true,
 		Validators: []validator.List{presentValidator{}, manifestObjectsValidator{}},
 		NestedObject: schema.NestedAttributeObject{
 			Attributes: map[string]schema.Attribute{
 				attrKind: schema.StringAttribute{
-					MarkdownDescription: "Kind, such as `Job`.",
+					MarkdownDescription: "Kind of the object, such as `Job`.",
 					Required:            true,
 					Validators:          []validator.String{stringvalidator.LengthAtLeast(1)},
 				},
 				attrNamespace: schema.StringAttribute{
-					MarkdownDescription: "Namespace. Unset: objects of that name in every namespace, or of the whole cluster.",
+					MarkdownDescription: "Namespace of the object. If unset, objects of that name in every namespace, and cluster-scoped ones.",
 					Optional:            true,
 					Validators:          []validator.String{stringvalidator.LengthAtLeast(1)},
 				},
 				attrName: schema.StringAttribute{
-					MarkdownDescription: "Name.",
+					MarkdownDescription: "Name of the object.",
 					Required:            true,
 					Validators:          []validator.String{stringvalidator.LengthAtLeast(1)},
 				},
@@ -587,12 +587,12 @@ func guardSchema() map[string]schema.Attribute {
 
 	return map[string]schema.Attribute{
 		attrPreflight: schema.SingleNestedAttribute{
-			MarkdownDescription: "The checks that are made before nodes are touched.",
+			MarkdownDescription: "Checks before nodes are touched.",
 			Optional:            true,
 			Attributes: map[string]schema.Attribute{
 				attrSkip: schema.SetAttribute{
-					MarkdownDescription: "Names of checks that stop nothing, such as `[\"etcd-alarms\"]`: what they find is a warning in plan and apply. Unset: every check counts. " +
-						"Checks that keep a cluster from being lost cannot be skipped.",
+					MarkdownDescription: "Names of checks whose findings are only warnings, such as `[\"etcd-alarms\"]`. If unset, every check counts. " +
+						"[Some checks](../guides/guards.md#all-checks) cannot be skipped.",
 					ElementType: types.StringType,
 					Optional:    true,
 					Validators:  []validator.Set{skipValidator{}},
@@ -600,12 +600,12 @@ func guardSchema() map[string]schema.Attribute {
 			},
 		},
 		attrEtcdSnapshot: schema.SingleNestedAttribute{
-			MarkdownDescription: "A snapshot of etcd that is saved on the machine that runs Terraform before anything is touched, once for each roll to a target: an apply that continues an earlier one takes none. " +
-				"An upgrade whose snapshot could not be saved does not begin. Unset: none is taken.",
+			MarkdownDescription: "A snapshot of etcd, saved on the machine that runs Terraform before anything is touched. Each roll takes one; an apply that continues it takes none. " +
+				"If it cannot be saved, no upgrade begins. If unset, none is taken.",
 			Optional: true,
 			Attributes: map[string]schema.Attribute{
 				attrDirectory: schema.StringAttribute{
-					MarkdownDescription: "Directory for `<cluster>-<UTC>.db` and its `.sha256`, created where it is missing. Both files are readable by their owner alone: a snapshot holds every Secret of the cluster.",
+					MarkdownDescription: "Directory for `<cluster>-<UTC>.db` and its `.sha256`, created if missing. Only the owner can read them: a snapshot holds every Secret of the cluster.",
 					Required:            true,
 					Validators:          []validator.String{directoryValidator{}},
 				},
@@ -614,8 +614,8 @@ func guardSchema() map[string]schema.Attribute {
 		attrGates:             gatesSchema(),
 		attrMaintenanceWindow: windowSchema(),
 		attrSyncInstallImage: schema.BoolAttribute{
-			MarkdownDescription: "Have `machine.install.image` of a node's machine configuration name the image of a confirmed upgrade, default `false`. " +
-				"It is drift to whatever else manages the machine configurations.",
+			MarkdownDescription: "Whether to write the image of a confirmed upgrade into `machine.install.image` of the node. Default: `false`. " +
+				"To other tools that manage machine configurations, this is drift.",
 			Optional: true,
 			Computed: true,
 			Default:  booldefault.StaticBool(policy.SyncInstallImage),
@@ -634,20 +634,20 @@ func gatesSchema() schema.Attribute {
 	}
 
 	return schema.ListNestedAttribute{
-		MarkdownDescription: "Conditions that have to hold before the roll, and again before each node, or component of one, that is disturbed: either a preset, or an expression over objects of the Kubernetes API.",
+		MarkdownDescription: "Conditions that must hold before the roll and before each node or component is disturbed. Each is a preset or an expression over Kubernetes objects.",
 		Optional:            true,
 		NestedObject: schema.NestedAttributeObject{
 			Attributes: map[string]schema.Attribute{
-				attrPreset:     text("A condition that comes with the provider: " + strings.Join(presets, ", ") + ". Of the other attributes it goes with `namespace` and `timeout`."),
-				attrAPIVersion: text("API version of the objects, such as `v1` or `longhorn.io/v1beta2`. Needed where there is no preset."),
-				attrKind:       text("Kind of the objects, such as `Deployment`. Needed where there is no preset. Secrets are refused."),
-				attrNamespace:  text("Namespace of the objects. Unset: all of them."),
-				attrName:       text("Name of one object, instead of `selector`."),
-				attrSelector:   text("Label selector, such as `app=web,tier!=test`. Unset: all objects of the kind."),
-				attrExpr: text("Expression in [CEL](https://cel.dev) that is `true` when the node may be upgraded. `object` is the object, which has to be there, and where there are several it has to be true of each; " +
-					"`objects` is the list of them, which may be empty; `node` is the name of the node that is about to be upgraded, empty before the roll. Needed where there is no preset."),
+				attrPreset:     text("Built-in condition: " + strings.Join(presets, ", ") + ". Only `namespace` and `timeout` may be set beside it."),
+				attrAPIVersion: text("API version of the objects, such as `v1` or `longhorn.io/v1beta2`. Required without `preset`."),
+				attrKind:       text("Kind of the objects, such as `Deployment`. Required without `preset`. Secrets are refused."),
+				attrNamespace:  text("Namespace of the objects. If unset, all namespaces."),
+				attrName:       text("Name of one object. Cannot be combined with `selector`."),
+				attrSelector:   text("Label selector, such as `app=web,tier!=test`. If unset, all objects of the kind."),
+				attrExpr: text("[CEL](https://cel.dev) expression that is `true` if the node may be upgraded. Required without `preset`. `object` is each object in turn: at least one must exist, and each must give `true`. " +
+					"`objects` is the list of all objects, which may be empty. `node` is the name of the next node, empty before the roll."),
 				attrTimeout: schema.StringAttribute{
-					MarkdownDescription: "How long the condition may take to come to hold, default `" + durationText(gate.DefaultTimeout) + "`. After that the run stops, and the next apply continues.",
+					MarkdownDescription: "How long to wait for the condition. Default: `" + durationText(gate.DefaultTimeout) + "`. When it expires, the run stops; the next apply continues.",
 					Optional:            true,
 					Computed:            true,
 					Default:             stringdefault.StaticString(durationText(gate.DefaultTimeout)),
@@ -661,21 +661,21 @@ func gatesSchema() schema.Attribute {
 
 func windowSchema() schema.Attribute {
 	return schema.SingleNestedAttribute{
-		MarkdownDescription: "When nodes may be upgraded. Outside of it nothing starts. Where it closes in the middle of a roll, the node in progress is finished and the run stops; the next apply within the window continues. Unset: always.",
+		MarkdownDescription: "When nodes may be upgraded. If unset, always. Nothing starts outside the window. If it closes during a roll, nodes in progress are finished and the run stops; a later apply continues.",
 		Optional:            true,
 		Attributes: map[string]schema.Attribute{
 			attrCron: schema.StringAttribute{
-				MarkdownDescription: "When it opens, in the five fields of cron: minute, hour, day of the month, month, day of the week. `0 22 * * 1-5` is at 22:00 from Monday to Friday.",
+				MarkdownDescription: "Start of the window in five cron fields: minute, hour, day of the month, month, day of the week. `0 22 * * 1-5` is 22:00 from Monday to Friday.",
 				Required:            true,
 			},
 			attrDuration: schema.StringAttribute{
-				MarkdownDescription: "How long it stays open, such as `6h`.",
+				MarkdownDescription: "Length of the window, such as `6h`.",
 				Required:            true,
 				Validators:          []validator.String{durationValidator{}},
 				PlanModifiers:       []planmodifier.String{keepSpelling{sameDuration}},
 			},
 			attrTimeZone: schema.StringAttribute{
-				MarkdownDescription: "IANA name of the time zone that `cron` is in, such as `Europe/Oslo`, default `" + defaultTimeZone + "`.",
+				MarkdownDescription: "IANA time zone of `cron`, such as `Europe/Oslo`. Default: `" + defaultTimeZone + "`.",
 				Optional:            true,
 				Computed:            true,
 				Default:             stringdefault.StaticString(defaultTimeZone),
@@ -706,8 +706,8 @@ func failureSchema() map[string]schema.Attribute {
 
 	return map[string]schema.Attribute{
 		attrOnFailure: schema.StringAttribute{
-			MarkdownDescription: "What happens to a node that runs the new Talos and does not become healthy with it within `node_timeout`: `stop` (default) leaves it as it is, cordoned, for somebody to look at; " +
-				"`rollback` sends it back to the system it ran before, once, where that is safe, and does as `stop` does otherwise and says why. The run fails in either case. " +
+			MarkdownDescription: "What happens to a node that runs the new Talos but is not healthy within `node_timeout`: `stop` (default) leaves it as it is, cordoned; " +
+				"`rollback` sends it back to its previous system once, if that is safe, and otherwise acts as `stop` and says why. The run fails in either case. " +
 				"Kubernetes is never rolled back.",
 			Optional:   true,
 			Computed:   true,
@@ -715,31 +715,31 @@ func failureSchema() map[string]schema.Attribute {
 			Validators: []validator.String{onFailureValidator{}},
 		},
 		attrOnSuspend: schema.StringAttribute{
-			MarkdownDescription: "What an apply does while somebody has [suspended the upgrades](../guides/suspending-upgrades.md) of the cluster. Nothing new is started, and nodes on their way are finished, in either case: " +
-				"`wait` (default) goes on when they are resumed, within `timeouts`; `stop` ends the apply with an error, and the next one continues.",
+			MarkdownDescription: "What an apply does while upgrades are [suspended](../guides/suspending-upgrades.md): `wait` (default) continues when they are resumed, within `timeouts`; " +
+				"`stop` ends the apply with an error, and the next one continues. In either case nothing new starts, and nodes in progress are finished.",
 			Optional:   true,
 			Computed:   true,
 			Default:    stringdefault.StaticString(string(policy.OnSuspend)),
 			Validators: []validator.String{stringvalidator.OneOf(string(cluster.WaitOnSuspend), string(cluster.StopOnSuspend))},
 		},
 		attrRetry: schema.SingleNestedAttribute{
-			MarkdownDescription: "How often what is safe to repeat is tried within one apply: pulls of images, and installs that a reboot showed never to have taken. " +
-				"An image with which a node did not come up is not tried again by this; see `node_overrides`.",
+			MarkdownDescription: "How often safe operations are tried within one apply: image pulls, and installs that a reboot showed to have had no effect. " +
+				"An image with which a node did not come up is not tried again; see `node_overrides`.",
 			Optional: true,
 			Computed: true,
 			Default:  objectdefault.StaticValue(retryValue(policy.Repeat)),
 			Attributes: map[string]schema.Attribute{
 				attrAttempts: schema.NumberAttribute{
-					MarkdownDescription: "How many attempts, the first one included, from 1 to " + strconv.Itoa(maxAttempts) + ", default `" + strconv.Itoa(policy.Repeat.Attempts) + "`. " +
-						"A pull that waiting may cure is tried again for five minutes in any case.",
+					MarkdownDescription: "Number of attempts, including the first, from 1 to " + strconv.Itoa(maxAttempts) + ". Default: `" + strconv.Itoa(policy.Repeat.Attempts) + "`. " +
+						"A pull that may succeed later is tried for five minutes in any case.",
 					Optional:   true,
 					Computed:   true,
 					Default:    numberdefault.StaticBigFloat(big.NewFloat(float64(policy.Repeat.Attempts))),
 					Validators: []validator.Number{wholeNumberValidator{maxAttempts, wrongAttempts}},
 				},
 				attrBackoff: schema.StringAttribute{
-					MarkdownDescription: "The pause before the second attempt, default `" + durationText(policy.Repeat.Backoff) + "`; each further one is twice as long as the one before it, up to five minutes. " +
-						"However many attempts there are, a pull has 25 minutes and a node has `node_timeout`.",
+					MarkdownDescription: "Pause before the second attempt. Default: `" + durationText(policy.Repeat.Backoff) + "`. It doubles with each attempt, up to five minutes. " +
+						"A pull still has 25 minutes, and a node `node_timeout`.",
 					Optional:      true,
 					Computed:      true,
 					Default:       stringdefault.StaticString(durationText(policy.Repeat.Backoff)),
@@ -770,15 +770,14 @@ const defaultObject = "ConfigMap kube-system/talosupgrade"
 func publishSchema() map[string]schema.Attribute {
 	return map[string]schema.Attribute{
 		attrPublishTo: schema.SingleNestedAttribute{
-			MarkdownDescription: "The object that carries the annotations `upgrade.vitistack.io/*` about an upgrade and, where its kind has such fields, `status.phase` and the conditions `TalosUpgrade` and `KubernetesUpgrade`; " +
-				"Kubernetes Events are about it as well. It has to exist: it is never created, and a destroy leaves it as it is, annotations included. " +
-				"It is in the cluster of the provider's `management` where that is set, and in the upgraded cluster otherwise. " +
-				"Where it cannot be written, the upgrade goes on and says so in a warning. " +
-				"Unset: the ConfigMap `kube-system/talosupgrade` of the upgraded cluster, which is created and removed by this resource.",
+			MarkdownDescription: "Object that receives the annotations `upgrade.vitistack.io/*` and the Kubernetes Events of an upgrade and, if its kind has them, `status.phase` and the conditions `TalosUpgrade` and `KubernetesUpgrade`. " +
+				"It must exist, in the cluster of the provider's `management` if that is set, otherwise in the upgraded cluster. " +
+				"A destroy leaves it and its annotations. If it cannot be written, the upgrade continues with a warning. " +
+				"If unset, the provider creates and removes the ConfigMap `kube-system/talosupgrade` in the upgraded cluster.",
 			Optional: true,
 			Attributes: map[string]schema.Attribute{
 				attrAPIVersion: schema.StringAttribute{
-					MarkdownDescription: "API version of the object, such as `example.com/v1`. Where it is unset it is, for the kind `KubernetesCluster`: `vitistack.io/v1alpha1`, for `TalosControlPlane`: `talos.alperen.cloud/v1alpha1`, for `ConfigMap`: `v1`. Other kinds need it.",
+					MarkdownDescription: "API version of the object, such as `example.com/v1`. Default: `vitistack.io/v1alpha1` for `KubernetesCluster`, `talos.alperen.cloud/v1alpha1` for `TalosControlPlane`, `v1` for `ConfigMap`. Required for other kinds.",
 					Optional:            true,
 					Validators:          []validator.String{apiVersionValidator{}},
 				},
@@ -800,10 +799,10 @@ func publishSchema() map[string]schema.Attribute {
 			},
 		},
 		attrMode: schema.StringAttribute{
-			MarkdownDescription: "Who upgrades the nodes. `direct` (default): this provider does. An operator that acts on the object of `publish_to` is held meanwhile with the annotation `upgrade.vitistack.io/do-not-reconcile`, which the provider takes back at the end, " +
-				"after a kill with the next apply; no other value of it is ever removed. An upgrade that the operator was asked for already is refused. " +
-				"`delegate`: the operator does. The provider makes its checks, asks the operator through the object of `publish_to`, a `KubernetesCluster` or a `TalosControlPlane`, follows it to the end, and then looks at every node itself. " +
-				"How the nodes are upgraded is the operator's to decide, so attributes that say how are refused: " + codeList(refusedByDelegate()) + ".",
+			MarkdownDescription: "Who upgrades the nodes. `direct` (default): this provider. It holds an operator of `publish_to` with the annotation `upgrade.vitistack.io/do-not-reconcile` until the end, or after a kill until the next apply. " +
+				"It never removes somebody else's value. If the operator was already asked for an upgrade, the apply is refused. " +
+				"`delegate`: the operator of the `KubernetesCluster` or `TalosControlPlane` in `publish_to`. The provider makes its checks, asks the operator, follows the upgrade, and then looks at every node. " +
+				"Attributes that say how nodes are upgraded are refused: " + codeList(refusedByDelegate()) + ".",
 			Optional:   true,
 			Computed:   true,
 			Default:    stringdefault.StaticString(modeDirect),
@@ -816,11 +815,11 @@ func publishSchema() map[string]schema.Attribute {
 // cluster.
 func statusSchema() schema.Attribute {
 	return schema.SingleNestedAttribute{
-		MarkdownDescription: "Where the cluster stands, as observed.",
+		MarkdownDescription: "Observed state of the cluster.",
 		Computed:            true,
 		Attributes: map[string]schema.Attribute{
 			"phase": schema.StringAttribute{
-				MarkdownDescription: "`Ready`, `UpgradingTalos` or `UpgradingKubernetes` (an upgrade was left in the middle) or `UpgradeFailed`.",
+				MarkdownDescription: "`Ready`, `UpgradingTalos` or `UpgradingKubernetes` (a roll is unfinished), or `UpgradeFailed`.",
 				Computed:            true,
 			},
 			"message": schema.StringAttribute{
@@ -835,19 +834,19 @@ func statusSchema() schema.Attribute {
 
 func productStatusSchema(name string) schema.Attribute {
 	return schema.SingleNestedAttribute{
-		MarkdownDescription: "The " + name + " half.",
+		MarkdownDescription: "Status of " + name + ".",
 		Computed:            true,
 		Attributes: map[string]schema.Attribute{
 			"status": schema.StringAttribute{
-				MarkdownDescription: "`idle` (not managed), `pending` (something else runs), `blocked` (it waits for the other half), `in-progress`, `completed` or `failed`.",
+				MarkdownDescription: "`idle` (not managed), `pending` (another version runs), `blocked` (the other product comes first), `in-progress`, `completed` or `failed`.",
 				Computed:            true,
 			},
 			"lowest": schema.StringAttribute{
-				MarkdownDescription: "Lowest " + name + " version seen on any node that is not held.",
+				MarkdownDescription: "Lowest " + name + " version on any node that is not held.",
 				Computed:            true,
 			},
 			"highest": schema.StringAttribute{
-				MarkdownDescription: "Highest " + name + " version seen on any node that is not held.",
+				MarkdownDescription: "Highest " + name + " version on any node that is not held.",
 				Computed:            true,
 			},
 		},
@@ -856,7 +855,7 @@ func productStatusSchema(name string) schema.Attribute {
 
 func nodesSchema() schema.Attribute {
 	return schema.MapNestedAttribute{
-		MarkdownDescription: "The nodes by Kubernetes node name, as observed. What changes from minute to minute is in the data source `talosupgrade_current_versions`.",
+		MarkdownDescription: "Observed nodes, by Kubernetes node name. Values that change often are in the data source `talosupgrade_current_versions`.",
 		Computed:            true,
 		NestedObject: schema.NestedAttributeObject{
 			Attributes: map[string]schema.Attribute{
@@ -865,28 +864,28 @@ func nodesSchema() schema.Attribute {
 					Computed:            true,
 				},
 				"address": schema.StringAttribute{
-					MarkdownDescription: "Address under which the node is reached.",
+					MarkdownDescription: "Address at which the node is reached.",
 					Computed:            true,
 				},
 				"talos_version": schema.StringAttribute{
-					MarkdownDescription: "Talos version that runs.",
+					MarkdownDescription: "Running Talos version.",
 					Computed:            true,
 				},
 				"component_versions": schema.SingleNestedAttribute{
-					MarkdownDescription: "Versions of the Kubernetes components that run on the node; null for those that do not.",
+					MarkdownDescription: "Versions of the Kubernetes components that run on the node; null for others.",
 					Computed:            true,
 					Attributes:          componentAttributes(),
 				},
 				attrInstallImage: schema.StringAttribute{
-					MarkdownDescription: "`machine.install.image` of the machine configuration: what a reinstallation would use. Null where the credentials may not read it.",
+					MarkdownDescription: "`machine.install.image`, which a reinstallation would use; null if the credentials may not read it.",
 					Computed:            true,
 				},
 				"schematic": schema.StringAttribute{
-					MarkdownDescription: "Image Factory schematic of the running system; null when no factory built it.",
+					MarkdownDescription: "Image Factory schematic of the running system; null if no factory built it.",
 					Computed:            true,
 				},
 				"platform": schema.StringAttribute{
-					MarkdownDescription: "Platform, as Talos calls it: `metal`, `aws`, ...",
+					MarkdownDescription: "Platform as Talos names it: `metal`, `aws`, ...",
 					Computed:            true,
 				},
 			},
@@ -901,10 +900,10 @@ const attrReportPath = "report_path"
 func reportSchema() map[string]schema.Attribute {
 	return map[string]schema.Attribute{
 		attrReportPath: schema.StringAttribute{
-			MarkdownDescription: "File, on the machine that runs Terraform, for a picture of the run, such as `\"${path.root}/upgrade.html\"`: one HTML page without scripts and without anything to load, " +
-				"with a timeline of every node, the plan, what the checks found, the versions before and after and, where the run stops, what was seen and what to do. " +
-				"It is written again as the run goes on. An apply that has nothing to do leaves it as it is. Directories that are missing are made. " +
-				"A file that is no report is not written over: that is an error before anything is touched. It holds no secrets, but names of nodes, addresses and images.",
+			MarkdownDescription: "File for a report of the run, on the machine that runs Terraform, such as `\"${path.root}/upgrade.html\"`: one self-contained HTML page without scripts, " +
+				"with timeline, plan, findings, versions and, if the run stops, the cause and what to do. " +
+				"It is rewritten as the run goes on; an apply with nothing to do leaves it as it is. Missing directories are created. " +
+				"If another file is there, that is an error before anything is touched. The report holds no secrets, but node names, addresses and images.",
 			Optional:   true,
 			Validators: []validator.String{reportPathValidator{}},
 		},

@@ -997,7 +997,7 @@ type manifestObjectsValidator struct{}
 
 // Description implements [validator.List].
 func (manifestObjectsValidator) Description(context.Context) string {
-	return "kube-proxy is part of the upgrade"
+	return "kube-proxy cannot be excluded, because it is part of the upgrade"
 }
 
 // MarkdownDescription implements [validator.List].
@@ -1092,7 +1092,7 @@ type shareValidator struct{}
 
 // Description implements [validator.String].
 func (shareValidator) Description(context.Context) string {
-	return `value must be a whole number from 1 on or a percentage from "1%" to "100%"`
+	return `value must be a whole number of at least 1, or a percentage from "1%" to "100%"`
 }
 
 // MarkdownDescription implements [validator.String].

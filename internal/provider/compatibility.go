@@ -159,34 +159,34 @@ func (m compatibilityModel) nothing() diag.Diagnostic {
 
 func compatibilitySchema() schema.Schema {
 	return schema.Schema{
-		MarkdownDescription: "The support matrix: which minor versions of Kubernetes each minor version of Talos runs, and which minor versions of Talos " +
-			"can be upgraded to it. It is built into the provider: no cluster and no network is needed.",
+		MarkdownDescription: "The support matrix: for each minor version of Talos, the minor versions of Kubernetes that it supports, and the minor versions of Talos that " +
+			"can be upgraded to it. It is built into the provider and needs no cluster or network.",
 		Attributes: map[string]schema.Attribute{
 			attrTalosVersion: schema.StringAttribute{
-				MarkdownDescription: "Only the row of this Talos version: a version such as `1.13.4`, or a minor version such as `1.13`, with or without `v`.",
+				MarkdownDescription: "Only the row of this Talos version: a version such as `1.13.4` or a minor version such as `1.13`, with or without `v`.",
 				Optional:            true,
 				Validators:          []validator.String{minorValidator{}},
 			},
 			attrKubernetesVersion: schema.StringAttribute{
-				MarkdownDescription: "Only the rows that run this Kubernetes version: a version such as `1.35.2`, or a minor version such as `1.35`, with " +
+				MarkdownDescription: "Only the rows that support this Kubernetes version: a version such as `1.35.2` or a minor version such as `1.35`, with " +
 					"or without `v`.",
 				Optional:   true,
 				Validators: []validator.String{minorValidator{}},
 			},
 			"matrix": schema.ListNestedAttribute{
-				MarkdownDescription: "The rows, the newest version of Talos last. Empty, with a warning, where no row fits.",
+				MarkdownDescription: "The rows, newest Talos version last. If none matches, the list is empty, with a warning.",
 				Computed:            true,
 				NestedObject: schema.NestedAttributeObject{Attributes: map[string]schema.Attribute{
-					"talos":                computedText("Minor version of Talos such as `1.13`."),
-					"kubernetes_min":       computedText("Oldest minor version of Kubernetes that it runs."),
-					"kubernetes_max":       computedText("Newest minor version of Kubernetes that it runs."),
-					"upgradeable_from_min": computedText("Oldest minor version of Talos that its installer accepts to replace."),
-					"upgradeable_from_max": computedText("Newest minor version of Talos that its installer accepts to replace. Where that is newer than " +
-						"`talos`, it would be a downgrade, which `talosupgrade_cluster` refuses."),
-					"newest_talos": computedText("Newest release of the minor version in the built-in list; null where none is known."),
+					"talos":                computedText("Minor version of Talos, such as `1.13`."),
+					"kubernetes_min":       computedText("Oldest supported minor version of Kubernetes."),
+					"kubernetes_max":       computedText("Newest supported minor version of Kubernetes."),
+					"upgradeable_from_min": computedText("Oldest minor version of Talos that its installer replaces."),
+					"upgradeable_from_max": computedText("Newest minor version of Talos that its installer replaces. If it is newer than " +
+						"`talos`, that is a downgrade, which `talosupgrade_cluster` refuses."),
+					"newest_talos": computedText("Newest known release of the minor version; null if none is known."),
 				}},
 			},
-			"as_of": computedText("Day such as `2026-10-01` up to which `newest_talos` is complete."),
+			"as_of": computedText("Day up to which `newest_talos` is complete, such as `2026-10-01`."),
 		},
 	}
 }

@@ -161,30 +161,30 @@ func currentVersionsSchema() schema.Schema {
 
 	return schema.Schema{
 		MarkdownDescription: "What the nodes of a cluster run right now. Nodes that do not answer are listed with `reachable = false`; " +
-			"a cluster of which no node answers is an error.",
+			"if no node answers, that is an error.",
 		Attributes: map[string]schema.Attribute{
 			attrContext: schema.StringAttribute{
 				MarkdownDescription: "Context of the talosconfig. Default: the provider's.",
 				Optional:            true,
 			},
-			attrID:       computedText("Talos cluster ID, or the UID of the namespace `kube-system` where discovery is off."),
+			attrID:       computedText("Talos cluster ID. If discovery is off, the UID of the namespace `kube-system`."),
 			"talos":      rangeSchema("Talos"),
 			"kubernetes": rangeSchema("Kubernetes"),
 			attrImages: schema.SingleNestedAttribute{
-				MarkdownDescription: "Images, with their tags, on which the machine configurations of all nodes agree, for those who apply machine configurations by other means. " +
-					"Null where they disagree, where nothing is set, and where the credentials may not read machine configurations.",
+				MarkdownDescription: "Images with tags on which the machine configurations of all nodes agree, for tools that apply machine configurations. " +
+					"An image is null if nodes disagree, it is not set, or the credentials may not read machine configurations.",
 				Computed:   true,
 				Attributes: images,
 			},
 			attrNodes: schema.MapNestedAttribute{
-				MarkdownDescription: "The nodes by Kubernetes node name.",
+				MarkdownDescription: "Nodes by Kubernetes node name.",
 				Computed:            true,
 				NestedObject: schema.NestedAttributeObject{
 					Attributes: map[string]schema.Attribute{
 						"role":    computedText("`controlplane` or `worker`."),
-						"address": computedText("Address under which the node is reached."),
+						"address": computedText("Address at which the node is reached."),
 						"ready": schema.BoolAttribute{
-							MarkdownDescription: "Whether Kubernetes reports the node as Ready; null when Kubernetes did not answer.",
+							MarkdownDescription: "Whether the node is Ready; null if Kubernetes does not report it.",
 							Computed:            true,
 						},
 						"reachable": schema.BoolAttribute{
@@ -192,24 +192,24 @@ func currentVersionsSchema() schema.Schema {
 							Computed:            true,
 						},
 						"schedulable": schema.BoolAttribute{
-							MarkdownDescription: "False while the node is cordoned; null when Kubernetes did not answer.",
+							MarkdownDescription: "`false` while the node is cordoned; null if Kubernetes does not report it.",
 							Computed:            true,
 						},
-						"talos_version": computedText("Talos version that runs."),
+						"talos_version": computedText("Running Talos version."),
 						"component_versions": schema.SingleNestedAttribute{
 							MarkdownDescription: "Versions of the Kubernetes components that run on the node.",
 							Computed:            true,
 							Attributes:          components,
 						},
 						attrImages: schema.SingleNestedAttribute{
-							MarkdownDescription: "Images, with their tags, that the machine configuration of the node names; null where it names none or may not be read.",
+							MarkdownDescription: "Images with tags in the machine configuration. An image is null if it is not set or may not be read.",
 							Computed:            true,
 							Attributes:          images,
 						},
-						"install_image": computedText("`machine.install.image` of the machine configuration; null where the credentials may not read it."),
-						"schematic":     computedText("Image Factory schematic of the running system; null when no factory built it."),
-						"platform":      computedText("Platform, as Talos calls it."),
-						"boot_id":       computedText("Boot ID, which changes with every start of the kernel; null where the credentials may not read it."),
+						"install_image": computedText("`machine.install.image`; null if the credentials may not read it."),
+						"schematic":     computedText("Image Factory schematic of the running system; null if no factory built it."),
+						"platform":      computedText("Platform as Talos names it."),
+						"boot_id":       computedText("Boot ID, which changes with every start of the kernel; null if the credentials may not read it."),
 					},
 				},
 			},
@@ -219,11 +219,11 @@ func currentVersionsSchema() schema.Schema {
 
 func rangeSchema(name string) schema.Attribute {
 	return schema.SingleNestedAttribute{
-		MarkdownDescription: name + " versions seen.",
+		MarkdownDescription: name + " versions on the nodes.",
 		Computed:            true,
 		Attributes: map[string]schema.Attribute{
-			"lowest":  computedText("Lowest " + name + " version seen on any node."),
-			"highest": computedText("Highest " + name + " version seen on any node."),
+			"lowest":  computedText("Lowest " + name + " version on any node."),
+			"highest": computedText("Highest " + name + " version on any node."),
 		},
 	}
 }

@@ -245,20 +245,20 @@ const (
 func preflightSchema(ctx context.Context) schema.Schema {
 	attributes := map[string]schema.Attribute{
 		attrPassed: schema.BoolAttribute{
-			MarkdownDescription: "Whether nothing would keep an apply from going on: no check has the severity `error`.",
+			MarkdownDescription: "Whether an apply would go on: no check has the severity `error`.",
 			Computed:            true,
 		},
-		attrSummary: computedText("The result in one line, which names the checks with errors."),
+		attrSummary: computedText("Result in one line, with the names of the checks that have errors."),
 		attrChecks:  checksSchema(),
 		attrHops:    hopsSchema(),
 		attrSteps:   stepsSchema(),
 		attrHeld: schema.ListAttribute{
-			MarkdownDescription: "Kubernetes node names of the nodes that are held and left alone.",
+			MarkdownDescription: "Kubernetes node names of the nodes on hold.",
 			ElementType:         types.StringType,
 			Computed:            true,
 		},
 		attrEstimate: schema.Int64Attribute{
-			MarkdownDescription: "About how many seconds the whole roll takes: an estimate from typical durations, not a promise. `0` where nothing is to be done.",
+			MarkdownDescription: "Estimated duration of the whole roll in seconds, from typical durations. `0` if nothing is to be done.",
 			Computed:            true,
 		},
 		attrTimeouts: readTimeoutSchema(),
@@ -273,25 +273,25 @@ func preflightSchema(ctx context.Context) schema.Schema {
 	}
 
 	if directory, isObject := attributes[attrEtcdSnapshot].(schema.SingleNestedAttribute); isObject {
-		directory.MarkdownDescription = "Where the resource is to save a snapshot of etcd. Whether it could is tried out; none is taken."
+		directory.MarkdownDescription = "Where the resource is to save a snapshot of etcd. Whether it could is tested; none is taken."
 		attributes[attrEtcdSnapshot] = directory
 	}
 
 	return schema.Schema{
-		MarkdownDescription: "Plans an upgrade and makes its checks, without upgrading anything: the whole roll as data, and all checks that an apply of `talosupgrade_cluster` begins with, " +
-			"the workloads included, for versions that need not be in any configuration yet. It takes the options of the resource, and means the same by them. It writes nothing to the cluster. " +
-			"What it finds is listed and fails nothing by itself, whatever the severity; it is an error only when there is no cluster to look at.",
+		MarkdownDescription: "Plans an upgrade and makes its checks without upgrading anything. It returns the whole roll as data, and all checks with which an apply of `talosupgrade_cluster` begins, " +
+			"drains included. It takes the options of the resource, and versions that need not be configured yet. It writes nothing to the cluster. " +
+			"Findings of any severity fail nothing by themselves; if no cluster can be observed, that is an error.",
 		Attributes: attributes,
 	}
 }
 
 func readTimeoutSchema() schema.Attribute {
 	return schema.SingleNestedAttribute{
-		MarkdownDescription: "Limits of whole operations, such as `\"90s\"`.",
+		MarkdownDescription: "Time limits of whole operations, such as `\"90s\"`.",
 		Optional:            true,
 		Attributes: map[string]schema.Attribute{
 			attrRead: schema.StringAttribute{
-				MarkdownDescription: "How long the checks may take, default `1m`. What could not be asked by then has the status `unknown`.",
+				MarkdownDescription: "Limit for the checks. Default: `1m`. What could not be asked by then has the status `unknown`.",
 				Optional:            true,
 				Validators:          []validator.String{durationValidator{}},
 			},
@@ -301,17 +301,17 @@ func readTimeoutSchema() schema.Attribute {
 
 func checksSchema() schema.Attribute {
 	return schema.ListNestedAttribute{
-		MarkdownDescription: "The checks that were made, in the order of [the guide](../guides/guards.md): one element for a check that found nothing, and one for each thing that was " +
-			"found otherwise. A check that was not made, because nothing that is to be upgraded calls for it, is not listed.",
+		MarkdownDescription: "The checks that were made, in the order of [the guide](../guides/guards.md#all-checks). Each finding is one element, and so is a check " +
+			"without findings. A check that the upgrade does not call for is not listed.",
 		Computed: true,
 		NestedObject: schema.NestedAttributeObject{Attributes: map[string]schema.Attribute{
 			"name": computedText("Name of the check, such as `etcd-quorum`."),
-			"status": computedText("`passed`; `warning` (worth knowing); `failed`; `unknown` (it could not be made, which counts as failed); or `skipped` " +
-				"(it did not pass, and `preflight.skip` made that a warning)."),
-			"severity": computedText("`none`; `warning`, which stops nothing; or `error`, which stops an apply. A problem that waiting cannot fix stops a plan as well."),
-			"node":     computedText("Kubernetes node name; null for what concerns the whole cluster."),
-			"finding":  computedText("What was found; null where the check passed."),
-			"remedy":   computedText("What to do about it; null where nothing is known, or needed."),
+			"status": computedText("`passed`; `warning`; `failed`; `unknown` (could not be made); or `skipped` " +
+				"(did not pass, and `preflight.skip` made that a warning)."),
+			"severity": computedText("`none`; `warning`, which stops nothing; or `error`, which stops an apply, and also a plan if waiting cannot fix it."),
+			"node":     computedText("Kubernetes node name; null if the whole cluster is concerned."),
+			"finding":  computedText("What was found; null if the check passed."),
+			"remedy":   computedText("What to do about the finding; null if nothing is known or needed."),
 		}},
 	}
 }
@@ -454,13 +454,13 @@ type hopModel struct {
 
 func hopsSchema() schema.Attribute {
 	return schema.ListNestedAttribute{
-		MarkdownDescription: "The way from what runs to what is asked for, one release line of one product after the other. Empty where nothing is to be upgraded, or where there is no way, which `checks` explains.",
+		MarkdownDescription: "Path from the running to the target versions, one minor version of one product per hop. Empty if nothing is to be upgraded or there is no path, as `checks` explains.",
 		Computed:            true,
 		NestedObject: schema.NestedAttributeObject{Attributes: map[string]schema.Attribute{
 			"product":       computedText("`talos` or `kubernetes`."),
-			"from":          computedText("Version of it that runs when the hop begins."),
-			"to":            computedText("Version of it that runs afterwards; the same as `from` where only images change."),
-			"release_notes": computedText("Address of the release notes; null where the version stays."),
+			"from":          computedText("Version before the hop."),
+			"to":            computedText("Version after the hop; the same as `from` if only images change."),
+			"release_notes": computedText("URL of the release notes; null if the version stays."),
 		}},
 	}
 }
@@ -499,21 +499,21 @@ type stepModel struct {
 
 func stepsSchema() schema.Attribute {
 	return schema.ListNestedAttribute{
-		MarkdownDescription: "Every step of the roll in the order in which it begins, however many there are: one for each node in each hop of Talos, one for each component of each node in each hop of Kubernetes, " +
-			"and one for each sync of the bootstrap manifests. Empty where nothing is to be done, or where there is no way.",
+		MarkdownDescription: "All steps of the roll in the order in which they begin: one per node in each hop of Talos, one per component and node in each hop of Kubernetes, " +
+			"and one per sync of the bootstrap manifests. Empty if nothing is to be done or there is no path.",
 		Computed: true,
 		NestedObject: schema.NestedAttributeObject{Attributes: map[string]schema.Attribute{
 			"hop":        schema.Int64Attribute{MarkdownDescription: "Index of the hop in `hops`.", Computed: true},
 			"node":       computedText("Kubernetes node name; null for the bootstrap manifests."),
 			"role":       computedText("`controlplane` or `worker`; null for the bootstrap manifests."),
-			"component":  computedText("Component that is replaced, such as `kubelet`, or `manifests` for the bootstrap manifests; null where the node is upgraded to another Talos, for which it restarts."),
-			"from":       computedText("Version that runs when the step begins."),
-			"to":         computedText("Version that runs afterwards."),
-			"image":      computedText("Image in full, with its tag or digest; null for the bootstrap manifests."),
-			"canary":     schema.BoolAttribute{MarkdownDescription: "Whether the others wait for this node.", Computed: true},
-			"pool":       computedText("Name of the pool in `pools` that the worker belongs to; null where there is none."),
-			"unfinished": schema.BoolAttribute{MarkdownDescription: "Whether an earlier run left the node in the middle of this step.", Computed: true},
-			"estimate":   schema.Int64Attribute{MarkdownDescription: "About how many seconds it takes; `0` where nobody knows.", Computed: true},
+			"component":  computedText("Component that is replaced, such as `kubelet`, or `manifests` for the bootstrap manifests; null for a Talos upgrade, which restarts the node."),
+			"from":       computedText("Version before the step."),
+			"to":         computedText("Version after the step."),
+			"image":      computedText("Full image reference, with tag or digest; null for the bootstrap manifests."),
+			"canary":     schema.BoolAttribute{MarkdownDescription: "Whether other nodes wait for this node.", Computed: true},
+			"pool":       computedText("Name of the worker's pool in `pools`; null if there is none."),
+			"unfinished": schema.BoolAttribute{MarkdownDescription: "Whether an earlier run left this step unfinished.", Computed: true},
+			"estimate":   schema.Int64Attribute{MarkdownDescription: "Estimated duration in seconds.", Computed: true},
 		}},
 	}
 }

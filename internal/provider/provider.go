@@ -255,7 +255,7 @@ type credentialsValidator struct{}
 
 // Description implements [provider.ConfigValidator].
 func (credentialsValidator) Description(context.Context) string {
-	return "credentials are given in one way"
+	return "credentials must be given in only one way"
 }
 
 // MarkdownDescription implements [provider.ConfigValidator].
@@ -416,9 +416,9 @@ const (
 func providerSchema() schema.Schema {
 	return schema.Schema{
 		MarkdownDescription: "Upgrades Talos clusters in place, node by node. The provider holds the credentials of the Talos API " +
-			"and of the Kubernetes API; it needs them only where a cluster is really looked at.\n\n" +
-			"Credentials of the Talos API are one of `talosconfig`, `talosconfig_path` and `endpoints` with `client_configuration`; with none of them, " +
-			"the file that the environment variable `TALOSCONFIG` names; with `credentials_from`, those from there alone.",
+			"and of the Kubernetes API; it needs them only to contact a cluster.\n\n" +
+			"Credentials of the Talos API are one of `talosconfig`, `talosconfig_path` and `endpoints` with `client_configuration`. If none is set, " +
+			"they are in the file that the environment variable `TALOSCONFIG` names. `credentials_from` replaces all of these.",
 		Attributes: map[string]schema.Attribute{
 			attrTalosconfig: schema.StringAttribute{
 				MarkdownDescription: "Talos client configuration as YAML, such as `data.talos_client_configuration.this.talos_config`.",
@@ -430,13 +430,13 @@ func providerSchema() schema.Schema {
 				Optional:            true,
 			},
 			attrEndpoints: schema.ListAttribute{
-				MarkdownDescription: "Addresses of control planes, with or without a port. Needs `client_configuration`.",
+				MarkdownDescription: "Addresses of control planes, with or without a port. Requires `client_configuration`.",
 				ElementType:         types.StringType,
 				Optional:            true,
 				Validators:          []validator.List{listvalidator.ValueStringsAre(endpointValidator{})},
 			},
 			attrClientConfiguration: schema.SingleNestedAttribute{
-				MarkdownDescription: "Client certificate of the Talos API, as `talos_machine_secrets.this.client_configuration` emits it. Needs `endpoints`.",
+				MarkdownDescription: "Client certificate of the Talos API, as `talos_machine_secrets.this.client_configuration` emits it. Requires `endpoints`.",
 				Optional:            true,
 				Attributes: map[string]schema.Attribute{
 					"ca_certificate": schema.StringAttribute{
@@ -455,12 +455,12 @@ func providerSchema() schema.Schema {
 				},
 			},
 			attrContext: schema.StringAttribute{
-				MarkdownDescription: "Context of the talosconfig. Default: its current one. Resources and data sources may name another one.",
+				MarkdownDescription: "Context of the talosconfig. Default: its current context. Resources, data sources and actions may name another one.",
 				Optional:            true,
 			},
 			attrKubeconfig: schema.StringAttribute{
-				MarkdownDescription: "Kubeconfig as YAML, such as `talos_cluster_kubeconfig.this.kubeconfig_raw`. Default: asked from the Talos API, " +
-					"which needs the role `os:admin`. It belongs to one cluster, so leave it unset where one talosconfig serves several.",
+				MarkdownDescription: "Kubeconfig as YAML, such as `talos_cluster_kubeconfig.this.kubeconfig_raw`. If unset, the Talos API is asked for one, " +
+					"which needs the role `os:admin`. It belongs to one cluster: leave it unset if one talosconfig serves several.",
 				Optional:  true,
 				Sensitive: true,
 			},
@@ -478,8 +478,8 @@ func providerSchema() schema.Schema {
 
 func providerManagement() schema.Attribute {
 	return schema.SingleNestedAttribute{
-		MarkdownDescription: "The Kubernetes API of another cluster, which holds objects about the one that is upgraded: what `publish_to` of a resource names, and what `credentials_from` names. " +
-			"It takes one of `kubeconfig` and `kubeconfig_path`. Unset: all objects are in the upgraded cluster itself.",
+		MarkdownDescription: "Kubernetes API of another cluster, which holds the objects that `publish_to` and `credentials_from` name. " +
+			"Set one of `kubeconfig` and `kubeconfig_path`. If unset, all objects are in the upgraded cluster.",
 		Optional: true,
 		Attributes: map[string]schema.Attribute{
 			attrKubeconfig: schema.StringAttribute{
@@ -492,7 +492,7 @@ func providerManagement() schema.Attribute {
 				Optional:            true,
 			},
 			attrContext: schema.StringAttribute{
-				MarkdownDescription: "Context of that kubeconfig. Default: its current one.",
+				MarkdownDescription: "Context of that kubeconfig. Default: its current context.",
 				Optional:            true,
 				Validators:          []validator.String{stringvalidator.LengthAtLeast(1)},
 			},
@@ -502,8 +502,8 @@ func providerManagement() schema.Attribute {
 
 func providerCredentialsFrom() schema.Attribute {
 	return schema.SingleNestedAttribute{
-		MarkdownDescription: "Take the talosconfig and the kubeconfig out of the Secret that the Vitistack operator keeps beside a `KubernetesCluster` of the cluster in `management`, which it needs. " +
-			"It takes the place of `talosconfig`, `talosconfig_path`, `endpoints` with `client_configuration`, `kubeconfig` and `kubeconfig_path`, and `TALOSCONFIG` is not looked at. " +
+		MarkdownDescription: "Takes the talosconfig and the kubeconfig from the Secret that the Vitistack operator keeps beside a `KubernetesCluster` in the cluster of `management`, which is required. " +
+			"It excludes all other credentials of the upgraded cluster; `TALOSCONFIG` is ignored. " +
 			"It belongs to one cluster.",
 		Optional: true,
 		Attributes: map[string]schema.Attribute{
@@ -513,7 +513,7 @@ func providerCredentialsFrom() schema.Attribute {
 				Validators:          []validator.String{objectNameValidator{}},
 			},
 			attrName: schema.StringAttribute{
-				MarkdownDescription: "Name of the `KubernetesCluster`. Where there is none of that name, a Secret of that name with the same keys, `talosconfig` and `kube.config`, does as well.",
+				MarkdownDescription: "Name of the `KubernetesCluster`. If there is none, a Secret of that name with the keys `talosconfig` and `kube.config` is used.",
 				Required:            true,
 				Validators:          []validator.String{objectNameValidator{}},
 			},

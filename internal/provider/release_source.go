@@ -331,25 +331,25 @@ const (
 )
 
 const (
-	docReleaseSource = "Where the lists of releases come from. The default is the list that is built into the provider: it needs no network, always " +
+	docReleaseSource = "Where the lists of releases come from. Default: the built-in list, which needs no network, always " +
 		"gives the same answer, and says how old it is."
-	docSourceTalos = "`embedded`, `factory` (the version list of the Image Factory), or an OCI repository whose tags are versions, such as " +
-		"`oci://ghcr.io/siderolabs/installer` (which ends with Talos 1.13) or a mirror of it. Default: `embedded`."
-	docSourceKubernetes = "`embedded`, or an OCI repository whose tags are versions, such as `oci://registry.k8s.io/kube-apiserver` or " +
-		"`oci://ghcr.io/siderolabs/kubelet`. Default: `embedded`."
-	docSourceTable = "A table of releases beside the built-in one: the path of a file, or an `https` URL with `table_sha256`. It adds releases, and what is " +
-		"known against releases of Talos, and lifts nothing that the provider knows; plans choose the patches to walk through with it, and hold versions " +
-		"against it. [Its format and an example](guides/how-it-decides.md#releases). If it cannot be read there is a warning, the built-in table is used " +
-		"alone, and an upgrade whose versions would be chosen with the other one is refused."
-	docSourceTableSHA256        = "SHA-256 of the table, in hexadecimal. It must be set where `table` is a URL, so that a plan and its apply read the same."
-	docSourceTalosVersions      = "The releases of Talos themselves, instead of `talos`: those that you have approved, for example."
-	docSourceKubernetesVersions = "The releases of Kubernetes themselves, instead of `kubernetes`."
+	docSourceTalos = "Source of Talos releases: `embedded` (default), `factory` (the version list of the Image Factory), or an OCI repository whose tags are versions, such as " +
+		"`oci://ghcr.io/siderolabs/installer` (which ends with Talos 1.13) or a mirror of it."
+	docSourceKubernetes = "Source of Kubernetes releases: `embedded` (default), or an OCI repository whose tags are versions, such as `oci://registry.k8s.io/kube-apiserver` or " +
+		"`oci://ghcr.io/siderolabs/kubelet`."
+	docSourceTable = "Table of releases that extends the built-in one: the path of a file, or an `https` URL with `table_sha256`. It adds releases, and " +
+		"known problems of Talos releases, and removes nothing. Plans choose intermediate patches from it and check versions " +
+		"against it. [Format and example](guides/how-it-decides.md#releases). If it cannot be read, a warning says so, only the built-in table is used, " +
+		"and an upgrade that would choose a patch is refused."
+	docSourceTableSHA256        = "SHA-256 of the table, in hexadecimal. Required if `table` is a URL, so that a plan and its apply read the same."
+	docSourceTalosVersions      = "List of Talos releases, instead of `talos`, such as those that you have approved."
+	docSourceKubernetesVersions = "List of Kubernetes releases, instead of `kubernetes`."
 )
 
 // providerReleaseSource returns the provider's attribute release_source.
 func providerReleaseSource() schema.Attribute {
 	return schema.SingleNestedAttribute{
-		MarkdownDescription: docReleaseSource + " `talosupgrade_available_versions` uses it, and `table` is what every plan uses.",
+		MarkdownDescription: docReleaseSource + " `talosupgrade_available_versions` uses all of it; plans use only `table`.",
 		Optional:            true,
 		Validators:          []validator.Object{tableValidator{}},
 		Attributes: map[string]schema.Attribute{
@@ -377,9 +377,9 @@ func providerReleaseSource() schema.Attribute {
 // providerImageFactoryURL returns the provider's attribute image_factory_url.
 func providerImageFactoryURL() schema.Attribute {
 	return schema.StringAttribute{
-		MarkdownDescription: "Base URL of the Image Factory, default `" + release.DefaultFactoryURL + "`. It is asked for its version list where the source of " +
-			"Talos releases is `factory`, and its images are installed on nodes whose own repository does not exist any more in the new version " +
-			"(the generic installer, from Talos 1.14 on) or would drop what their schematic adds.",
+		MarkdownDescription: "Base URL of the Image Factory. Default: `" + release.DefaultFactoryURL + "`. The source `factory` of Talos releases reads its version list. " +
+			"Its images are installed on nodes that name no install image. They replace the generic installer from Talos 1.14 on, " +
+			"and earlier if a node would lose its schematic, platform or secure boot.",
 		Optional:   true,
 		Validators: []validator.String{factoryURLValidator{}},
 	}
@@ -388,7 +388,7 @@ func providerImageFactoryURL() schema.Attribute {
 // releaseSourceSchema returns the attribute of a data source that overrides the provider's.
 func releaseSourceSchema() dataschema.Attribute {
 	return dataschema.SingleNestedAttribute{
-		MarkdownDescription: docReleaseSource + " What is set here overrides the provider's, `talos` and `kubernetes` each by itself.",
+		MarkdownDescription: docReleaseSource + " Overrides the provider's, for `talos` and `kubernetes` separately.",
 		Optional:            true,
 		Attributes: map[string]dataschema.Attribute{
 			attrTalos: dataschema.StringAttribute{
@@ -458,7 +458,7 @@ type factoryURLValidator struct{}
 
 // Description implements [validator.String].
 func (factoryURLValidator) Description(context.Context) string {
-	return "value must be an absolute http or https URL without credentials, query and fragment, whose host and path can begin the name of an image"
+	return "value must be an absolute http or https URL without credentials, query or fragment, whose host and path can begin the name of an image"
 }
 
 // MarkdownDescription implements [validator.String].

@@ -92,7 +92,7 @@ type keepSpelling struct {
 
 // Description implements [planmodifier.String].
 func (keepSpelling) Description(context.Context) string {
-	return "A value that is only spelled differently is no change."
+	return "A change of spelling alone is not a change."
 }
 
 // MarkdownDescription implements [planmodifier.String].
@@ -131,7 +131,7 @@ func (m keepSpelling) PlanModifyList(_ context.Context, req planmodifier.ListReq
 type unlessConfigured struct{ value types.Object }
 
 // Description implements [planmodifier.Object].
-func (unlessConfigured) Description(context.Context) string { return "Has a default." }
+func (unlessConfigured) Description(context.Context) string { return "If unset, a default is planned." }
 
 // MarkdownDescription implements [planmodifier.Object].
 func (u unlessConfigured) MarkdownDescription(ctx context.Context) string { return u.Description(ctx) }
@@ -149,7 +149,7 @@ type followsKubernetes struct{}
 
 // Description implements [planmodifier.Bool].
 func (followsKubernetes) Description(context.Context) string {
-	return "The bootstrap manifests are synced where " + attrKubernetesVersion + " is set."
+	return "If " + attrKubernetesVersion + " is set, the bootstrap manifests are synced by default."
 }
 
 // MarkdownDescription implements [planmodifier.Bool].

@@ -27,10 +27,10 @@ func (compatibleFunction) Metadata(_ context.Context, _ function.MetadataRequest
 // Definition implements [function.Function].
 func (compatibleFunction) Definition(_ context.Context, _ function.DefinitionRequest, resp *function.DefinitionResponse) {
 	resp.Definition = function.Definition{
-		Summary: "Tells whether a Talos version runs a Kubernetes version.",
-		MarkdownDescription: "True when the support matrix of Talos says that the Talos version runs the Kubernetes version, false when it says that it does not. " +
-			"A Talos version that the matrix does not know, and a Kubernetes version that is newer than all of it, are errors that say where the matrix ends: " +
-			"not knowing is not the same as no.",
+		Summary: "Whether a Talos version supports a Kubernetes version.",
+		MarkdownDescription: "Returns `true` if the support matrix says that the Talos version supports the Kubernetes version, and `false` if it says that it does not. " +
+			"If the matrix does not know the Talos version, or the Kubernetes version is newer than the whole matrix, " +
+			"the function fails and says where the matrix ends.",
 		Parameters: []function.Parameter{
 			versionParameter("talos", "Talos version such as `1.13.4`, with or without `v`."),
 			versionParameter("kubernetes", "Kubernetes version such as `1.35.2`, with or without `v`."),

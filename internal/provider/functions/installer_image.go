@@ -38,16 +38,16 @@ func (installerImageFunction) Metadata(_ context.Context, _ function.MetadataReq
 // Definition implements [function.Function].
 func (installerImageFunction) Definition(_ context.Context, _ function.DefinitionRequest, resp *function.DefinitionResponse) {
 	resp.Definition = function.Definition{
-		Summary: "Names the installer image of an Image Factory.",
+		Summary: "Returns the installer image of an Image Factory.",
 		MarkdownDescription: "Returns the reference of the installer image that an Image Factory builds for a platform, a schematic and a Talos version, such as " +
-			"`factory.talos.dev/metal-installer/<schematic>:v1.13.4`. Nothing is asked of the factory: whether it knows the schematic shows when a node pulls the image.",
+			"`factory.talos.dev/metal-installer/<schematic>:v1.13.4`. The factory is not contacted: an unknown schematic shows only when a node pulls the image.",
 		Parameters: []function.Parameter{
 			function.DynamicParameter{
 				Name: "image",
-				MarkdownDescription: "An object with the attributes `platform` (as Talos calls it: `metal`, `aws`, `nocloud`, ...), `schematic` (ID of 64 hexadecimal digits), " +
-					"`version` (of Talos, with or without `v`; left out, the result is the repository without a tag, as `installer_image` of `talosupgrade_cluster` wants it), " +
-					"`secure_boot` (default false) and `factory` (host of the factory or of a mirror of it, with port and path if it has them, without `https://`; default " +
-					"`" + image.FactoryHost + "`). `secure_boot` and `factory` may be null or left out. An attribute that is not listed here is an error.",
+				MarkdownDescription: "Object with the attributes `platform` (as Talos names it: `metal`, `aws`, `nocloud`, ...), `schematic` (ID of 64 hexadecimal digits), " +
+					"`version` (of Talos, with or without `v`), `secure_boot` (default `false`) and `factory` (host of the factory or a mirror, with port and path if any, without `https://`; default " +
+					"`" + image.FactoryHost + "`). If `version` is omitted, the result has no tag, as `installer_image` of `talosupgrade_cluster` takes it. " +
+					"`secure_boot` and `factory` may be null or omitted. Other attributes are an error.",
 			},
 		},
 		Return: function.StringReturn{},

@@ -33,11 +33,11 @@ func (kubernetesVersionsFunction) Metadata(_ context.Context, _ function.Metadat
 // Definition implements [function.Function].
 func (kubernetesVersionsFunction) Definition(_ context.Context, _ function.DefinitionRequest, resp *function.DefinitionResponse) {
 	resp.Definition = function.Definition{
-		Summary: "Names the Kubernetes versions that a Talos version runs.",
-		MarkdownDescription: "Returns `{ min, max }`: the oldest and the newest minor version of Kubernetes that the Talos version runs, such as `\"1.31\"` and `\"1.36\"`, " +
-			"each with all of its patches. A Talos version that the support matrix does not know is an error that says where the matrix ends.",
+		Summary: "Returns the Kubernetes versions that a Talos version supports.",
+		MarkdownDescription: "Returns `{ min, max }`: the oldest and newest minor version of Kubernetes that the Talos version supports, such as `\"1.31\"` and `\"1.36\"`, " +
+			"each with all of its patches. If the support matrix does not know the Talos version, the function fails and says where the matrix ends.",
 		Parameters: []function.Parameter{
-			versionParameter("talos", "Talos version such as `1.13.4`, with or without `v`. All patches of a minor version run the same Kubernetes versions."),
+			versionParameter("talos", "Talos version such as `1.13.4`, with or without `v`. All patches of a minor version support the same Kubernetes versions."),
 		},
 		Return: function.ObjectReturn{AttributeTypes: map[string]attr.Type{"min": types.StringType, "max": types.StringType}},
 	}

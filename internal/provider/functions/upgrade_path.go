@@ -45,21 +45,21 @@ func (upgradePathFunction) Definition(_ context.Context, _ function.DefinitionRe
 	state := types.ObjectType{AttrTypes: map[string]attr.Type{stateTalos: types.StringType, stateKubernetes: types.StringType}}
 
 	resp.Definition = function.Definition{
-		Summary: "Lists the versions that a cluster goes through.",
-		MarkdownDescription: "Returns the states `{ talos, kubernetes }` that a cluster goes through from `from` to `to`, both included: no minor version of either is skipped, every pair on the way is supported, and there are as few reboots as " +
-			"possible. Minor versions in between are passed in their newest patch that this release of the provider knows. " +
-			"`talosupgrade_cluster` takes the same steps with `allow_intermediate_versions = true`, from Talos 1.8 on. Where nothing is to do the list holds that one state.\n\n" +
-			"What cannot be walked, such as a downgrade, is an error that says what is in the way.",
+		Summary: "Returns the versions that an upgrade goes through.",
+		MarkdownDescription: "Returns the states `{ talos, kubernetes }` of an upgrade from `from` to `to`, both included. No minor version is skipped, every pair is supported, and reboots are as few as " +
+			"possible. Minor versions in between use the newest patch that this version of the provider knows. " +
+			"`talosupgrade_cluster` takes the same steps with `allow_intermediate_versions = true`, from Talos 1.8 on. If nothing is to be done, the list holds that one state.\n\n" +
+			"If there is no path, as for a downgrade, the function fails and says why.",
 		Parameters: []function.Parameter{
 			function.DynamicParameter{
 				Name: "from",
-				MarkdownDescription: "What the cluster runs: an object `{ talos, kubernetes }` of versions, with or without `v`. `kubernetes` may be null or left out " +
-					"in both arguments, for Talos alone; then it is null in the result.",
+				MarkdownDescription: "What the cluster runs: an object `{ talos, kubernetes }` of versions, with or without `v`. For Talos alone, `kubernetes` may be null or omitted " +
+					"in both arguments; it is then null in the result.",
 			},
 			function.DynamicParameter{
 				Name: "to",
-				MarkdownDescription: "What the cluster is to run, in the same form. Where `kubernetes` is null or left out here alone, Kubernetes stays at what `from` says, " +
-					"and every Talos version on the way must run that.",
+				MarkdownDescription: "What the cluster is to run, in the same form. If `kubernetes` is null or omitted here alone, Kubernetes stays at the version in `from`, " +
+					"and every Talos version on the way must support it.",
 			},
 		},
 		Return: function.ListReturn{ElementType: state},
