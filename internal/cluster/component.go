@@ -144,7 +144,7 @@ func (m ManifestObject) Is(object string) bool {
 // talosctl upgrade-k8s waits.
 const DefaultManifestTimeout = 5 * time.Minute
 
-// Removal is something in use that a release line of Kubernetes no longer has, or that can no longer be set as it
+// Removal is something in use that a minor version of Kubernetes no longer has, or that can no longer be set as it
 // is.
 type Removal struct {
 	// Kind is "flag", "feature gate", "admission plugin", "static pod" or "API".
@@ -158,7 +158,7 @@ type Removal struct {
 	Objects int
 	// Locked is the only value that a feature gate still accepts; nil if the gate is gone.
 	Locked *bool
-	// Unknown is true if no known release line has the gate.
+	// Unknown is true if no known minor version has the gate.
 	Unknown bool
 	// Refers is the resource of the API that a static pod refers to, such as "secrets".
 	Refers string

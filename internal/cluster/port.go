@@ -96,10 +96,10 @@ type Talos interface {
 	Configure(ctx context.Context, address string, change ImageChange) error
 }
 
-// Removals knows what a release line of Kubernetes no longer has.
+// Removals knows what a minor version of Kubernetes no longer has.
 type Removals interface {
 	// Removals lists what is in use and is removed, or no longer accepted as it is set, in the version to, which is
-	// of the release line after that of from. The nodes are given by their addresses. ErrUnsupported means that
+	// of the minor version after that of from. The nodes are given by their addresses. ErrUnsupported means that
 	// nothing is known about this step.
 	Removals(ctx context.Context, from, to version.Version, controlPlanes, workers []string) ([]Removal, error)
 }

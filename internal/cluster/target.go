@@ -133,11 +133,11 @@ type Policy struct {
 	SelectorOverrides []SelectorOverride
 	// Selected is what the selectors chose in the last observation; plan.Select sets it.
 	Selected Selection
-	// AllowIntermediate upgrades through the release lines between the running version and the target instead of
+	// AllowIntermediate upgrades through the minor versions between the running version and the target instead of
 	// refusing.
 	AllowIntermediate bool
 	// Intermediate are the versions of Talos and Kubernetes to upgrade through, instead of the newest known patch
-	// of their release lines.
+	// of their minor versions.
 	Intermediate []version.Version
 	// AllowUnknown accepts versions that are newer than the support matrix.
 	AllowUnknown bool

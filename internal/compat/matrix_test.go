@@ -15,7 +15,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
-// machineryNewest is the newest release line that the machinery version in
+// machineryNewest is the newest minor version that the machinery version in
 // go.mod knows; the matrix may be ahead of it, never behind.
 const machineryNewest = 14
 
@@ -76,9 +76,9 @@ func TestMatrix_AnswersTellUnknownFromNewerFromUnsupported(t *testing.T) {
 		err  error
 		want []string
 	}{
-		"upgrade to a line beyond the matrix":              {upgrade("1.13.0", "1.99.0"), []string{"ErrUnknownMinor", "ErrNewer"}},
+		"upgrade to a minor beyond the matrix":             {upgrade("1.13.0", "1.99.0"), []string{"ErrUnknownMinor", "ErrNewer"}},
 		"upgrade to another major":                         {upgrade("1.13.0", "2.0.0"), []string{"ErrUnknownMinor", "ErrNewer"}},
-		"upgrade to a line before the matrix":              {upgrade("1.0.0", "1.1.0"), []string{"ErrUnknownMinor"}},
+		"upgrade to a minor before the matrix":             {upgrade("1.0.0", "1.1.0"), []string{"ErrUnknownMinor"}},
 		"upgrade from too far away":                        {upgrade("1.8.0", "1.13.0"), []string{"ErrUnsupported"}},
 		"Kubernetes newer than its Talos":                  {pair("1.12.6", "1.36.0"), []string{"ErrUnsupported"}},
 		"Kubernetes older than its Talos":                  {pair("1.12.6", "1.29.9"), []string{"ErrUnsupported"}},
@@ -86,7 +86,7 @@ func TestMatrix_AnswersTellUnknownFromNewerFromUnsupported(t *testing.T) {
 		"Kubernetes beyond the matrix with an older Talos": {pair("1.14.0", "1.39.0"), []string{"ErrUnsupported"}},
 		"Talos beyond the matrix":                          {pair("1.16.0", "1.36.0"), []string{"ErrUnknownMinor", "ErrNewer"}},
 		"a pair that goes together":                        {pair("1.12.6", "1.35.0"), nil},
-		"an upgrade of one line":                           {upgrade("1.12.6", "1.13.0-rc.1"), nil},
+		"an upgrade of one minor":                          {upgrade("1.12.6", "1.13.0-rc.1"), nil},
 	} {
 		t.Run(question, func(t *testing.T) {
 			t.Parallel()
@@ -113,9 +113,9 @@ func TestMatrix_TalosMinorsForAgreesWithTheTable(t *testing.T) {
 	for kubernetes := oldest; kubernetes.Compare(newest) <= 0; kubernetes = kubernetes.Next() {
 		var want []version.Minor
 
-		for _, line := range compat.Lines() {
-			if kubernetes.Compare(line.KubernetesMin) >= 0 && kubernetes.Compare(line.KubernetesMax) <= 0 {
-				want = append(want, line.Talos)
+		for _, row := range compat.Rows() {
+			if kubernetes.Compare(row.KubernetesMin) >= 0 && kubernetes.Compare(row.KubernetesMax) <= 0 {
+				want = append(want, row.Talos)
 			}
 		}
 
@@ -139,19 +139,19 @@ func TestMatrix_TalosMinorsForAgreesWithTheTable(t *testing.T) {
 func TestMatrix_HasNoHoles(t *testing.T) {
 	t.Parallel()
 
-	lines := compat.Lines()
+	rows := compat.Rows()
 
-	for index, line := range lines {
-		if found, err := compat.Find(line.Talos); err != nil || found != line {
-			t.Errorf("Find(%s): %v, %v; want %v", line.Talos, found, err, line)
+	for index, row := range rows {
+		if found, err := compat.Find(row.Talos); err != nil || found != row {
+			t.Errorf("Find(%s): %v, %v; want %v", row.Talos, found, err, row)
 		}
 
 		if index == 0 {
 			continue
 		}
 
-		if before := lines[index-1]; line.Talos != before.Talos.Next() || line.KubernetesMax.Compare(before.KubernetesMax) < 0 {
-			t.Errorf("%v follows %v", line, before)
+		if before := rows[index-1]; row.Talos != before.Talos.Next() || row.KubernetesMax.Compare(before.KubernetesMax) < 0 {
+			t.Errorf("%v follows %v", row, before)
 		}
 	}
 }

@@ -111,13 +111,13 @@ func (t *Table) Without(reason string) *Table {
 	return &missing
 }
 
-// Releases returns the known stable releases of the product, oldest first. A release line in the matrix may have
+// Releases returns the known stable releases of the product, oldest first. A minor version in the matrix may have
 // none.
 func (t *Table) Releases(product version.Product) []version.Version {
 	return slices.Clone(t.releases[product])
 }
 
-// Newest returns the newest known release of a release line that was not withdrawn; ok is false if none is known.
+// Newest returns the newest known release of a minor version that was not withdrawn; ok is false if none is known.
 func (t *Table) Newest(product version.Product, minor version.Minor) (newest version.Version, ok bool) {
 	newest, ok = t.newest[product][minor]
 
@@ -261,7 +261,7 @@ func (t *Table) readStop(text string) error {
 	return nil
 }
 
-// sort sorts the releases, removes duplicates, and finds the newest release of each line.
+// sort sorts the releases, removes duplicates, and finds the newest release of each minor version.
 func (t *Table) sort() {
 	t.newest = map[version.Product]map[version.Minor]version.Version{}
 

@@ -66,7 +66,7 @@ func TestTable_CoversEveryReleasedLineOfTheMatrix(t *testing.T) {
 			}
 
 			if newest, found := compat.BuiltIn().Newest(product, last.Next()); found {
-				t.Errorf("the release line after the last has the release %s", newest)
+				t.Errorf("the minor version after the last has the release %s", newest)
 			}
 		})
 	}

@@ -277,7 +277,7 @@ func (c *componentUpgrade) awaitRunning(ctx context.Context) error {
 	return nil
 }
 
-// remakesPods reports whether a control plane gets the kubelet of another release line. Such a kubelet finds the
+// remakesPods reports whether a control plane gets the kubelet of another minor version. Such a kubelet finds the
 // running static pods changed and recreates them, because what it makes of their sources has other fields
 // (kubernetes#116080, talos#14227, 2026-09-02).
 func (c *componentUpgrade) remakesPods() bool {

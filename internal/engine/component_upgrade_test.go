@@ -34,7 +34,7 @@ func kube(target string) engine.Request {
 	return engine.Request{Target: cluster.Target{Kubernetes: version.MustParse(target)}, Policy: cluster.DefaultPolicy()}
 }
 
-// both is a request for both halves, through as many release lines as it takes.
+// both is a request for both halves, through as many minor versions as it takes.
 func both(talos, kubernetes string) engine.Request {
 	request := to(talos)
 	request.Target.Kubernetes = version.MustParse(kubernetes)
@@ -780,7 +780,7 @@ func crashKubernetesOnce(t *testing.T, given setup, kind crash, mutation int) {
 	})
 }
 
-// TestComponent_NextKubeletWaitsForTheAPIServerOfTheLast: a kubelet of another release line
+// TestComponent_NextKubeletWaitsForTheAPIServerOfTheLast: a kubelet of another minor version
 // makes its static pods anew some time after it is Ready, and one of the same line keeps them.
 func TestComponent_NextKubeletWaitsForTheAPIServerOfTheLast(t *testing.T) {
 	t.Parallel()

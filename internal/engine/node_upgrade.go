@@ -648,7 +648,7 @@ func (u *nodeUpgrade) uncordon(ctx context.Context) error {
 var errAlreadyThere = errors.New("the node runs its target already")
 
 // errStale is returned if a node no longer runs what the plan was made for: the image was chosen for another
-// system, and may even skip a release line.
+// system, and may even skip a minor version.
 var errStale = errors.New("the node runs neither what the plan was made for nor its target")
 
 // recordIntent waits for the guards and records the intent with the boot that they observed: otherwise a node that

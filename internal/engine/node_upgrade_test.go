@@ -1110,7 +1110,7 @@ func (c *trying) Machine(ctx context.Context, address string, known *cluster.Mac
 
 // TestInstall_NotFromAPlanOlderThanTheReturnOfTheNode: the plan takes the node
 // to be on the system that it could not boot, so an install from it would skip
-// a release line, or have no image at all.
+// a minor version, or have no image at all.
 func TestInstall_NotFromAPlanOlderThanTheReturnOfTheNode(t *testing.T) {
 	t.Parallel()
 

@@ -355,7 +355,7 @@ func (e *Engine) outdated(ctx context.Context, observed cluster.Observation, pol
 	return e.manifests.Diff(ctx, renderer.Address, options)
 }
 
-// removed returns findings about what is in use and removed by a release line on the path, for all hops of
+// removed returns findings about what is in use and removed by a minor version on the path, for all hops of
 // Kubernetes.
 func (e *Engine) removed(ctx context.Context, observed cluster.Observation, made plan.Plan) []cluster.Finding {
 	var findings []cluster.Finding
@@ -452,7 +452,7 @@ func removalFinding(removal cluster.Removal, names map[string]string) cluster.Fi
 			removal.Component, removal.Kind, removal.Name, !*removal.Locked, removal.In.Minor(), *removal.Locked)
 	case removal.Unknown:
 		finding.Severity = cluster.Advice
-		finding.Found = fmt.Sprintf("its %s sets the %s %s, which neither Kubernetes %s nor an earlier release line has that this provider knows; with a gate that it does not have it would not start",
+		finding.Found = fmt.Sprintf("its %s sets the %s %s, which neither Kubernetes %s nor an earlier minor version has that this provider knows; with a gate that it does not have it would not start",
 			removal.Component, removal.Kind, removal.Name, removal.In.Minor())
 	}
 

@@ -55,13 +55,13 @@ func TestUpgrade_ReachesTheTarget(t *testing.T) {
 	}
 }
 
-// Versions of a walk over three release lines, by both APIs.
+// Versions of a walk over three minor versions, by both APIs.
 const (
 	walkFrom = "1.11.5"
 	walkTo   = "1.14.1"
 )
 
-// walk is a request that leads through two release lines in between, by exact
+// walk is a request that leads through two minor versions in between, by exact
 // versions, so that tests do not change with the list of releases.
 func walk(t testing.TB, share string) engine.Request {
 	t.Helper()
@@ -118,7 +118,7 @@ func TestHop_WalkOverThreeReleaseLines(t *testing.T) {
 	}
 }
 
-// TestHop_CanariesLeadEach: in each release line everything waits for them.
+// TestHop_CanariesLeadEach: in each minor version everything waits for them.
 func TestHop_CanariesLeadEach(t *testing.T) {
 	t.Parallel()
 

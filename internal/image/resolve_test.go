@@ -389,7 +389,7 @@ func TestResolve_KeepsThePlatform(t *testing.T) {
 			want:   image.Choice{Reference: factory + "aws-installer/" + schematicA + ":v1.13.4", Schematic: schematicA},
 			advice: []string{"aws"},
 		},
-		"generic, the first release line with a UKI in it": {
+		"generic, the first minor version with a UKI in it": {
 			node: image.Running{InstallImage: generic + ":v1.9.5", Platform: "aws", UKI: true}, target: "1.10.0-beta.0",
 			want:   image.Choice{Reference: factory + "aws-installer/" + empty + ":v1.10.0-beta.0", Schematic: empty},
 			advice: []string{"aws"},

@@ -174,7 +174,7 @@ func Faltering(policy cluster.Policy, canary cluster.Node, step Step) []cluster.
 }
 
 // behindStep reports whether a node with that version still has to make the move of the step. In a hop to another
-// release line, any version of that line is enough.
+// minor version, any version of it is enough.
 func behindStep(running version.Version, step Step) bool {
 	if step.From.Minor().Compare(step.To.Minor()) < 0 {
 		return running.Minor().Compare(step.To.Minor()) < 0

@@ -118,7 +118,7 @@ func (p *planner) checkReadable() {
 	}
 }
 
-// refusal is an argument of the API server that a release line of Talos begins to refuse.
+// refusal is an argument of the API server that a minor version of Talos begins to refuse.
 type refusal struct {
 	since    version.Minor
 	argument string
@@ -126,7 +126,7 @@ type refusal struct {
 	instead string
 }
 
-// refusals returns the refusals of the release lines in the compatibility matrix. With such an argument, Talos
+// refusals returns the refusals of the minor versions in the compatibility matrix. With such an argument, Talos
 // boots but does not render the API server, so the node does not fall back (MergeDenied in
 // internal/app/machined/pkg/controllers/k8s, Talos 1.14.1 against 1.13.9, 2026-11-27). Arguments that are refused
 // only together with documents of 1.14 cannot be on a node that runs an earlier version.
@@ -148,9 +148,9 @@ func (p *planner) refusing(node *plannedNode) (refusal, bool) {
 	return refusal{}, false
 }
 
-// enters reports whether the plan takes the node from below a release line to that line or beyond it.
-func (p *planner) enters(node *plannedNode, line version.Minor) bool {
-	return node.moves > 0 && !node.Machine.Talos.AtLeast(line.Major, line.Minor) && p.target.Talos.AtLeast(line.Major, line.Minor)
+// enters reports whether the plan takes the node from below a minor version to it or beyond it.
+func (p *planner) enters(node *plannedNode, minor version.Minor) bool {
+	return node.moves > 0 && !node.Machine.Talos.AtLeast(minor.Major, minor.Minor) && p.target.Talos.AtLeast(minor.Major, minor.Minor)
 }
 
 // loadsIPVS reports whether a machine configuration names the kernel modules that kube-proxy needs for IPVS: that
@@ -161,7 +161,7 @@ func loadsIPVS(config cluster.MachineConfig) bool {
 	})
 }
 
-// unloadedSince returns the release line of Talos from which on the kernel has IPVS as modules that are loaded
+// unloadedSince returns the minor version of Talos from which on the kernel has IPVS as modules that are loaded
 // only if a machine configuration names them (release notes of Talos 1.15, hack/release.toml of its main branch
 // at ad88231, 2026-11-28).
 func unloadedSince() version.Minor { return version.Minor{Major: 1, Minor: 15} }

@@ -358,10 +358,10 @@ func TestCheck_ImpossibleTargetsArePermanent(t *testing.T) {
 			scene: newScene(3, 2).aims("2.0.0"), check: "compatibility", severity: cluster.Permanent,
 			says: []string{"Talos 2.0.0 is of another major version", "Choose a version of Talos 1"},
 		},
-		"a skipped minor names the line in between": {
+		"a skipped minor names the one in between": {
 			scene: newScene(3, 2).runs("1.13.4").runs("1.11.6", "worker-1"), check: "versions", severity: cluster.Permanent,
 			says: []string{
-				"from Talos 1.11.6 to 1.13.4 would skip the release line 1.12", "Talos 1.11.6, Kubernetes 1.34.2 -> Talos 1.12.", "-> Talos 1.13.4",
+				"from Talos 1.11.6 to 1.13.4 would skip the minor version 1.12", "Talos 1.11.6, Kubernetes 1.34.2 -> Talos 1.12.", "-> Talos 1.13.4",
 				"Set allow_intermediate_versions = true", "set talos_version to 1.12.",
 			},
 		},
@@ -399,7 +399,7 @@ func TestCheck_ImpossibleTargetsArePermanent(t *testing.T) {
 		"a skipped minor of Kubernetes": {
 			scene: newScene(3, 0).asserts("1.36.0"), check: "versions", severity: cluster.Permanent,
 			says: []string{
-				"from Kubernetes 1.34.2 to 1.36.0 would skip the release line 1.35", "Talos 1.12.6, Kubernetes 1.34.2 -> Talos 1.13.4 -> Kubernetes 1.35.",
+				"from Kubernetes 1.34.2 to 1.36.0 would skip the minor version 1.35", "Talos 1.12.6, Kubernetes 1.34.2 -> Talos 1.13.4 -> Kubernetes 1.35.",
 				"set kubernetes_version to 1.35.",
 			},
 		},
@@ -1322,7 +1322,7 @@ func TestCheck_ConfigurationThatTheNextTalosRefuses(t *testing.T) {
 			scene: to114().arguments("cp-2", "audit-log-maxage", "tls-min-version"), check: "configuration", severity: cluster.Observed, node: "cp-2",
 			says: []string{"cluster.apiServer.extraArgs", "tls-min-version", "which Talos 1.14 refuses", "no API server any more", "of every control plane first", "TLS 1.2"},
 		},
-		"two lines at once": {
+		"two minor versions at once": {
 			scene: newScene(3, 2).aims("1.14.1").allows("intermediate").arguments("cp-1", "tls-min-version"), check: "configuration", severity: cluster.Observed, node: "cp-1",
 		},
 	})
@@ -1330,7 +1330,7 @@ func TestCheck_ConfigurationThatTheNextTalosRefuses(t *testing.T) {
 	for name, s := range map[string]*scene{
 		"on a worker":       to114().arguments("worker-1", "tls-min-version"),
 		"another argument":  to114().arguments("cp-1", "tls-cipher-suites"),
-		"within a line":     newScene(3, 2).runs("1.13.1").arguments("cp-1", "tls-min-version"),
+		"within a minor":    newScene(3, 2).runs("1.13.1").arguments("cp-1", "tls-min-version"),
 		"behind it already": newScene(3, 2).runs("1.14.0").aims("1.14.1").arguments("cp-1", "tls-min-version"),
 		"held":              to114().arguments("cp-1", "tls-min-version").holds("cp-1"),
 		"not read, worker":  to114().unreadable("worker-1"),
@@ -1387,7 +1387,7 @@ func TestCheck_IPVSThatTheNextTalosDoesNotLoad(t *testing.T) {
 		"named":             change(ipvs("ip_vs", "ip_vs_rr"), "cp-1", named),
 		"another mode":      to115(),
 		"no kube-proxy":     off(ipvs()),
-		"within a line":     ipvs().aims("1.14.2"),
+		"within a minor":    ipvs().aims("1.14.2"),
 		"not read, no IPVS": to115().unreadable("worker-1"),
 	} {
 		if finding, found := find(s.said(t).Findings, "configuration"); found {

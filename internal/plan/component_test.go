@@ -98,7 +98,7 @@ func TestComponent_ManifestsAreAStepOfNoNode(t *testing.T) {
 		scene *scene
 		want  string
 	}{
-		"behind each release line, for the pods must keep up": {
+		"behind each minor version, for the pods must keep up": {
 			scene: newScene(1, 0).runs("1.13.4").asserts("1.36.0").through("1.35.1"), want: "1:1.34.2->1.35.1 2:1.35.1->1.36.0",
 		},
 		"once where Talos manages no kube-proxy": {
@@ -129,7 +129,7 @@ func TestComponent_ManifestsAreAStepOfNoNode(t *testing.T) {
 			scene: newScene(1, 1).runs("1.13.4").kubernetes("1.35.0").pods("1.34.2").component("worker-1", cluster.Kubelet, "1.34.2").asserts("1.35.0").unhurried(),
 			want:  "1:1.34.2->1.35.0",
 		},
-		"behind each release line where nobody waits for the pods": {
+		"behind each minor version where nobody waits for the pods": {
 			scene: newScene(1, 0).runs("1.13.4").asserts("1.36.0").through("1.35.1").unhurried(), want: "1:1.34.2->1.35.1 2:1.35.1->1.36.0",
 		},
 		"not where nobody may render them": {scene: newScene(1, 1).asserts("1.35.0").holds("cp-1")},

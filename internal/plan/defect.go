@@ -52,7 +52,7 @@ func (p *planner) checkDefects() {
 }
 
 // checkReached checks a version that nodes are upgraded to. If it is not the target, it was named in
-// intermediate_versions, or it is the newest of its release line.
+// intermediate_versions, or it is the newest of its minor version.
 func (p *planner) checkReached(talos version.Version) {
 	finding := cluster.Finding{Severity: cluster.Permanent, Attribute: attributeTalos, Found: "Talos " + talos.String()}
 	if !talos.Equal(p.target.Talos) {

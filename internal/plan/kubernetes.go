@@ -70,7 +70,7 @@ func (p *planner) componentStep(node *plannedNode, t *componentState, index int,
 }
 
 // lags reports whether a component with that version has a step in the hop to the other. An intermediate hop
-// moves only components of older release lines.
+// moves only components of older minor versions.
 func (p *planner) lags(running, to version.Version) bool {
 	if to.Equal(p.target.Kubernetes) {
 		return running.Less(to)

@@ -101,7 +101,7 @@ func (s *plannedNode) names(component cluster.Component) bool {
 	return slices.ContainsFunc(s.parts, func(t componentState) bool { return t.component == component && t.image != "" })
 }
 
-// podFrom returns the version from which a pod of kube-proxy starts. A pod several release lines behind follows
+// podFrom returns the version from which a pod of kube-proxy starts. A pod several minor versions behind follows
 // what is named in one go, so no hops are needed for it.
 func podFrom(pod, named version.Version) version.Version {
 	if !named.IsZero() && pod.Minor().Next().Compare(named.Minor()) < 0 {
@@ -357,8 +357,8 @@ func (p *planner) rendersOther(node *plannedNode, t *componentState, pods, named
 	case node.Machine == nil || node.Machine.Config == nil:
 		return ""
 	case t.image == "":
-		// Only the release line of the default is known; it depends on Talos. A newer line is correct if the API
-		// server follows Talos too, or runs that line already.
+		// Only the minor version of the default is known; it depends on Talos. A newer one is correct if the API
+		// server follows Talos too, or runs that version already.
 		_, brings, err := compat.KubernetesMinors(node.talos.Minor())
 		runs := version.Highest(pods, named)
 

@@ -80,7 +80,7 @@ func TestManifests_MissedSyncsAreMentioned(t *testing.T) {
 	}
 }
 
-// TestManifests_PodsThatNobodyWaitsForDoNotLengthenTheWay: otherwise a plan that walks through a single release line
+// TestManifests_PodsThatNobodyWaitsForDoNotLengthenTheWay: otherwise a plan that walks through a single minor version
 // would be refused.
 func TestManifests_PodsThatNobodyWaitsForDoNotLengthenTheWay(t *testing.T) {
 	t.Parallel()

@@ -63,8 +63,8 @@ func (p *planner) scheduleTalos(index int, hop Hop, last bool) {
 	}
 }
 
-// concerns reports whether the node has a step in the hop. An intermediate hop moves only nodes of older release
-// lines, to spare the others a reboot.
+// concerns reports whether the node has a step in the hop. An intermediate hop moves only nodes of older minor
+// versions, to spare the others a reboot.
 func (p *planner) concerns(node *plannedNode, hop Hop, last bool) bool {
 	if last {
 		return node.talos.Compare(hop.To.Talos) <= 0 && !p.atTarget(node)

@@ -389,7 +389,7 @@ func TestOrder_ComponentsMoveInTheOrderOfTheSkewPolicy(t *testing.T) {
 	}
 }
 
-// A node that a hop only passes through its release line is not rebooted.
+// A node that a hop only passes through its minor version is not rebooted.
 func TestOrder_NodesAheadOfAHopAreSparedIt(t *testing.T) {
 	t.Parallel()
 
@@ -435,7 +435,7 @@ func settling(s *scene) *scene {
 	return s
 }
 
-// behind puts the kubelets of all workers a release line behind, and sets how many of them may restart at a time.
+// behind puts the kubelets of all workers a minor version behind, and sets how many of them may restart at a time.
 func behind(s *scene, kubelets string) *scene {
 	s.kubernetes("1.35.0").asserts("1.35.0").runs("1.13.4").policy.Kubernetes.MaxUnavailableKubelets = share(kubelets)
 

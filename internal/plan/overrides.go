@@ -97,7 +97,7 @@ func (p *planner) absence(name string) (cluster.Severity, string) {
 	}
 }
 
-// How many release lines the parts of Kubernetes may be apart (the version skew policy of Kubernetes).
+// How many minor versions the parts of Kubernetes may be apart (the version skew policy of Kubernetes).
 const (
 	kubeletBehind      = 3
 	controlPlaneBehind = 1
@@ -198,7 +198,7 @@ func leavesSkewed(node *plannedNode, hop Hop, moved map[cluster.Component]bool) 
 		}
 
 		if moved[cluster.APIServer] && behind(running, to) > most {
-			return fmt.Sprintf("its %s %s would be %d release lines behind the API servers, and %d is the most", component, running, behind(running, to), most)
+			return fmt.Sprintf("its %s %s would be %d minor versions behind the API servers, and %d is the most", component, running, behind(running, to), most)
 		}
 
 		if component == cluster.APIServer && moved[cluster.Kubelet] && behind(running, to) > 0 {
@@ -232,8 +232,8 @@ func (p *planner) movedBy(hop Hop) map[cluster.Component]bool {
 	return moved
 }
 
-// behind returns how many release lines the first version is behind the second; negative if it is ahead.
+// behind returns how many minor versions the first version is behind the second; negative if it is ahead.
 func behind(running, to version.Version) int {
-	// Release lines are small numbers, so neither conversion overflows.
+	// Minor versions are small numbers, so neither conversion overflows.
 	return int(to.Minor().Minor) - int(running.Minor().Minor)
 }

@@ -266,7 +266,7 @@ func TestOverrides_HeldNodesAreLeftAloneAndStillCount(t *testing.T) {
 		"a held node that is newer":                       newScene(3, 2).runs("1.14.0", "worker-1").holds("worker-1"),
 		"a held worker that does not answer":              newScene(3, 2).silent("worker-1").notReady("worker-1").holds("worker-1"),
 		"a held worker without a Node object":             newScene(3, 2).unregistered("worker-1").holds("worker-1"),
-		"a kubelet three release lines behind":            newScene(3, 2).asserts("1.35.0").component("worker-1", cluster.Kubelet, "1.32.0").holds("worker-1"),
+		"a kubelet three minor versions behind":           newScene(3, 2).asserts("1.35.0").component("worker-1", cluster.Kubelet, "1.32.0").holds("worker-1"),
 		"a held node that no matrix knew anyway":          newScene(3, 2).runs("1.10.0", "worker-1").asserts("1.34.3").holds("worker-1"),
 	}
 
@@ -297,7 +297,7 @@ func TestOverrides_HeldNodesAreLeftAloneAndStillCount(t *testing.T) {
 		},
 		"its kubelet falls too far behind": {
 			scene: walk().runs("1.13.4", "worker-1").asserts("1.36.0").component("worker-1", cluster.Kubelet, "1.32.0").holds("worker-1"), severity: cluster.Permanent, node: "worker-1",
-			attribute: "node_overrides", within: hold("worker-1"), says: []string{"kubelet 1.32.0 would be 4 release lines behind"},
+			attribute: "node_overrides", within: hold("worker-1"), says: []string{"kubelet 1.32.0 would be 4 minor versions behind"},
 		},
 		"its API server would be older than kubelets": {
 			scene: walk().asserts("1.35.1").holds("cp-1"), severity: cluster.Permanent, node: "cp-1",
@@ -309,7 +309,7 @@ func TestOverrides_HeldNodesAreLeftAloneAndStillCount(t *testing.T) {
 
 				return s.holds("cp-1")
 			}(), severity: cluster.Permanent, node: "cp-1",
-			attribute: "node_overrides", within: hold("cp-1"), says: []string{"kube-scheduler 1.33.0 would be 2 release lines behind"},
+			attribute: "node_overrides", within: hold("cp-1"), says: []string{"kube-scheduler 1.33.0 would be 2 minor versions behind"},
 		},
 		"an open entry of an earlier run": {
 			scene: walk().entry("worker-1", cluster.PhaseInstalled, "b").holds("worker-1"), severity: cluster.Observed, node: "worker-1",
@@ -360,7 +360,7 @@ func (s *scene) gets(node, repository string) *scene {
 	return s
 }
 
-// walks allows paths through several release lines.
+// walks allows paths through several minor versions.
 func (s *scene) walks() *scene {
 	s.policy.AllowIntermediate = true
 

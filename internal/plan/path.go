@@ -18,7 +18,7 @@ import (
 var (
 	// ErrDowngrade: one product would have to be downgraded.
 	ErrDowngrade = errors.New("downgrades are not done")
-	// ErrNoRelease: no release is known of a release line on the path.
+	// ErrNoRelease: no release is known of a minor version on the path.
 	ErrNoRelease = errors.New("no release is known")
 	// ErrNoStart: the running version is unknown.
 	ErrNoStart = errors.New("is not known")
@@ -43,7 +43,7 @@ func (e *PathError) Unwrap() error { return e.Err }
 
 // Path returns the path of a whole cluster from one state to another: the states between its hops, beginning with
 // from and ending with to, in which a product that to leaves open keeps its version. Every hop moves one product
-// to its next release line, or to a newer patch, so no path has fewer hops. Every state but the first is
+// to its next minor version, or to a newer patch, so no path has fewer hops. Every state but the first is
 // supported, and so is every pair of versions that occurs during a hop, because a hop mixes only the pairs of its
 // two ends.
 //
@@ -134,10 +134,10 @@ func (g *grid) path() ([]State, error) {
 	return states, nil
 }
 
-// Walk says how a path through several release lines is chosen.
+// Walk says how a path through several minor versions is chosen.
 type Walk struct {
 	// Intermediate are versions of Talos and Kubernetes to pass through, instead of the newest known patch of
-	// their release lines. Those that are on no path have no effect.
+	// their minor versions. Those that are on no path have no effect.
 	Intermediate []version.Version
 	// AllowUnknown accepts versions that are newer than the support matrix.
 	AllowUnknown bool
@@ -159,7 +159,7 @@ func (w Walk) tolerates(err error) bool {
 	return err == nil || (w.AllowUnknown && errors.Is(err, compat.ErrNewer))
 }
 
-// stops returns the versions of one product on its path, from the first to the last, one for each release line.
+// stops returns the versions of one product on its path, from the first to the last, one for each minor version.
 // If to is zero, the product keeps its version.
 func (w Walk) stops(product version.Product, from, to version.Version) ([]version.Version, error) {
 	switch order := from.Compare(to); {
@@ -194,7 +194,7 @@ func (w Walk) stops(product version.Product, from, to version.Version) ([]versio
 
 	stops := []version.Version{from}
 
-	// However far away the target is, the list of missing release lines is limited.
+	// However far away the target is, the list of missing minor versions is limited.
 	var missing []version.Minor
 
 	for minor := from.Minor().Next(); minor.Compare(to.Minor()) < 0 && len(missing) <= readable.MaxNames; minor = minor.Next() {
@@ -212,11 +212,11 @@ func (w Walk) stops(product version.Product, from, to version.Version) ([]versio
 	return append(stops, to), nil
 }
 
-// refuseMissing returns the error about the release lines on the path that have no known release.
+// refuseMissing returns the error about the minor versions on the path that have no known release.
 func refuseMissing(product version.Product, from, to version.Version, missing []version.Minor) *PathError {
 	refused := &PathError{Product: product, Err: ErrNoRelease}
 
-	lines := "release line " + missing[0].String()
+	minors := "minor version " + missing[0].String()
 	refused.Remedy = fmt.Sprintf("Name the release of %s %s to walk through in intermediate_versions.", product.Name(), missing[0])
 
 	if len(missing) > 1 {
@@ -225,15 +225,15 @@ func refuseMissing(product version.Product, from, to version.Version, missing []
 			names = append(names, minor.String())
 		}
 
-		lines = "release lines " + strings.Join(names, ", ")
+		minors = "minor versions " + strings.Join(names, ", ")
 		refused.Remedy = fmt.Sprintf("Name a release of each of them (of %s) in intermediate_versions, or choose a version nearer to what runs.", product.Name())
 	}
 
 	if len(missing) > readable.MaxNames {
-		lines += " and more"
+		minors += " and more"
 	}
 
-	refused.Reason = fmt.Sprintf("the way from %s %s to %s leads through the %s, of which %v", product.Name(), from, to, lines, ErrNoRelease)
+	refused.Reason = fmt.Sprintf("the way from %s %s to %s leads through the %s, of which %v", product.Name(), from, to, minors, ErrNoRelease)
 
 	return refused
 }
@@ -259,9 +259,9 @@ func (w Walk) knows(product version.Product, to version.Version) error {
 	return refused
 }
 
-// through returns the version through which a release line is crossed.
+// through returns the version through which a minor version is crossed.
 func (w Walk) through(product version.Product, minor version.Minor) (version.Version, bool) {
-	// The release lines of Talos and Kubernetes are too far apart for one version to fit both.
+	// The minor versions of Talos and Kubernetes are too far apart for one version to fit both.
 	for _, named := range w.Intermediate {
 		if !named.IsZero() && named.Minor() == minor {
 			return named, true

@@ -78,8 +78,8 @@ func TestPath_MovesTalosFirstUnlessTheMatrixDemandsTheOpposite(t *testing.T) {
 		"nothing to do":                 {from: "1.12.6 1.34.2", to: "1.12.6 1.34.2"},
 		"a patch":                       {from: "1.12.6 1.34.2", to: "1.12.7"},
 		"a release after its candidate": {from: "1.13.0-rc.1", to: "1.13.0"},
-		"the next line, without a patch before it": {from: "1.12.0 1.34.2", to: "1.13.4"},
-		"three lines": {from: "1.11.2 1.33.0", to: "1.14.0", between: []string{"1.12.x 1.33.0", "1.13.x 1.33.0"}},
+		"the next minor, without a patch before it": {from: "1.12.0 1.34.2", to: "1.13.4"},
+		"three minors": {from: "1.11.2 1.33.0", to: "1.14.0", between: []string{"1.12.x 1.33.0", "1.13.x 1.33.0"}},
 		"named patches instead of the newest": {
 			from: "1.11.2 1.33.0", to: "1.14.0 1.35.1", between: []string{"1.12.1 1.33.0", "1.13.0 1.33.0", "1.14.0 1.33.0", "1.14.0 1.34.1"},
 			walk: plan.Walk{Intermediate: []version.Version{version.MustParse("1.34.1"), version.MustParse("1.13.0"), version.MustParse("1.12.1")}},
@@ -96,7 +96,7 @@ func TestPath_MovesTalosFirstUnlessTheMatrixDemandsTheOpposite(t *testing.T) {
 		"out of an unsupported start by Talos":      {from: "1.12.6 1.36.0", to: "1.13.4"},
 		"out of an unsupported start by Kubernetes": {from: "1.13.4 1.30.0", to: "1.13.4 1.31.0"},
 		"a Talos beyond the matrix, if allowed":     {from: "1.15.0 1.36.0", to: "1.16.0 1.37.0", between: []string{"1.16.0 1.36.0"}, walk: plan.Walk{AllowUnknown: true}},
-		"beyond the matrix line by line": {
+		"beyond the matrix minor by minor": {
 			from: "1.14.0 1.36.0", to: "1.17.0", between: []string{"1.15.2 1.36.0", "1.16.1 1.36.0"},
 			walk: plan.Walk{AllowUnknown: true, Intermediate: []version.Version{version.MustParse("1.15.2"), version.MustParse("1.16.1")}},
 		},
@@ -167,17 +167,17 @@ func TestPath_ImpossibleSaysWhatBlocks(t *testing.T) {
 		"Talos is older than the matrix": {
 			from: "1.0.1", to: "1.1.0", axis: version.Talos, reason: compat.ErrUnknownMinor, says: []string{"talos 1.1"},
 		},
-		"a line on the way has no release": {
+		"a minor on the way has no release": {
 			from: "1.14.0 1.34.2", to: "1.18446744073709551615.0", walk: walkThrough(), axis: version.Talos, reason: plan.ErrNoRelease,
-			says: []string{"the release lines 1.15, 1.16, 1.17, 1.18, 1.19, 1.20, 1.21, 1.22, 1.23, 1.24 and more, of which no release is known", "choose a version nearer"},
+			says: []string{"the minor versions 1.15, 1.16, 1.17, 1.18, 1.19, 1.20, 1.21, 1.22, 1.23, 1.24 and more, of which no release is known", "choose a version nearer"},
 		},
 		"one line on the way has no release": {
 			from: "1.14.0 1.37.2", to: "1.16.0", walk: walkThrough(), axis: version.Talos, reason: plan.ErrNoRelease,
-			says: []string{"the release line 1.15, of which no release is known", "Name the release of Talos 1.15"},
+			says: []string{"the minor version 1.15, of which no release is known", "Name the release of Talos 1.15"},
 		},
-		"two lines on the way have no release": {
+		"two minors on the way have no release": {
 			from: "1.14.0 1.37.2", to: "1.18.0", walk: walkThrough("1.16.0"), axis: version.Talos, reason: plan.ErrNoRelease,
-			says: []string{"the release lines 1.15, 1.17, of which no release is known", "Name a release of each of them (of Talos)"},
+			says: []string{"the minor versions 1.15, 1.17, of which no release is known", "Name a release of each of them (of Talos)"},
 		},
 		"another major has no way at all": {
 			from: "1.14.0 1.34.2", to: "2.0.0", walk: walkThrough("1.15.0", "1.16.0"), axis: version.Talos, reason: plan.ErrNoWay,
@@ -209,7 +209,7 @@ func TestPath_ImpossibleSaysWhatBlocks(t *testing.T) {
 			from: "1.12.4 1.35.0", to: "1.13.0 1.37.0", axis: version.Kubernetes, reason: compat.ErrUnsupported,
 			says: []string{"Talos 1.13.0 needs Kubernetes 1.36 or older", "1.37.0 is asked for beside it"},
 		},
-		"a line on the way does not run the Kubernetes that stays": {
+		"a minor on the way does not run the Kubernetes that stays": {
 			from: "1.11.0 1.36.0", to: "1.13.0", axis: version.Talos, reason: plan.ErrNoWay,
 			says: []string{"needs Kubernetes 1.35 or older on the way", "the cluster runs 1.36.0"},
 		},
@@ -271,7 +271,7 @@ func TestPath_PairThatTheMatrixDoesNotKnowIsRefused(t *testing.T) {
 	}
 }
 
-// axisVersions returns an early version of every release line, with which paths begin and end, and the newest known
+// axisVersions returns an early version of every minor version, with which paths begin and end, and the newest known
 // one, through which they lead.
 func axisVersions(oldest, last version.Minor, product version.Product) (ends, all []version.Version) {
 	for minor := oldest; minor.Compare(last) <= 0; minor = minor.Next() {
@@ -286,7 +286,7 @@ func axisVersions(oldest, last version.Minor, product version.Product) (ends, al
 	return ends, all
 }
 
-// moves returns the versions that one hop can reach: any newer one of the same release line or the next.
+// moves returns the versions that one hop can reach: any newer one of the same minor version or the next.
 func moves(from version.Version, all []version.Version) []version.Version {
 	var reached []version.Version
 
@@ -330,7 +330,7 @@ func fewest(from plan.State, allTalos, allKubernetes []version.Version) map[plan
 	return hops
 }
 
-// TestPath_NoneIsShorterOverAllPairsOfTheMatrix compares every path, from every pair of release lines to every
+// TestPath_NoneIsShorterOverAllPairsOfTheMatrix compares every path, from every pair of minor versions to every
 // other, with an exhaustive search: a path is found if and only if one exists, none is shorter, each state is one
 // hop from the previous one, and from every state the path is the rest.
 func TestPath_NoneIsShorterOverAllPairsOfTheMatrix(t *testing.T) {
@@ -395,7 +395,7 @@ func checkPath(t *testing.T, from, to plan.State, hops map[plan.State]int) {
 		}
 
 		if beyond(before.Talos, after.Talos) || beyond(before.Kubernetes, after.Kubernetes) {
-			t.Fatalf("%s to %s: a release line is skipped between %s and %s", from, to, before, after)
+			t.Fatalf("%s to %s: a minor version is skipped between %s and %s", from, to, before, after)
 		}
 	}
 
@@ -423,11 +423,11 @@ func TestPath_VersionsToWalkThroughMustLieOnTheWay(t *testing.T) {
 			scene: walk().through("1.12.1", "1.14.0"), severity: cluster.Permanent, attribute: "intermediate_versions", within: at(1),
 			says: []string{"1.14.0 is not on the path to Talos 1.13.4"},
 		},
-		"of the release line of the target": {
+		"of the minor version of the target": {
 			scene: walk().through("1.13.0"), severity: cluster.Permanent, attribute: "intermediate_versions", within: at(0),
-			says: []string{"1.13.0 is of the release line 1.13, in which the path to Talos 1.13.4 ends"},
+			says: []string{"1.13.0 is of the minor version 1.13, in which the path to Talos 1.13.4 ends"},
 		},
-		"two of one release line": {
+		"two of one minor version": {
 			scene: walk().through("1.12.1", "1.12.3"), severity: cluster.Permanent, attribute: "intermediate_versions", within: at(1),
 			says: []string{"1.12.1 and 1.12.3", "Keep one of them"},
 		},

@@ -154,7 +154,7 @@ func olderTalos(observed cluster.Observation, node cluster.Node, previous versio
 	return nil
 }
 
-// olderEtcd objects if etcd has been upgraded since: the version of the cluster is the release line of its oldest
+// olderEtcd objects if etcd has been upgraded since: the version of the cluster is the minor version of its oldest
 // member, it never decreases, and an older member is not admitted (etcd, server/etcdserver/api/membership:
 // mustDetectDowngrade).
 func olderEtcd(observed cluster.Observation, node cluster.Node, entry cluster.Entry) []string {

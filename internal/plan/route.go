@@ -23,7 +23,7 @@ func OldestManaged() version.Version {
 // OldestTested returns the first version that the tests upgrade from. Below it, the plan has a warning.
 func OldestTested() version.Version { return version.MustParse("1.11.0") }
 
-// NewestTested returns the newest release line that the tests upgrade to.
+// NewestTested returns the newest minor version that the tests upgrade to.
 func NewestTested() version.Minor { return version.Minor{Major: 1, Minor: 14} }
 
 // route finds the hops from what the cluster runs to the target, and refuses targets that no waiting makes
@@ -195,7 +195,7 @@ func (p *planner) checkAge() []cluster.Finding {
 	}
 }
 
-// checkLength refuses a path through several release lines unless the policy allows it, and spells it out.
+// checkLength refuses a path through several minor versions unless the policy allows it, and spells it out.
 func (p *planner) checkLength() []cluster.Finding {
 	if p.policy.AllowIntermediate {
 		return nil
@@ -216,7 +216,7 @@ func (p *planner) checkLength() []cluster.Finding {
 		first := hops[0].To.version(half.axis)
 		findings = append(findings, cluster.Finding{
 			Check: cluster.CheckVersions, Severity: cluster.Permanent, Attribute: half.attribute,
-			Found: fmt.Sprintf("going from %s %s to %s would skip the release line %s; the path is %s",
+			Found: fmt.Sprintf("going from %s %s to %s would skip the minor version %s; the path is %s",
 				half.axis.Name(), p.start.version(half.axis), half.to, first.Minor(), hopsText(p.made.Hops)),
 			Remedy: fmt.Sprintf("Set allow_intermediate_versions = true to follow all of it, or set %s to %s first.", half.attribute, first),
 		})
@@ -284,12 +284,12 @@ func (p *planner) checkIntermediate() {
 		switch {
 		case to.IsZero():
 			finding.Found = fmt.Sprintf("%s is not on the path to %s", named, p.goal())
-			finding.Remedy = "Name releases of the release lines between what runs and the target, or remove the entry."
+			finding.Remedy = "Name releases of the minor versions between what runs and the target, or remove the entry."
 		case named.Minor() == to.Minor():
-			finding.Found = fmt.Sprintf("%s is of the release line %s, in which the path to %s %s ends", named, to.Minor(), product.Name(), to)
-			finding.Remedy = "Remove the entry: only release lines before the target are passed through."
+			finding.Found = fmt.Sprintf("%s is of the minor version %s, in which the path to %s %s ends", named, to.Minor(), product.Name(), to)
+			finding.Remedy = "Remove the entry: only minor versions before the target are passed through."
 		case twice:
-			finding.Found = fmt.Sprintf("%s and %s are of the same release line %s", other, named, named.Minor())
+			finding.Found = fmt.Sprintf("%s and %s are of the same minor version %s", other, named, named.Minor())
 			finding.Remedy = "Keep one of them."
 		default:
 			continue
@@ -300,7 +300,7 @@ func (p *planner) checkIntermediate() {
 }
 
 // productOf returns the product whose target an intermediate version leads to, and that target; zero if it leads
-// to neither. The release lines of Talos and Kubernetes are too far apart for one version to fit both.
+// to neither. The minor versions of Talos and Kubernetes are too far apart for one version to fit both.
 func (p *planner) productOf(named version.Version) (version.Product, version.Version) {
 	oldestTalos, _ := compat.TalosMinors()
 	oldestKubernetes, _ := compat.KubernetesRange()

@@ -31,7 +31,7 @@ func newSuspendAction() action.Action {
 		attributes: func(context.Context) map[string]schema.Attribute {
 			return map[string]schema.Attribute{
 				attrReason: schema.StringAttribute{
-					MarkdownDescription: "Who suspends the upgrades and why, such as `\"ola: storage is degraded\"`; at most 500 characters. Every message about the suspension shows it.",
+					MarkdownDescription: fmt.Sprintf("Who suspends the upgrades and why, such as `\"ola: storage is degraded\"`; at most %d characters. Every message about the suspension shows it.", maxReason),
 					Required:            true,
 					Validators:          []validator.String{reasonValidator{}},
 				},

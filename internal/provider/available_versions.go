@@ -324,12 +324,12 @@ type runningVersions struct {
 }
 
 // reachable determines which releases a cluster can be upgraded to. It asks the planner once for each pair of
-// release lines. Whether there is a path depends only on those, because every release above the current one can be
-// the last step within its line.
+// minor versions. Whether there is a path depends only on those, because every release above the current one can be
+// the last step within its minor version.
 type reachable struct {
 	from              runningVersions
 	talos, kubernetes []version.Version
-	// through are the releases with which paths cross release lines. listed is true for each of these lines.
+	// through are the releases with which paths cross minor versions. listed is true for each of these.
 	through []version.Version
 	listed  map[version.Minor]bool
 	ways    map[[2]version.Minor]int
@@ -345,7 +345,7 @@ func newReachable(from runningVersions, talos, kubernetes []version.Version) *re
 		ways:       map[[2]version.Minor]int{},
 	}
 
-	// Nodes that are behind others go through lines that the others have left.
+	// Nodes that are behind others go through minor versions that the others have left.
 	_, newestTalos := compat.TalosMinors()
 	_, newestKubernetes := compat.KubernetesRange()
 
@@ -355,8 +355,8 @@ func newReachable(from runningVersions, talos, kubernetes []version.Version) *re
 	return r
 }
 
-// cross adds the lines of the releases, which are in ascending order, to those that a path may cross. No path goes
-// beyond the newest known line. The line numbers of Talos and of Kubernetes are too far apart to collide.
+// cross adds the minor versions of the releases, which are in ascending order, to those that a path may cross. No
+// path goes beyond the newest known one. The minor versions of Talos and of Kubernetes are too far apart to collide.
 func (r *reachable) cross(releases []version.Version, newest version.Minor) {
 	best := map[version.Minor]version.Version{}
 
@@ -365,14 +365,14 @@ func (r *reachable) cross(releases []version.Version, newest version.Minor) {
 			break
 		}
 
-		// A pre-release is used only if its line has no release.
+		// A pre-release is used only if its minor version has no release.
 		if earlier, found := best[v.Minor()]; !found || v.Equal(v.Core()) || !earlier.Equal(earlier.Core()) {
 			best[v.Minor()] = v
 		}
 	}
 
-	for line, v := range best {
-		r.listed[line] = true
+	for minor, v := range best {
+		r.listed[minor] = true
 		r.through = append(r.through, v)
 	}
 }
@@ -397,7 +397,7 @@ func above(versions []version.Version, lowest, highest version.Version) []versio
 
 // hops returns the number of steps to the pair; negative if there is no path.
 func (r *reachable) hops(talos, kubernetes version.Version) int {
-	// Staying at a version differs from going to a release of the same line.
+	// Staying at a version differs from going to a release of the same minor version.
 	key := [2]version.Minor{talos.Minor(), kubernetes.Minor()}
 	if talos.Equal(r.from.lowest.Talos) {
 		key[0] = version.Minor{}
@@ -435,7 +435,7 @@ func (r *reachable) way(talos, kubernetes version.Version) ([]plan.State, bool) 
 	return path, true
 }
 
-// offers reports whether a product can be at the version: it already is, or the release line is listed.
+// offers reports whether a product can be at the version: it already is, or the minor version is listed.
 func (r *reachable) offers(v, present version.Version) bool {
 	return v.IsZero() || v.Equal(present) || r.listed[v.Minor()]
 }

@@ -411,7 +411,7 @@ func TestAvailableVersions_ValidateTheirInput(t *testing.T) {
 		"not known yet":           {map[string]tftypes.Value{"talos_version": unknown, "kubernetes_version": textOf("1.34.0")}, ""},
 		"context":                 {map[string]tftypes.Value{"context": textOf("prod")}, ""},
 		"context and version":     {map[string]tftypes.Value{"context": textOf("prod"), "talos_version": textOf("1.13.0")}, "context"},
-		"release line":            {map[string]tftypes.Value{"talos_version": textOf("1.13")}, "talos_version"},
+		"minor version":           {map[string]tftypes.Value{"talos_version": textOf("1.13")}, "talos_version"},
 		"word":                    {map[string]tftypes.Value{"talos_version": textOf("1.13.0"), "kubernetes_version": textOf("latest")}, "kubernetes_version"},
 		"sources":                 {map[string]tftypes.Value{"release_source": sourceOf(map[string]tftypes.Value{"talos": textOf("factory"), "kubernetes": textOf("oci://ghcr.io/siderolabs/kubelet")})}, ""},
 		"factory for Kubernetes":  {map[string]tftypes.Value{"release_source": sourceOf(map[string]tftypes.Value{"kubernetes": textOf("factory")})}, "release_source.kubernetes"},
@@ -480,7 +480,7 @@ func oldestOfEachMinor(versions []version.Version) []version.Version {
 }
 
 // TestAvailableVersions_ReachIsWhatThePlannerSays holds the short cuts to the planner: from every
-// pair of release lines, asked for each pair of releases.
+// pair of minor versions, asked for each pair of releases.
 func TestAvailableVersions_ReachIsWhatThePlannerSays(t *testing.T) {
 	t.Parallel()
 

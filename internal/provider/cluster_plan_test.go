@@ -176,7 +176,7 @@ func TestPlan_Diagnostics(t *testing.T) {
 		}},
 		"a cluster out of reach is a warning":        {down, "1.13.4", "", []outcome{{diag.SeverityWarning, summaryUnobserved}}},
 		"credentials that are refused are an error":  {foreign, "1.13.4", "", []outcome{{diag.SeverityError, "Waiting does not help"}}},
-		"skipping a release line is an error":        {threeNodes("1.11.3", "1.33.1"), "1.13.4", "", []outcome{{diag.SeverityError, "skip"}}},
+		"skipping a minor version is an error":       {threeNodes("1.11.3", "1.33.1"), "1.13.4", "", []outcome{{diag.SeverityError, "skip"}}},
 		"a version the matrix ignores is an error":   {threeNodes("1.12.6", "1.34.2"), "1.99.0", "", []outcome{{diag.SeverityError, "1.99"}}},
 		"both halves at their versions need nothing": {threeNodes("1.13.4", "1.34.2"), "1.13.4", "1.34.2", nil},
 	} {

@@ -49,7 +49,7 @@ func TestStatus_FollowsFromObservationAndDesire(t *testing.T) {
 		"a node fell back, and a person brought it to what is wanted": {types.StringValue("1.13.4"), types.StringNull(), func(f *fakeCluster) {
 			f.journal = decided("1.13.4")
 		}, protocol.PhaseReady, protocol.StatusCompleted, protocol.StatusIdle},
-		"a node fell back on the way to another release line": {types.StringValue("1.14.1"), types.StringNull(), func(f *fakeCluster) {
+		"a node fell back on the way to another minor version": {types.StringValue("1.14.1"), types.StringNull(), func(f *fakeCluster) {
 			f.journal = decided("1.13.5")
 		}, protocol.PhaseUpgradeFailed, protocol.StatusFailed, protocol.StatusIdle},
 		"a machine that left in mid-upgrade": {types.StringValue("1.13.4"), types.StringNull(), func(f *fakeCluster) {

@@ -69,17 +69,17 @@ func (d *compatibilityDataSource) Read(ctx context.Context, req datasource.ReadR
 		return
 	}
 
-	fits := func(compat.Line) bool { return true }
+	fits := func(compat.Row) bool { return true }
 
 	if !model.TalosVersion.IsNull() {
 		wanted := filterMinor(&resp.Diagnostics, attrTalosVersion, model.TalosVersion)
-		fits = func(line compat.Line) bool { return line.Talos == wanted }
+		fits = func(row compat.Row) bool { return row.Talos == wanted }
 	}
 
 	if !model.KubernetesVersion.IsNull() {
 		wanted, earlier := filterMinor(&resp.Diagnostics, attrKubernetesVersion, model.KubernetesVersion), fits
-		fits = func(line compat.Line) bool {
-			return earlier(line) && line.KubernetesMin.Compare(wanted) <= 0 && line.KubernetesMax.Compare(wanted) >= 0
+		fits = func(row compat.Row) bool {
+			return earlier(row) && row.KubernetesMin.Compare(wanted) <= 0 && row.KubernetesMax.Compare(wanted) >= 0
 		}
 	}
 
@@ -91,9 +91,9 @@ func (d *compatibilityDataSource) Read(ctx context.Context, req datasource.ReadR
 	model.AsOf = textValue(table.AsOf)
 	model.Matrix = []matrixRowModel{}
 
-	for _, line := range compat.Lines() {
-		if fits(line) {
-			model.Matrix = append(model.Matrix, newMatrixRowModel(line, table))
+	for _, row := range compat.Rows() {
+		if fits(row) {
+			model.Matrix = append(model.Matrix, newMatrixRowModel(row, table))
 		}
 	}
 
@@ -116,21 +116,21 @@ func filterMinor(diagnostics *diag.Diagnostics, attribute string, value types.St
 	return minor
 }
 
-func newMatrixRowModel(line compat.Line, table *compat.Table) matrixRowModel {
-	row := matrixRowModel{
-		Talos:              types.StringValue(line.Talos.String()),
-		KubernetesMin:      types.StringValue(line.KubernetesMin.String()),
-		KubernetesMax:      types.StringValue(line.KubernetesMax.String()),
-		UpgradeableFromMin: types.StringValue(line.FromMin.String()),
-		UpgradeableFromMax: types.StringValue(line.FromMax.String()),
+func newMatrixRowModel(row compat.Row, table *compat.Table) matrixRowModel {
+	model := matrixRowModel{
+		Talos:              types.StringValue(row.Talos.String()),
+		KubernetesMin:      types.StringValue(row.KubernetesMin.String()),
+		KubernetesMax:      types.StringValue(row.KubernetesMax.String()),
+		UpgradeableFromMin: types.StringValue(row.FromMin.String()),
+		UpgradeableFromMax: types.StringValue(row.FromMax.String()),
 		NewestTalos:        types.StringNull(),
 	}
 
-	if newest, known := table.Newest(version.Talos, line.Talos); known {
-		row.NewestTalos = versionValue(newest)
+	if newest, known := table.Newest(version.Talos, row.Talos); known {
+		model.NewestTalos = versionValue(newest)
 	}
 
-	return row
+	return model
 }
 
 // nothing warns that the filter matches no row: a configuration that uses the first row would fail with a less
@@ -154,7 +154,7 @@ func (m compatibilityModel) nothing() diag.Diagnostic {
 	return diag.NewAttributeWarningDiagnostic(path.Root(attribute), "No such row in the support matrix",
 		"There is no row for "+strings.Join(asked, " with ")+". The matrix of this version of the provider knows Talos "+oldest.String()+" to "+newest.String()+
 			" and Kubernetes "+oldestKubernetes.String()+" to "+newestKubernetes.String()+".\n\n"+
-			"Choose versions of these release lines, or a newer version of the provider.")
+			"Choose versions among these, or a newer version of the provider.")
 }
 
 func compatibilitySchema() schema.Schema {

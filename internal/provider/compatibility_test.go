@@ -65,17 +65,17 @@ func TestCompatibility_WholeMatrix(t *testing.T) {
 	got, diagnostics := readCompatibility(t, nil)
 	check(t, diagnostics)
 
-	lines := compat.Lines()
-	if len(got.Matrix) != len(lines) {
-		t.Fatalf("got %d rows, want %d", len(got.Matrix), len(lines))
+	want := compat.Rows()
+	if len(got.Matrix) != len(want) {
+		t.Fatalf("got %d rows, want %d", len(got.Matrix), len(want))
 	}
 
 	for index, row := range got.Matrix {
-		if row.Talos.ValueString() != lines[index].Talos.String() {
-			t.Errorf("row %d is about %s, want %s", index, row.Talos, lines[index].Talos)
+		if row.Talos.ValueString() != want[index].Talos.String() {
+			t.Errorf("row %d is about %s, want %s", index, row.Talos, want[index].Talos)
 		}
 
-		newest, known := compat.BuiltIn().Newest(version.Talos, lines[index].Talos)
+		newest, known := compat.BuiltIn().Newest(version.Talos, want[index].Talos)
 		if known == row.NewestTalos.IsNull() || known && row.NewestTalos.ValueString() != newest.String() {
 			t.Errorf("newest of %s is %s, want %s", row.Talos, row.NewestTalos, newest)
 		}

@@ -111,7 +111,7 @@ func (d releaseDefaults) readTable(ctx context.Context, userAgent string) (*comp
 	}
 
 	diagnostics.AddWarning("Table of releases not read", "Unable to read "+sentence(err.Error())+"\n\nWhat is built into the provider is used alone, which is as of "+compat.BuiltIn().AsOf+
-		": versions that only that table withdraws are not refused. An upgrade through several release lines is refused unless intermediate_versions names the versions to walk through, which would be chosen with that table.\n\n"+
+		": versions that only that table withdraws are not refused. An upgrade through several minor versions is refused unless intermediate_versions names the versions to walk through, which would be chosen with that table.\n\n"+
 		"Check "+attrReleaseSource+"."+attrTable+" of the provider block.")
 
 	return compat.BuiltIn().Without(err.Error()), diagnostics

@@ -24,7 +24,7 @@ func TestValue_Validators(t *testing.T) {
 		"pre-release":              {versionValidator{}, types.StringValue("1.14.0-rc.1"), true},
 		"unknown version":          {versionValidator{}, types.StringUnknown(), true},
 		"no version":               {versionValidator{}, types.StringNull(), true},
-		"release line":             {versionValidator{}, types.StringValue("1.13"), false},
+		"minor version":            {versionValidator{}, types.StringValue("1.13"), false},
 		"word":                     {versionValidator{}, types.StringValue("latest"), false},
 		"empty version":            {versionValidator{}, types.StringValue(""), false},
 		"duration":                 {durationValidator{}, types.StringValue("1h30m"), true},

@@ -7,12 +7,12 @@ import (
 	"fmt"
 )
 
-// Minor is a release line such as 1.13.
+// Minor is a minor version such as 1.13.
 type Minor struct {
 	Major, Minor uint64
 }
 
-// String returns the release line as in "1.13".
+// String returns the minor version as in "1.13".
 func (m Minor) String() string { return fmt.Sprintf("%d.%d", m.Major, m.Minor) }
 
 // Compare returns a negative number, zero or a positive number if m is older than, equal to or newer than other.
@@ -24,5 +24,5 @@ func (m Minor) Compare(other Minor) int {
 	return cmp.Compare(m.Minor, other.Minor)
 }
 
-// Next returns the release line after m within the same major version.
+// Next returns the minor version after m within the same major version.
 func (m Minor) Next() Minor { return Minor{Major: m.Major, Minor: m.Minor + 1} }

@@ -24,7 +24,7 @@ type Version struct {
 }
 
 // Parse reads "1.13.4", "v1.13.4" or a pre-release such as "1.14.0-rc.1". Major, minor and patch are all
-// required: "1.13" names a release line, not a version that could be installed. Build metadata is refused,
+// required: "1.13" names a minor version, not a version that could be installed. Build metadata is refused,
 // because an image tag cannot carry it.
 func Parse(text string) (Version, error) {
 	trimmed := strings.TrimPrefix(text, "v")
@@ -87,7 +87,7 @@ func (v Version) Less(other Version) bool { return v.Compare(other) < 0 }
 // Equal reports whether both are the same version, with or without a leading "v".
 func (v Version) Equal(other Version) bool { return v.Compare(other) == 0 }
 
-// Minor returns the release line that v belongs to.
+// Minor returns the minor version that v belongs to.
 func (v Version) Minor() Minor {
 	return Minor{Major: v.sv.Major(), Minor: v.sv.Minor()}
 }

@@ -23,7 +23,7 @@ type flagOf struct {
 	name      string
 }
 
-// flagTables returns the last release line that has a flag; the table is parsed once.
+// flagTables returns the last minor version that has a flag; the table is parsed once.
 var flagTables = sync.OnceValue(func() map[flagOf]version.Minor {
 	table, err := readFlags(flagsText)
 	if err != nil {

@@ -46,7 +46,7 @@ func TestFlag_IsJudgedByTheReleaseThatHadItLast(t *testing.T) {
 	}{
 		"gone":                      {"1.33.2", "1.34.2", kubelet("--register-schedulable=true"), []cluster.Removal{gone("register-schedulable", cluster.Kubelet)}},
 		"with an underscore":        {"1.33.2", "1.34.2", kubelet("--register_schedulable"), []cluster.Removal{gone("register-schedulable", cluster.Kubelet)}},
-		"there for another line":    {"1.32.2", "1.33.2", kubelet("--register-schedulable=true"), nil},
+		"there for another minor":   {"1.32.2", "1.33.2", kubelet("--register-schedulable=true"), nil},
 		"gone before":               {"1.34.2", "1.35.2", kubelet("--register-schedulable=true"), nil},
 		"in both tables, said once": {"1.36.2", "1.37.2", kubelet("--containerd=/x"), []cluster.Removal{gone("containerd", cluster.Kubelet)}},
 		"kept by another library":   {"1.36.2", "1.37.2", kubelet("--housekeeping-interval=10s"), nil},

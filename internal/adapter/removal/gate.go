@@ -22,14 +22,14 @@ import (
 //go:embed gates.txt
 var gatesText string
 
-// gateSpan is a range of consecutive release lines in which a gate has the same properties.
+// gateSpan is a range of consecutive minor versions in which a gate has the same properties.
 type gateSpan struct {
 	first, last version.Minor
 	// locked is the only value that the gate may have; nil if it can be set.
 	locked *bool
 }
 
-// gateTable has the feature gates of release lines of Kubernetes.
+// gateTable has the feature gates of minor versions of Kubernetes.
 type gateTable struct {
 	releases []version.Version
 	spans    map[string][]gateSpan
@@ -101,19 +101,19 @@ func readSpan(fields []string) (span gateSpan, err error) {
 	return span, err
 }
 
-// covers reports whether the table includes the release line.
-func (t gateTable) covers(line version.Minor) bool {
-	return slices.ContainsFunc(t.releases, func(r version.Version) bool { return r.Minor() == line })
+// covers reports whether the table includes the minor version.
+func (t gateTable) covers(minor version.Minor) bool {
+	return slices.ContainsFunc(t.releases, func(r version.Version) bool { return r.Minor() == minor })
 }
 
-// judge returns the removal of a gate with the given value in a release line of the table; false if the gate can
+// judge returns the removal of a gate with the given value in a minor version of the table; false if the gate can
 // have it.
-func (t gateTable) judge(name string, value bool, line version.Minor) (removal cluster.Removal, found bool) {
+func (t gateTable) judge(name string, value bool, minor version.Minor) (removal cluster.Removal, found bool) {
 	spans, known := t.spans[name]
 	removal = cluster.Removal{Kind: KindFeatureGate, Name: name}
 
 	for _, span := range spans {
-		if line.Compare(span.first) < 0 || line.Compare(span.last) > 0 {
+		if minor.Compare(span.first) < 0 || minor.Compare(span.last) > 0 {
 			continue
 		}
 
@@ -122,8 +122,8 @@ func (t gateTable) judge(name string, value bool, line version.Minor) (removal c
 		return removal, span.locked != nil && *span.locked != value
 	}
 
-	// To this release line, a gate of a later one is as unknown as a gate that never existed.
-	removal.Unknown = !known || line.Compare(spans[0].first) < 0
+	// To this minor version, a gate of a later one is as unknown as a gate that never existed.
+	removal.Unknown = !known || minor.Compare(spans[0].first) < 0
 
 	return removal, true
 }
@@ -163,7 +163,7 @@ func (w *watch) kubeletGates(address string) map[string]bool {
 	return nil
 }
 
-// gates returns the feature gates in use that the release line lacks or has locked to another value.
+// gates returns the feature gates in use that the minor version lacks or has locked to another value.
 func (w *watch) gates(to version.Version) []cluster.Removal {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -62,7 +62,7 @@ func TestGate_IsJudgedByTheReleaseThatTheUpgradeLeadsTo(t *testing.T) {
 			"1.34.2", "1.35.2", newNode(t, server("UserNamespacesPodSecurityStandards=true,UserNamespacesSupport=true")),
 			[]cluster.Removal{gate("UserNamespacesPodSecurityStandards", cluster.APIServer)},
 		},
-		"gone one release line later": {
+		"gone one minor version later": {
 			"1.33.2", "1.34.2", newNode(t, server("UserNamespacesPodSecurityStandards=true")), nil,
 		},
 		"locked to another value": {

@@ -20,21 +20,21 @@ import (
 // (PreventStaticPodAPIReferences in pkg/features of k8s.io/kubernetes v1.34.4 and v1.37.2).
 const preventReferences = "PreventStaticPodAPIReferences"
 
-// refusesReferences reports whether a kubelet of the release line with the given gates, which may be nil, refuses a
+// refusesReferences reports whether a kubelet of the minor version with the given gates, which may be nil, refuses a
 // static pod that refers to an object of the API.
-func refusesReferences(line version.Minor, gates map[string]bool) bool {
+func refusesReferences(minor version.Minor, gates map[string]bool) bool {
 	since, always := version.Minor{Major: 1, Minor: 34}, version.Minor{Major: 1, Minor: 37}
 
-	if line.Compare(since) < 0 {
+	if minor.Compare(since) < 0 {
 		return false
 	}
 
 	enabled, set := gates[preventReferences]
 
-	return line.Compare(always) >= 0 || !set || enabled
+	return minor.Compare(always) >= 0 || !set || enabled
 }
 
-// references returns the static pods of a node that its kubelet runs in the release line from and refuses in to.
+// references returns the static pods of a node that its kubelet runs in the minor version from and refuses in to.
 func (c *Client) references(ctx context.Context, from, to version.Version, address string, gates map[string]bool) ([]cluster.Removal, error) {
 	if refusesReferences(from.Minor(), gates) || !refusesReferences(to.Minor(), gates) {
 		return nil, nil

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-// Package removal knows what release lines of Kubernetes remove: flags, feature gates and admission plugins of the
+// Package removal knows what minor versions of Kubernetes remove: flags, feature gates and admission plugins of the
 // components, static pods that refer to objects, and versions of APIs. It implements [cluster.Removals] with the
 // tables of talosctl upgrade-k8s and, for feature gates and flags, with two tables made from the sources of
 // Kubernetes. It changes nothing.
@@ -50,7 +50,7 @@ type States interface {
 	State(address string) state.State
 }
 
-// Client finds what a release line of Kubernetes removes and a cluster uses. It is safe for concurrent use.
+// Client finds what a minor version of Kubernetes removes and a cluster uses. It is safe for concurrent use.
 type Client struct {
 	states States
 	config *rest.Config
@@ -65,7 +65,7 @@ func New(states States, config *rest.Config) *Client {
 // Removals lists what is in use and removed in the version to, and the feature gates that are locked to another
 // value there. It checks the command lines of the static pods, the arguments and the configuration of the kubelets,
 // the arguments of kube-proxy, the static pods, and objects of API versions. Errors wrap a sentinel of package
-// cluster: ErrUnsupported if nothing is known about a step from one release line to another.
+// cluster: ErrUnsupported if nothing is known about a step from one minor version to another.
 func (c *Client) Removals(ctx context.Context, from, to version.Version, controlPlanes, workers []string) ([]cluster.Removal, error) {
 	path, err := upgrade.NewPath(from.String(), to.String())
 	if err != nil {
@@ -74,7 +74,7 @@ func (c *Client) Removals(ctx context.Context, from, to version.Version, control
 
 	if !path.IsSupported() {
 		return nil, fmt.Errorf("%w: what Kubernetes %s does without that %s has is not known: "+
-			"only steps from one release line to the next are, up to the newest line that this provider was made for",
+			"only steps from one minor version to the next are, up to the newest that this provider was made for",
 			cluster.ErrUnsupported, to, from)
 	}
 

@@ -138,8 +138,8 @@ func TestRemoval_FindingsComeInAStableOrder(t *testing.T) {
 		}, gates, []cluster.Removal{
 			{Kind: removal.KindAPI, Name: "workloads.v1alpha2.scheduling.k8s.io", Objects: 3},
 		})},
-		"nothing else in use":  {"1.34.2", "1.35.0", slices.Clone(gates)},
-		"a step within a line": {"1.32.1", "1.32.9", nil},
+		"nothing else in use":   {"1.34.2", "1.35.0", slices.Clone(gates)},
+		"a step within a minor": {"1.32.1", "1.32.9", nil},
 	} {
 		client := removal.New(cluster0, api(t, map[string]int{workloads: 3}, 0))
 		to := parse(t, test.to)

@@ -161,7 +161,7 @@ func APIServerToRestart(kubelet cluster.ComponentStatus, pod cluster.ComponentPo
 // is still Ready.
 const KeepsPods = time.Minute
 
-// skew requires that no API server is of an older release line than the component that will talk to it.
+// skew requires that no API server is of an older minor version than the component that will talk to it.
 func skew(s View) []cluster.Finding {
 	if s.Step.Component == cluster.APIServer || s.Step.Component == cluster.Proxy {
 		return nil

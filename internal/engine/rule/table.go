@@ -66,7 +66,7 @@ func Table() []Rule {
 		{CheckComponents, Component, staticPods, "every static pod is Ready but the one that is replaced"},
 		{CheckRestarted, Component, restartedKubelets, "kubelets of control planes that have just restarted have kept their static pods"},
 		{CheckKubelets, Component, kubelets, "fewer kubelets have failed to come up with the new version than may restart at a time, and no canary"},
-		{CheckSkew, Component, skew, "no API server is of an older release line than what is to talk to it"},
+		{CheckSkew, Component, skew, "no API server is of an older minor version than what is to talk to it"},
 		{cluster.CheckCanary, beforeInstall, canaries, "every canary runs the new version, and is in service"},
 		{CheckSettle, beforeInstall, settled, "the nodes that were moved have stayed healthy for `settle`"},
 		{CheckBudget, nodeStages, budget, "no more workers are unavailable than `max_unavailable` allows, of all and of the pool"},

@@ -11,7 +11,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
-// talosBehind is two release lines behind the target.
+// talosBehind is two minor versions behind the target.
 const talosBehind = "1.11.5"
 
 // between returns the version through which an upgrade from talosBehind to the target leads.

@@ -137,7 +137,7 @@ func (i installation) requireWorking(t *testing.T) {
 	}
 
 	if lines, ok := outputs["lines"].Value.(float64); !ok || lines < 2 {
-		t.Errorf("the data source knows %v release lines", outputs["lines"].Value)
+		t.Errorf("the data source knows %v minor versions", outputs["lines"].Value)
 	}
 
 	if outputs["together"].Value != true || outputs["apart"].Value != false {

@@ -67,35 +67,35 @@ func replaceFront(t *testing.T, page string, wanted func(current string) string)
 	return want
 }
 
-// onMachines are the release lines that make machines upgrades from or to.
+// onMachines are the minor versions that make machines upgrades from or to.
 var onMachines = []string{"1.12", "1.13", "1.14"}
 
-// versions returns a table of the supported release lines, newest first.
+// versions returns a table of the supported minor versions, newest first.
 func versions() string {
 	talos := compat.BuiltIn().Releases(version.Talos)
 	newest := talos[len(talos)-1].Minor()
 
-	rows := []string{"<!-- versions -->", "| Talos | Kubernetes | upgrades from and to it |", "|---|---|---|"}
+	lines := []string{"<!-- versions -->", "| Talos | Kubernetes | upgrades from and to it |", "|---|---|---|"}
 
-	for _, line := range slices.Backward(compat.Lines()) {
+	for _, row := range slices.Backward(compat.Rows()) {
 		seen := "tested on the simulator"
-		if slices.Contains(onMachines, line.Talos.String()) {
+		if slices.Contains(onMachines, row.Talos.String()) {
 			seen = "tested in virtual machines and on the simulator"
 		}
 
 		switch {
-		case line.Talos.Compare(plan.OldestTested().Minor()) < 0:
+		case row.Talos.Compare(plan.OldestTested().Minor()) < 0:
 			seen = "accepted, never tested"
-		case line.Talos.Compare(newest) > 0:
+		case row.Talos.Compare(newest) > 0:
 			seen = "accepted, never tested: not released yet"
-		case line.Talos.Compare(plan.NewestTested()) > 0:
+		case row.Talos.Compare(plan.NewestTested()) > 0:
 			seen = "accepted, never tested"
 		}
 
-		rows = append(rows, fmt.Sprintf("| %s | %s to %s | %s |", line.Talos, line.KubernetesMin, line.KubernetesMax, seen))
+		lines = append(lines, fmt.Sprintf("| %s | %s to %s | %s |", row.Talos, row.KubernetesMin, row.KubernetesMax, seen))
 	}
 
-	return strings.Join(append(rows, "<!-- /versions -->"), "\n")
+	return strings.Join(append(lines, "<!-- /versions -->"), "\n")
 }
 
 // pinned returns the version of a command line that the tests build.

@@ -219,7 +219,7 @@ func walk(node *yaml.Node, visit func(*yaml.Node)) {
 	}
 }
 
-// TestWorkflowsCoverEveryReleaseLineThatIsSupported wants the matrix to have all release lines that the documentation
+// TestWorkflowsCoverEveryReleaseLineThatIsSupported wants the matrix to have all minor versions that the documentation
 // promises: those that have provider functions.
 func TestWorkflowsCoverEveryReleaseLineThatIsSupported(t *testing.T) {
 	content, err := os.ReadFile(filepath.Join(workflows, "acceptance.yml"))

@@ -514,7 +514,7 @@ func (w *world) lacksExtensions(ctx context.Context, t *testing.T) {
 	}
 }
 
-// upgradesMinors upgrades the worker from the release line before to the one after, in two applies.
+// upgradesMinors upgrades the worker from the minor version before to the one after, in two applies.
 func (w *world) upgradesMinors(ctx context.Context, t *testing.T) {
 	m := w.machines[1]
 

@@ -80,7 +80,7 @@ const (
 	containers ground = iota
 	// workers have a control plane in a container, and two workers in QEMU.
 	workers
-	// older has a control plane in a container, and a worker in QEMU whose Talos is of the release line before.
+	// older has a control plane in a container, and a worker in QEMU whose Talos is of the minor version before.
 	older
 	// single is one control plane, in QEMU.
 	single

@@ -67,8 +67,8 @@ func below(dir string, parts ...string) string {
 type MachineSystem struct {
 	// Version is the version that it reports, such as v1.13.10.
 	Version string
-	// Line is "1.12" or "1.14" if it is built from internal/tools/talos-<Line>; the version is then of that release
-	// line. It is empty for internal/tools/talos, from which any version is built.
+	// Line is "1.12" or "1.14" if it is built from internal/tools/talos-<Line>; the version is then of that minor
+	// version. It is empty for internal/tools/talos, from which any version is built.
 	Line string `json:",omitempty"`
 	// Schematic is the schematic that it reports, as 64 hexadecimal digits; empty for none.
 	Schematic string

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// The release lines of Talos that have a module of their own in internal/tools.
+// The minor versions of Talos that have a module of their own in internal/tools.
 const (
 	lineBefore = "1.12"
 	lineAfter  = "1.14"
@@ -57,7 +57,7 @@ func (s MachineSystem) networkFile() string {
 	return "etc/cni/net.d/10-pods.conflist"
 }
 
-// lineRoot adds to a root directory what only some release lines of Talos have in it.
+// lineRoot adds to a root directory what only some minor versions of Talos have in it.
 func (s MachineSystem) lineRoot(dir, hack string) error {
 	err := linkTree(filepath.Join(hack, "udevd"), below(dir, "usr/lib/udev/rules.d"), func(path string) bool {
 		return strings.HasSuffix(path, ".rules")

@@ -107,7 +107,7 @@ func installRows() []row {
 		},
 		{
 			area: areaInstall, seen: reviewed, test: engineTest("TestInstall_NotFromAPlanOlderThanTheReturnOfTheNode"),
-			symptom:  "A release line was skipped, or an install without an image was asked for, on a node that had gone back to its old system by itself.",
+			symptom:  "A minor version was skipped, or an install without an image was asked for, on a node that had gone back to its old system by itself.",
 			wrong:    "The step was carried out as planned although the node no longer ran what it was planned from.",
 			scenario: "seed 79, 3+3, 1.11 to 1.14; worker-1 seems to boot the new system and turns out to have fallen back",
 		},
@@ -223,7 +223,7 @@ func parallelRows() []row {
 		},
 		{
 			area: areaParallel, seen: reviewed, test: engineTest("TestSoak_SurvivesAKilledRunBeforeTheNextHop"),
-			symptom:  "The next release line began before settle was over.",
+			symptom:  "The next minor version began before settle was over.",
 			wrong:    "After a crash all nodes ran what the next hop begins with, so nobody was known to have to settle.",
 			scenario: "seed 79, 3+2, 1.11 to 1.14, settle 10 minutes; killed a minute after the last uncordon of a hop",
 		},
@@ -325,7 +325,7 @@ func planRows() []row {
 			area: areaPlan, seen: field, test: test{"plan", "TestReleases_PlansGoByTheTableThatIsNamed"},
 			symptom:  "A cluster was led through a patch that had been withdrawn after the provider was built.",
 			wrong:    "The table of releases was as old as the provider.",
-			scenario: "allow_intermediate_versions over a release line with a withdrawn patch",
+			scenario: "allow_intermediate_versions over a minor version with a withdrawn patch",
 		},
 	}
 }

@@ -42,7 +42,7 @@ func (s *stage) reboot(t *rapid.T) {
 }
 
 // upgrade upgrades a node: to what it runs, to what lies halfway, or to the target, unless that is a downgrade or
-// skips a release line.
+// skips a minor version.
 func (s *stage) upgrade(t *rapid.T) {
 	node := s.some(t, "")
 	choice := rapid.IntRange(0, 2).Draw(t, "to")

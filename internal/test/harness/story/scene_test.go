@@ -25,7 +25,7 @@ type hop struct {
 	// halfway is what an upgrade with another target asks for, and what a person
 	// upgrades a node to that does not run it yet.
 	halfway string
-	// legs is how many release lines an upgrade goes through.
+	// legs is how many minor versions an upgrade goes through.
 	legs int
 }
 

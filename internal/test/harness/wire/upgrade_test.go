@@ -23,7 +23,7 @@ type scenario struct {
 	request engine.Request
 }
 
-// toKubernetes is one release line after the one that the rig has.
+// toKubernetes is one minor version after the one that the rig has.
 const toKubernetes = "1.35.2"
 
 // both returns a request for both halves.

@@ -39,7 +39,7 @@ func TestExtend_OnlyAdds(t *testing.T) {
 	t.Parallel()
 
 	got, err := extend(before, "2026-11-30", map[version.Product][]version.Version{
-		// 1.13.2 was withdrawn; 1.12.9 is of a release line that the table does not have on purpose.
+		// 1.13.2 was withdrawn; 1.12.9 is of a minor version that the table does not have on purpose.
 		version.Talos:      versions("1.15.0", "1.14.1", "1.13.1", "1.14.0", "1.12.9", "1.15.1"),
 		version.Kubernetes: versions("1.36.0"),
 	})

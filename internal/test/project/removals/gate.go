@@ -12,14 +12,14 @@ import (
 	"strings"
 )
 
-// state is the state of a feature gate in a release line.
+// state is the state of a feature gate in a minor version.
 type state struct {
 	// locked is true if it cannot be set to another value than value.
 	locked, value bool
 }
 
-// readGates reads the feature gates of a release line from the Go sources in the directories: the maps from a Feature
-// to its FeatureSpec, or to its VersionedSpecs, which have one spec for each release line in which something changed.
+// readGates reads the feature gates of a minor version from the Go sources in the directories: the maps from a Feature
+// to its FeatureSpec, or to its VersionedSpecs, which have one spec for each minor version in which something changed.
 func readGates(directories []string, minor string) (map[string]state, error) {
 	var files []*ast.File
 
@@ -134,7 +134,7 @@ func (r *reader) look(node ast.Node) bool {
 	return false
 }
 
-// specOf returns the state of a gate in the release line; there is false if the gate came later.
+// specOf returns the state of a gate in the minor version; there is false if the gate came later.
 func (r *reader) specOf(value ast.Expr) (found state, there bool, err error) {
 	spec, is := value.(*ast.CompositeLit)
 	if !is {
@@ -203,7 +203,7 @@ func boolOf(spec *ast.CompositeLit, field string) (bool, error) {
 	return parsed, nil
 }
 
-// versionOf returns the release line from which on a spec applies.
+// versionOf returns the minor version from which on a spec applies.
 func versionOf(spec *ast.CompositeLit) (string, error) {
 	call, is := fieldOf(spec, "Version").(*ast.CallExpr)
 	if !is {
@@ -246,7 +246,7 @@ func nameOf(expression ast.Expr) string {
 	}
 }
 
-// older reports whether a release line comes before another one, both in the form 1.36.
+// older reports whether a minor version comes before another one, both in the form 1.36.
 func older(a, b string) bool {
 	number := func(minor string) int {
 		_, text, _ := strings.Cut(minor, ".")

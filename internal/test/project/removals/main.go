@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
 // Command removals writes the tables of the feature gates of Kubernetes and of the removed flags, from the sources of
-// one release of each release line:
+// one release of each minor version:
 //
 //	removals internal/adapter/removal
 //
@@ -24,7 +24,7 @@ import (
 	"strings"
 )
 
-// releases returns the releases that the tables are made from, without "v": one of each release line that an upgrade
+// releases returns the releases that the tables are made from, without "v": one of each minor version that an upgrade
 // can lead to. The modules of a release have its version, with 0 for 1.
 func releases() []string {
 	return []string{"1.29.6", "1.30.14", "1.31.14", "1.32.13", "1.33.13", "1.34.4", "1.35.4", "1.36.3", "1.37.2"}
@@ -199,7 +199,7 @@ func fetch(modules []string) (map[string]string, error) {
 	}
 }
 
-// below returns the directories, by module, that a release line has. It may lack some, but not the first one of
+// below returns the directories, by module, that a minor version has. It may lack some, but not the first one of
 // Kubernetes itself.
 func below(roots map[string]string, directories map[string][]string) ([]string, error) {
 	var found []string
@@ -222,7 +222,7 @@ func below(roots map[string]string, directories map[string][]string) ([]string, 
 	return found, nil
 }
 
-// minorOf returns the release line of a release, such as 1.36.
+// minorOf returns the minor version of a release, such as 1.36.
 func minorOf(release string) string {
 	return strings.Join(slices.Clip(strings.SplitN(release, ".", 3)[:2]), ".")
 }

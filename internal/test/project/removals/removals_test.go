@@ -16,7 +16,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/toolchain"
 )
 
-// sources is Go code in the forms of several release lines: maps of specs, and of specs with versions.
+// sources is Go code in the forms of several minor versions: maps of specs, and of specs with versions.
 const sources = `package features
 
 const (
@@ -243,7 +243,7 @@ func table(t *testing.T, name string) string {
 	return string(stored)
 }
 
-// storedOf returns the gates of a release line in the table.
+// storedOf returns the gates of a minor version in the table.
 func storedOf(t *testing.T, table, minor string) map[string]state {
 	t.Helper()
 

@@ -10,22 +10,22 @@ import (
 	"strings"
 )
 
-// line is a release line with its feature gates, and with the flags of its components.
+// line is a minor version with its feature gates, and with the flags of its components.
 type line struct {
 	release string
 	gates   map[string]state
 	flags   map[string]map[string]bool
 }
 
-const gateHead = `# The feature gates of Kubernetes, by release line: name, first and last release line of the
+const gateHead = `# The feature gates of Kubernetes, by minor version: name, first and last minor version of the
 # table that has it in one way, and the value that it is locked to there. Written by make removals
-# from the sources of these releases, one of each release line:
+# from the sources of these releases, one of each minor version:
 #
 `
 
 const flagHead = `# The flags that components of Kubernetes had and have no more: component, name, and the last
-# release line that has it. Written by make removals from the sources of these releases, one of
-# each release line:
+# minor version that has it. Written by make removals from the sources of these releases, one of
+# each minor version:
 #
 `
 
@@ -90,7 +90,7 @@ func writeGates(to io.Writer, lines []line) error {
 	return err
 }
 
-// span is a range of release lines that have a gate in the same state.
+// span is a range of minor versions that have a gate in the same state.
 type span struct {
 	state
 

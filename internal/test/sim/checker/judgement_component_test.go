@@ -61,7 +61,7 @@ func restartJudgements() []judgement {
 			t.look()
 			t.configure("cp-1", scheduler, "client")
 		})},
-		{name: "S1: two kubelets of another release line, each of which makes its API server anew", want: breaks(s1), tale: on(func(t *tale) {
+		{name: "S1: two kubelets of another minor version, each of which makes its API server anew", want: breaks(s1), tale: on(func(t *tale) {
 			for _, node := range []string{"cp-0", "cp-1"} {
 				t.look()
 				t.configure(node, kubelet, "client")

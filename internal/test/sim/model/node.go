@@ -226,7 +226,7 @@ func AtLeast(version string, major, minor uint64) bool {
 	return v.Major() > major || v.Major() == major && v.Minor() >= minor
 }
 
-// sameMinor reports whether both versions are of one release line.
+// sameMinor reports whether both versions are of one minor version.
 func sameMinor(a, b string) bool {
 	first, err := parseVersion(a)
 	if err != nil {

@@ -292,7 +292,7 @@ func (w *World) podsBoot(n *node) {
 	w.reportPods(n)
 }
 
-// remakePods makes the kubelet find the static pods changed, a while after it came up, if another release line made
+// remakePods makes the kubelet find the static pods changed, a while after it came up, if another minor version made
 // them: each makes something else of their sources (talos#14227). It ends and recreates them, as if their
 // configuration had changed.
 func (w *World) remakePods(n *node, run int) {

@@ -152,7 +152,7 @@ func runs(image, version string) bool {
 	return plain(tag) == version
 }
 
-// supports reports whether a version of Talos runs a version of Kubernetes: the six release lines up to the one
+// supports reports whether a version of Talos runs a version of Kubernetes: the six minor versions up to the one
 // that it installs by default.
 func supports(talos, kubernetes version.Version) bool {
 	const newest, lines = 23, 6
