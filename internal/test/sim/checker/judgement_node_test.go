@@ -1010,6 +1010,17 @@ func versionJudgements() []judgement {
 		{name: "S15: the boot of before", want: breaks(s15), tale: rebooted(func(t *tale) { t.told("worker-0", "boot-0", before, "", "") })},
 		{name: "S15: the version of before", want: breaks(s15), tale: rebooted(func(t *tale) { t.told("worker-0", "boot-1", before, "", "") })},
 		{name: "S15: another schematic", want: breaks(s15), tale: rebooted(func(t *tale) { t.told("worker-0", "boot-1", after, "x", "") })},
+		{name: "S15: a look that did not ask for the schematic", tale: func() *tale {
+			t := held()
+			t.put("worker-0", after)
+			t.goDown("worker-0")
+			t.bootWith("worker-0", after, "", "x", "upgrade")
+			t.wait(5)
+			t.told("worker-0", "boot-1", after, "", "")
+			delete(t.events[len(t.events)-1].Detail, "schematic")
+
+			return t
+		}},
 		{name: "S15: another platform", want: breaks(s15), tale: rebooted(func(t *tale) { t.told("worker-0", "boot-1", after, "", "aws") })},
 		{name: "S6: Kubernetes too old for the new Talos", want: breaks(s6), tale: func() *tale {
 			t := beginOn(3, 2, before, "1.31.4")
