@@ -80,6 +80,10 @@ func parts() []part {
 	whole := bare
 	whole.Flaw = ""
 
+	// The first worker keeps the schematic of the part before.
+	lost := system(lostTalos)
+	lost.Schematic = schematicOfBare
+
 	return []part{
 		{name: "contract", what: "Talos and Kubernetes on machines keep the contract of the simulator", ground: workers, run: (*world).holdsContracts},
 		{
@@ -116,7 +120,7 @@ func parts() []part {
 		},
 		{
 			name: "maintenance", what: "the first worker loses its configuration while it reboots, and comes up without",
-			ground: workers, systems: []toolchain.MachineSystem{system(lostTalos)}, run: (*world).comesBackInMaintenance,
+			ground: workers, systems: []toolchain.MachineSystem{system(lostTalos), lost}, run: (*world).comesBackInMaintenance,
 		},
 		{
 			name: "renamed", what: "the second worker comes back under another name",
