@@ -70,7 +70,7 @@ func (r *clusterResource) ModifyPlan(ctx context.Context, req resource.ModifyPla
 		}
 
 		resp.Diagnostics.Append(resp.Plan.Set(ctx, planned)...)
-	default:
+	case planned.Nodes.IsUnknown():
 		// The framework made the computed values unknown because a version was spelled differently, but nothing
 		// changes.
 		planned.Status, planned.Nodes, planned.Snapshot = prior.Status, prior.Nodes, prior.Snapshot
