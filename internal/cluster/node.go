@@ -114,7 +114,20 @@ type Machine struct {
 	UpgradeTag string
 	// Config is the part of the machine configuration that is needed; nil if the credentials may not read it.
 	Config *MachineConfig
+	// Partial is true if only its address, its version, its boot and its status were asked ([BootOnly]); the rest
+	// is zero.
+	Partial bool
 }
+
+// Extent is how much a machine is asked for.
+type Extent int
+
+const (
+	// Everything is all that the credentials may read.
+	Everything Extent = iota
+	// BootOnly is what shows how far a boot is: the version, the boot ID and the status.
+	BootOnly
+)
 
 // MachineConfig is the part of a machine configuration that matters to an upgrade.
 type MachineConfig struct {

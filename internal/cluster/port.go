@@ -29,11 +29,12 @@ type Talos interface {
 	Members(ctx context.Context) ([]Member, error)
 	// Machine observes one node. What the credentials may not read is zero; an unreachable node is an error. Known
 	// is an earlier observation of the node; nil if there is none. If the status of the node shows that it is still
-	// in the same boot, only what changes within a boot is asked again: its stage, its readiness and, if pending or
-	// unknown so far, the confirmation of an upgrade, the configuration and what the static pods of a control plane
-	// are made from. If it is in another boot, everything is asked, because nothing that is known about one boot
-	// holds for the next.
-	Machine(ctx context.Context, address string, known *Machine) (Machine, error)
+	// in the same boot, only what changes within a boot is asked again: its stage, its readiness and, unless the
+	// extent is [BootOnly], what is pending or unknown so far of the confirmation of an upgrade, the configuration
+	// and what the static pods of a control plane are made from. If it is in another boot, everything within the
+	// extent is asked, because nothing that is known about one boot holds for the next. A partial observation is
+	// not known to an observation of [Everything].
+	Machine(ctx context.Context, address string, known *Machine, extent Extent) (Machine, error)
 	// Etcd returns the state of etcd as the control plane at the address sees it. The list of members is nil if
 	// members is false, and may be nil for a learner, which cannot list them.
 	Etcd(ctx context.Context, address string, members bool) (EtcdView, error)

@@ -846,8 +846,8 @@ func (c *twisted) count(method string) int {
 	return c.calls[method]
 }
 
-func (c *twisted) Machine(ctx context.Context, address string, known *cluster.Machine) (cluster.Machine, error) {
-	machine, err := c.Client.Machine(ctx, address, known)
+func (c *twisted) Machine(ctx context.Context, address string, known *cluster.Machine, extent cluster.Extent) (cluster.Machine, error) {
+	machine, err := c.Client.Machine(ctx, address, known, extent)
 	if err == nil && c.machine != nil && address == c.address && c.on() {
 		err = c.machine(&machine)
 	}

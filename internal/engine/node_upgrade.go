@@ -1098,11 +1098,11 @@ func (u *nodeUpgrade) awaitReboot(ctx context.Context) (outcome, error) {
 func (u *nodeUpgrade) suspect(machine cluster.Machine) {
 	reached := machine.Talos.Equal(u.entry.Target) && (!u.step.Demanded || machine.Schematic == u.step.Schematic)
 
-	// Until it has finished booting, it may not report its schematic, and only the version distinguishes the two
-	// systems.
+	// Until it has finished booting, its schematic is not known, and only the version distinguishes the two systems.
 	told := machine.Settled() || !u.entry.Target.Equal(u.entry.Previous)
+	before := machine.Talos.Equal(u.entry.Previous) && (machine.Partial || machine.Schematic == u.entry.PreviousSchematic)
 
-	if told && !reached && machine.Talos.Equal(u.entry.Previous) && machine.Schematic == u.entry.PreviousSchematic {
+	if told && !reached && before {
 		u.run.shared.markDoubtful(u.step.Node)
 	}
 }
@@ -1213,16 +1213,22 @@ func (u *nodeUpgrade) returned(ctx context.Context, before cluster.Machine) (clu
 		known = &before
 	}
 
-	machine, err := e.talos.Machine(ctx, u.step.Address, known)
+	// A machine that has finished its new boot has been asked for everything, and has still to confirm its system.
+	extent := cluster.BootOnly
+	if known == nil || before.Settled() && before.BootID != u.entry.BootID {
+		extent = cluster.Everything
+	}
+
+	machine, err := e.talos.Machine(ctx, u.step.Address, known, extent)
 	if err != nil || !machine.Settled() {
 		return machine, err
 	}
 
 	all := known == nil
 
-	if machine.BootID != u.entry.BootID && !(before.Settled() && before.BootID == machine.BootID) {
+	if machine.Partial || machine.BootID != u.entry.BootID && !(before.Settled() && before.BootID == machine.BootID) {
 		asked, all = e.moment(), true
-		machine, err = e.talos.Machine(ctx, u.step.Address, nil)
+		machine, err = e.talos.Machine(ctx, u.step.Address, nil, cluster.Everything)
 	}
 
 	if err == nil {

@@ -66,8 +66,8 @@ type bootless struct {
 	on      atomic.Bool
 }
 
-func (c *bootless) Machine(ctx context.Context, address string, known *cluster.Machine) (cluster.Machine, error) {
-	machine, err := c.Client.Machine(ctx, address, known)
+func (c *bootless) Machine(ctx context.Context, address string, known *cluster.Machine, extent cluster.Extent) (cluster.Machine, error) {
+	machine, err := c.Client.Machine(ctx, address, known, extent)
 	if address == c.address && c.on.Load() {
 		machine.BootID = ""
 	}
@@ -759,8 +759,8 @@ type renamer struct {
 
 func (r *renamer) back() bool { return r.rig.State(r.old).Talos == toLifecycle }
 
-func (r *renamer) Machine(ctx context.Context, address string, known *cluster.Machine) (cluster.Machine, error) {
-	machine, err := r.Client.Machine(ctx, address, known)
+func (r *renamer) Machine(ctx context.Context, address string, known *cluster.Machine, extent cluster.Extent) (cluster.Machine, error) {
+	machine, err := r.Client.Machine(ctx, address, known, extent)
 	if machine.NodeName == r.old && r.back() {
 		machine.NodeName = r.now
 	}
@@ -1099,8 +1099,8 @@ type trying struct {
 	on      atomic.Bool
 }
 
-func (c *trying) Machine(ctx context.Context, address string, known *cluster.Machine) (cluster.Machine, error) {
-	machine, err := c.Client.Machine(ctx, address, known)
+func (c *trying) Machine(ctx context.Context, address string, known *cluster.Machine, extent cluster.Extent) (cluster.Machine, error) {
+	machine, err := c.Client.Machine(ctx, address, known, extent)
 	if err == nil && address == c.address && c.on.Load() {
 		machine.Talos, machine.Stage, machine.Ready, machine.UpgradePending = version.MustParse("1.12.6"), cluster.StageBooting, false, true
 	}

@@ -202,7 +202,7 @@ func (e *Engine) askMachine(ctx context.Context, node *cluster.Node, again fresh
 		}
 	}
 
-	machine, err := e.talos.Machine(ctx, node.Address, again.without(known))
+	machine, err := e.talos.Machine(ctx, node.Address, again.without(known), cluster.Everything)
 	if err != nil {
 		if ctx.Err() == nil {
 			e.facts.Tell(node.Address, told[*cluster.Machine](e, asked, nil, err), false, node.Kube)
@@ -226,7 +226,7 @@ func (e *Engine) machine(ctx context.Context, address string) (cluster.Machine, 
 func (e *Engine) machineOf(ctx context.Context, address string, kube *cluster.KubeNode) (cluster.Machine, error) {
 	asked := e.moment()
 
-	machine, err := e.talos.Machine(ctx, address, freshness{staticPods: true}.without(e.facts.Known(address)))
+	machine, err := e.talos.Machine(ctx, address, freshness{staticPods: true}.without(e.facts.Known(address)), cluster.Everything)
 	if err == nil {
 		e.facts.Tell(address, told(e, asked, &machine, nil), true, kube)
 	}

@@ -138,7 +138,7 @@ func (l *liar) Install(ctx context.Context, address, image string) (cluster.Inst
 	return done, err
 }
 
-func (l *liar) Machine(ctx context.Context, address string, known *cluster.Machine) (cluster.Machine, error) {
+func (l *liar) Machine(ctx context.Context, address string, known *cluster.Machine, extent cluster.Extent) (cluster.Machine, error) {
 	if l.mute != nil && l.mute(address) {
 		return cluster.Machine{}, fmt.Errorf("machine %s: %w", address, cluster.ErrUnreachable)
 	}
@@ -150,7 +150,7 @@ func (l *liar) Machine(ctx context.Context, address string, known *cluster.Machi
 		asked = l.addressOf(ctx, l.like)
 	}
 
-	machine, err := memorised(l, "machine "+asked, func() (cluster.Machine, error) { return l.Client.Machine(ctx, asked, known) })
+	machine, err := memorised(l, "machine "+asked, func() (cluster.Machine, error) { return l.Client.Machine(ctx, asked, known, extent) })
 
 	if hides {
 		machine.Address, machine.NodeName, machine.UUID, machine.BootID = address, l.hidden, "uuid-of-"+l.hidden, "boot-of-"+l.hidden
@@ -161,7 +161,7 @@ func (l *liar) Machine(ctx context.Context, address string, known *cluster.Machi
 		l.machine(&machine)
 	}
 
-	if err == nil && l.kubernetes != "" {
+	if err == nil && l.kubernetes != "" && !machine.Partial {
 		images := map[cluster.Component]string{}
 		for component := range machine.Config.Images {
 			images[component] = "registry.k8s.io/" + string(component) + ":v" + l.kubernetes
@@ -507,7 +507,7 @@ func (h hand) look(ctx context.Context) {
 			continue
 		}
 
-		machine, err := h.Machine(ctx, state.Name, nil)
+		machine, err := h.Machine(ctx, state.Name, nil, cluster.Everything)
 		h.must(err)
 
 		if machine.Role == cluster.ControlPlane {

@@ -457,7 +457,7 @@ func neglects(t *testing.T) []neglect {
 		},
 		{
 			rule: converges, name: "a new boot goes unseen", says: "upgrade by run-2",
-			bug:   planted{plant: func(_ *rig, l *liar) { l.machine = func(m *cluster.Machine) { m.BootID = "boot-of-" + m.UUID } }, lie: silence},
+			bug:   planted{plant: func(_ *rig, l *liar) { l.machine = func(m *cluster.Machine) { m.BootID = "boot-of-" + m.Address } }, lie: silence},
 			check: applied,
 		},
 		{
@@ -1191,6 +1191,10 @@ func plantedVersions() []planted {
 			setup: setup{Options: model.Options{Talos: fromLegacy, Unpinned: true}},
 			plant: func(_ *rig, l *liar) {
 				l.machine = func(m *cluster.Machine) {
+					if m.Partial {
+						return
+					}
+
 					m.Config.Images = map[cluster.Component]string{}
 					for _, component := range cluster.Components(m.Role) {
 						m.Config.Images[component] = "registry.k8s.io/" + string(component) + ":v" + kubernetes

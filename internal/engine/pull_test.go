@@ -215,8 +215,8 @@ type mirrored struct {
 	unlike string
 }
 
-func (m *mirrored) Machine(ctx context.Context, address string, known *cluster.Machine) (cluster.Machine, error) {
-	machine, err := m.liar.Machine(ctx, address, known)
+func (m *mirrored) Machine(ctx context.Context, address string, known *cluster.Machine, extent cluster.Extent) (cluster.Machine, error) {
+	machine, err := m.liar.Machine(ctx, address, known, extent)
 	if err != nil || machine.Config == nil {
 		return machine, err
 	}

@@ -667,10 +667,10 @@ type leaky struct {
 	held <-chan struct{}
 }
 
-func (l leaky) Machine(ctx context.Context, address string, known *cluster.Machine) (cluster.Machine, error) {
+func (l leaky) Machine(ctx context.Context, address string, known *cluster.Machine, extent cluster.Extent) (cluster.Machine, error) {
 	go func() { <-l.held }()
 
-	return l.Talos.Machine(ctx, address, known)
+	return l.Talos.Machine(ctx, address, known, extent)
 }
 
 // leaksSomething is about L6: what looks for leaks sees one.

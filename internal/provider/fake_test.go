@@ -220,7 +220,7 @@ func (f *fakeCluster) Members(context.Context) ([]cluster.Member, error) {
 
 func address(index int) string { return fmt.Sprintf("10.5.0.%d", index+2) }
 
-func (f *fakeCluster) Machine(_ context.Context, at string, _ *cluster.Machine) (cluster.Machine, error) {
+func (f *fakeCluster) Machine(_ context.Context, at string, _ *cluster.Machine, _ cluster.Extent) (cluster.Machine, error) {
 	for index, node := range f.nodes {
 		if address(index) != at {
 			continue

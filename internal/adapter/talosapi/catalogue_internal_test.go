@@ -1001,7 +1001,7 @@ func TestCatalogue31_NeverManyNodes(t *testing.T) {
 		}
 
 		// The answers do not matter: this is about how the calls are made.
-		_, _ = c.Machine(t.Context(), catalogueNode, nil)
+		_, _ = c.Machine(t.Context(), catalogueNode, nil, cluster.Everything)
 		_, _ = c.Etcd(t.Context(), catalogueNode, true)
 		_, _ = c.Vitals(t.Context(), catalogueNode)
 		_, _ = c.Members(t.Context())

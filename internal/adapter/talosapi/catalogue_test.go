@@ -291,7 +291,7 @@ func TestCatalogue18_NodeNeverReturns(t *testing.T) {
 		for range 5 {
 			started := time.Now()
 
-			if _, err := c.Machine(r.Context(), worker0, nil); !errors.Is(err, cluster.ErrUnreachable) || errors.Is(err, cluster.ErrOutcomeUnknown) {
+			if _, err := c.Machine(r.Context(), worker0, nil, cluster.Everything); !errors.Is(err, cluster.ErrUnreachable) || errors.Is(err, cluster.ErrOutcomeUnknown) {
 				r.Errorf("%v, want it unreachable", err)
 			}
 

@@ -169,7 +169,7 @@ func TestClient_UselessCredentialsFailFastAndSayWhy(t *testing.T) {
 				c := r.client(suffix)
 				started := time.Now()
 
-				_, err := c.Machine(r.Context(), cp0, nil)
+				_, err := c.Machine(r.Context(), cp0, nil, cluster.Everything)
 				if !errors.Is(err, test.want) || !strings.Contains(err.Error(), test.says) {
 					r.Errorf("observing a node: %v, want %v and %q", err, test.want, test.says)
 				}
@@ -190,7 +190,7 @@ func TestClient_WorkerAsEndpointAnswersForItself(t *testing.T) {
 	inBubble(t, model.Options{}, func(r *rig) {
 		c := r.client("-worker")
 
-		if _, err := c.Machine(r.Context(), worker0, nil); err != nil {
+		if _, err := c.Machine(r.Context(), worker0, nil, cluster.Everything); err != nil {
 			r.Errorf("the worker about itself: %v", err)
 		}
 
@@ -426,7 +426,7 @@ func TestClient_MaintenanceModeIsRecognised(t *testing.T) {
 				// A control plane asks again only after a while.
 				time.Sleep(time.Minute)
 
-				_, err := c.Machine(r.Context(), test.address, nil)
+				_, err := c.Machine(r.Context(), test.address, nil, cluster.Everything)
 				for _, want := range test.want {
 					if !errors.Is(err, want) {
 						t.Errorf("%v, want %v", err, want)
@@ -481,7 +481,7 @@ func TestSilent_NodeCostsOneTimeout(t *testing.T) {
 			most time.Duration
 			call func() error
 		}{
-			{"observe", 11 * time.Second, func() error { _, err := c.Machine(r.Context(), worker0, nil); return err }},
+			{"observe", 11 * time.Second, func() error { _, err := c.Machine(r.Context(), worker0, nil, cluster.Everything); return err }},
 			{"vitals", 11 * time.Second, func() error { _, err := c.Vitals(r.Context(), worker0); return err }},
 			{"install", 61 * time.Second, func() error { _, err := c.Install(r.Context(), worker0, nextImage); return err }},
 			{"reboot", 61 * time.Second, func() error { return c.Reboot(r.Context(), worker0, cluster.RebootDefault) }},
@@ -515,7 +515,7 @@ func TestSilent_EndpointIsPassedOver(t *testing.T) {
 		for number, most := range []time.Duration{11 * time.Second, time.Second, time.Second} {
 			begun := time.Now()
 
-			if _, err := c.Machine(r.Context(), worker0, nil); err != nil || time.Since(begun) > most {
+			if _, err := c.Machine(r.Context(), worker0, nil, cluster.Everything); err != nil || time.Since(begun) > most {
 				r.Errorf("look %d: %v after %s, want it within %s", number+1, err, time.Since(begun), most)
 			}
 		}

@@ -79,7 +79,7 @@ func TestLogs_LastLinesOfMachinedAreNotOurOwnCalls(t *testing.T) {
 				c := r.client("")
 
 				for range 40 {
-					if _, err := c.Machine(r.Context(), worker0, nil); err != nil {
+					if _, err := c.Machine(r.Context(), worker0, nil, cluster.Everything); err != nil {
 						r.Fatal(err)
 					}
 				}

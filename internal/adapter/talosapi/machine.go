@@ -55,11 +55,11 @@ const mostLooks = 3
 // Machine observes one node. Everything that it returns is of one boot: the status of a node is created once in
 // each boot, so what is read between two reads of the same status belongs to the boot of that status. For a node
 // without a status, which Talos has had since 1.2, this is not guaranteed.
-func (c *Client) Machine(ctx context.Context, address string, known *cluster.Machine) (cluster.Machine, error) {
+func (c *Client) Machine(ctx context.Context, address string, known *cluster.Machine, extent cluster.Extent) (cluster.Machine, error) {
 	before := cluster.Machine{Address: address}
 
-	if known != nil && !known.StatusSince.IsZero() {
-		again, err := c.machineAgain(ctx, *known)
+	if known != nil && !known.StatusSince.IsZero() && (!known.Partial || extent == cluster.BootOnly) {
+		again, err := c.machineAgain(ctx, *known, extent)
 		if err != nil || again.StatusSince.Equal(known.StatusSince) {
 			return again, err
 		}
@@ -70,7 +70,7 @@ func (c *Client) Machine(ctx context.Context, address string, known *cluster.Mac
 	}
 
 	for range mostLooks {
-		machine, err := c.machineAnew(ctx, address)
+		machine, err := c.machineAnew(ctx, address, extent)
 		if err != nil || machine.StatusSince.Equal(before.StatusSince) {
 			return machine, err
 		}
@@ -84,7 +84,22 @@ func (c *Client) Machine(ctx context.Context, address string, known *cluster.Mac
 // machineAgain reads what changes within a boot, for a machine that is known already. If the returned status is not
 // the known one, the node is in another boot, and the rest of the answer is not valid. A system that has confirmed
 // itself stays confirmed for as long as it runs.
-func (c *Client) machineAgain(ctx context.Context, machine cluster.Machine) (cluster.Machine, error) {
+func (c *Client) machineAgain(ctx context.Context, machine cluster.Machine, extent cluster.Extent) (cluster.Machine, error) {
+	if extent == cluster.Everything {
+		if err := c.readChanging(ctx, &machine); err != nil {
+			return cluster.Machine{}, err
+		}
+	}
+
+	if err := c.readStatus(ctx, &machine); err != nil {
+		return cluster.Machine{}, err
+	}
+
+	return machine, nil
+}
+
+// readChanging reads what changes within a boot and is pending or not known, except for the status.
+func (c *Client) readChanging(ctx context.Context, machine *cluster.Machine) error {
 	var parts []machinePart
 
 	if machine.UpgradePending {
@@ -99,7 +114,27 @@ func (c *Client) machineAgain(ctx context.Context, machine cluster.Machine) (clu
 		parts = append(parts, c.readConfig)
 	}
 
-	if err := readAll(ctx, &machine, parts...); err != nil {
+	return readAll(ctx, machine, parts...)
+}
+
+// machineAnew reads everything within the extent from a node. The boot ID is read first, so that a new boot ID is
+// never combined with an old version, and the status last.
+func (c *Client) machineAnew(ctx context.Context, address string, extent cluster.Extent) (cluster.Machine, error) {
+	bootID, err := c.bootID(ctx, address)
+	if err != nil {
+		return cluster.Machine{}, err
+	}
+
+	machine := cluster.Machine{Address: address, BootID: bootID, Partial: extent == cluster.BootOnly}
+
+	if machine.Partial {
+		err = c.readVersion(ctx, &machine)
+		machine.Platform = ""
+	} else {
+		err = c.readRest(ctx, &machine)
+	}
+
+	if err != nil {
 		return cluster.Machine{}, err
 	}
 
@@ -110,33 +145,17 @@ func (c *Client) machineAgain(ctx context.Context, machine cluster.Machine) (clu
 	return machine, nil
 }
 
-// machineAnew reads everything from a node. The boot ID is read first, so that a new boot ID is never combined with
-// an old version, and the status last.
-func (c *Client) machineAnew(ctx context.Context, address string) (cluster.Machine, error) {
-	bootID, err := c.bootID(ctx, address)
-	if err != nil {
-		return cluster.Machine{}, err
-	}
-
-	machine := cluster.Machine{Address: address, BootID: bootID}
-
-	err = readAll(ctx, &machine,
+// readRest reads everything but the boot ID and the status.
+func (c *Client) readRest(ctx context.Context, machine *cluster.Machine) error {
+	err := readAll(ctx, machine,
 		c.readVersion, c.readName, c.readRole, c.readExtensions,
 		c.readSecurity, c.readIdentity, c.readUUID, c.readUpgradeTag, c.readConfig,
 	)
 	if err != nil {
-		return cluster.Machine{}, err
+		return err
 	}
 
-	if err := c.readLateFacts(ctx, &machine); err != nil {
-		return cluster.Machine{}, err
-	}
-
-	if err := c.readStatus(ctx, &machine); err != nil {
-		return cluster.Machine{}, err
-	}
-
-	return machine, nil
+	return c.readLateFacts(ctx, machine)
 }
 
 // machinePart reads some of the fields of a machine.

@@ -128,7 +128,7 @@ func TestMachine_AllOfALookIsOfOneBoot(t *testing.T) {
 			}
 			r.meanwhile.Store(&meanwhile)
 
-			found, err := c.Machine(r.Context(), worker0, nil)
+			found, err := c.Machine(r.Context(), worker0, nil, cluster.Everything)
 			old := found.BootID == before.BootID && found.Talos.Equal(before.Talos) && found.Schematic == before.Schematic && found.NodeName == before.NodeName
 
 			switch {
@@ -146,7 +146,7 @@ func TestMachine_AllOfALookIsOfOneBoot(t *testing.T) {
 			var again cluster.Machine
 
 			r.until("worker-0", "asked again", func(model.NodeState) bool {
-				again, err = c.Machine(r.Context(), worker0, &found)
+				again, err = c.Machine(r.Context(), worker0, &found, cluster.Everything)
 
 				return !errors.Is(err, cluster.ErrUnreachable)
 			})
@@ -190,7 +190,7 @@ func TestMachine_OfAnotherBootTakesNothingFromTheOneBefore(t *testing.T) {
 
 				// The status of a machine follows its stage a moment later.
 				r.until("worker-0", "seen on its way down", func(model.NodeState) bool {
-					down, err = c.Machine(r.Context(), worker0, &known)
+					down, err = c.Machine(r.Context(), worker0, &known, cluster.Everything)
 
 					return err != nil || down.Stage != known.Stage
 				})
@@ -204,7 +204,7 @@ func TestMachine_OfAnotherBootTakesNothingFromTheOneBefore(t *testing.T) {
 				})
 
 				for seen, before := range map[string]*cluster.Machine{"running": &known, "on its way down": &down} {
-					found, err := c.Machine(r.Context(), worker0, before)
+					found, err := c.Machine(r.Context(), worker0, before, cluster.Everything)
 					if err != nil || !r.isNow(found) || found.NodeName != "worker-0" || found.Config.InstallImage == "" || found.Settled() {
 						r.Errorf("last seen %s: %+v, %v; want it as it is", seen, found, err)
 					}
@@ -348,13 +348,13 @@ func TestEtcd_LostQuorumIsNamed(t *testing.T) {
 			r.Errorf("etcd without quorum: %v, want it named", err)
 		}
 
-		if _, err := c.Machine(r.Context(), cp0, nil); err != nil {
+		if _, err := c.Machine(r.Context(), cp0, nil, cluster.Everything); err != nil {
 			r.Errorf("the machine that is left: %v", err)
 		}
 
 		started := time.Now()
 
-		if _, err := c.Machine(r.Context(), cp1, nil); !errors.Is(err, cluster.ErrUnreachable) {
+		if _, err := c.Machine(r.Context(), cp1, nil, cluster.Everything); !errors.Is(err, cluster.ErrUnreachable) {
 			r.Errorf("a machine that is gone: %v, want it unreachable", err)
 		}
 

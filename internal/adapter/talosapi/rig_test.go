@@ -179,7 +179,7 @@ func (r *rig) client(suffix string) *talosapi.Client {
 func (r *rig) machine(c *talosapi.Client, address string) cluster.Machine {
 	r.Helper()
 
-	machine, err := c.Machine(r.Context(), address, nil)
+	machine, err := c.Machine(r.Context(), address, nil, cluster.Everything)
 	if err != nil {
 		r.Fatal(err)
 	}
@@ -302,7 +302,7 @@ func (r *rig) answers(c *talosapi.Client, address string, most time.Duration, se
 	defer ticker.Stop()
 
 	for deadline := time.Now().Add(most); time.Now().Before(deadline); <-ticker.C {
-		machine, err := c.Machine(r.Context(), address, nil)
+		machine, err := c.Machine(r.Context(), address, nil, cluster.Everything)
 
 		switch {
 		case err == nil && seen(machine):

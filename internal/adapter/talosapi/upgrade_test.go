@@ -33,11 +33,11 @@ func TestUpgrade_OfAnEndpointThroughTheOthers(t *testing.T) {
 
 		r.until("cp-0", "down", isDown)
 
-		if _, err := c.Machine(r.Context(), cp0, nil); !errors.Is(err, cluster.ErrUnreachable) || errors.Is(err, cluster.ErrOutcomeUnknown) {
+		if _, err := c.Machine(r.Context(), cp0, nil, cluster.Everything); !errors.Is(err, cluster.ErrUnreachable) || errors.Is(err, cluster.ErrOutcomeUnknown) {
 			r.Errorf("while it is down: %v, want only unreachable", err)
 		}
 
-		if _, err := c.Machine(r.Context(), cp1, nil); err != nil {
+		if _, err := c.Machine(r.Context(), cp1, nil, cluster.Everything); err != nil {
 			r.Errorf("another node while an endpoint is down: %v", err)
 		}
 
@@ -337,7 +337,7 @@ func TestUpgrade_UnreachableNodeIsNeverTakenForArmed(t *testing.T) {
 		r.world.SetFaults([]model.Fault{{Node: "worker-0", Step: model.StepObserve, Effect: model.EffectUnreachable}})
 
 		// The fault strikes at the first look at the node.
-		if _, err := c.Machine(r.Context(), worker0, nil); err != nil && !errors.Is(err, cluster.ErrUnreachable) {
+		if _, err := c.Machine(r.Context(), worker0, nil, cluster.Everything); err != nil && !errors.Is(err, cluster.ErrUnreachable) {
 			r.Fatal(err)
 		}
 

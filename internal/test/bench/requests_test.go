@@ -313,9 +313,9 @@ func (r *requests) Configure(ctx context.Context, address string, change cluster
 }
 
 // Machine implements [cluster.Talos].
-func (r *requests) Machine(ctx context.Context, address string, known *cluster.Machine) (machine cluster.Machine, err error) {
+func (r *requests) Machine(ctx context.Context, address string, known *cluster.Machine, extent cluster.Extent) (machine cluster.Machine, err error) {
 	call := func(ctx context.Context) error {
-		machine, err = r.Talos.Machine(ctx, address, known)
+		machine, err = r.Talos.Machine(ctx, address, known, extent)
 
 		return err
 	}
@@ -323,7 +323,7 @@ func (r *requests) Machine(ctx context.Context, address string, known *cluster.M
 	var weight int
 
 	err = r.weigh(ctx, call, func() (what string, _ int) {
-		what, weight = machineRequests(known, machine)
+		what, weight = machineRequests(known, machine, extent)
 
 		return "Machine, " + what, weight
 	})
@@ -335,14 +335,21 @@ func (r *requests) Machine(ctx context.Context, address string, known *cluster.M
 }
 
 // machineRequests returns the kind of an observation of a machine, and its number of requests.
-func machineRequests(known *cluster.Machine, machine cluster.Machine) (string, int) {
+func machineRequests(known *cluster.Machine, machine cluster.Machine, extent cluster.Extent) (string, int) {
 	const (
-		status, bootID = 1, 1
+		status, bootID, talos = 1, 1, 1
 		// rest is the number of further requests to a node in another boot.
 		rest, staticPods = 9, 2
 	)
 
 	asked := status
+
+	switch {
+	case extent == cluster.BootOnly && known != nil && known.StatusSince.Equal(machine.StatusSince):
+		return "boot again", asked
+	case extent == cluster.BootOnly:
+		return "boot anew", asked + bootID + talos + status
+	}
 
 	if known != nil {
 		if known.UpgradePending {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/adapter/kubeapi"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/adapter/talosapi"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/contract"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
@@ -178,7 +179,7 @@ func (c *target) versions(ctx context.Context) (map[string]versions, error) {
 	running := map[string]versions{}
 
 	for _, machine := range machines {
-		said, err := c.talosAPI.Machine(ctx, machine.Addresses[0], nil)
+		said, err := c.talosAPI.Machine(ctx, machine.Addresses[0], nil, cluster.Everything)
 		if err != nil {
 			return nil, err
 		}

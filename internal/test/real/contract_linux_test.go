@@ -24,6 +24,7 @@ import (
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/adapter/kubeapi"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/adapter/talosapi"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/contract"
 )
 
@@ -116,7 +117,7 @@ func (w *world) holdsTalos(ctx context.Context, t *testing.T) {
 	// The components of a control plane may be restarting after the only API server was away.
 	w.until(ctx, t, "all machines are settled", w.patience(), func(ctx context.Context) error {
 		for _, m := range w.machines {
-			found, err := talos.Machine(ctx, m.address.String(), nil)
+			found, err := talos.Machine(ctx, m.address.String(), nil, cluster.Everything)
 			if err != nil {
 				return err
 			}

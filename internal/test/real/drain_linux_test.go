@@ -31,8 +31,8 @@ const drainTimeout = 20 * time.Second
 // container.
 type onMetal struct{ cluster.Talos }
 
-func (m onMetal) Machine(ctx context.Context, address string, known *cluster.Machine) (cluster.Machine, error) {
-	found, err := m.Talos.Machine(ctx, address, known)
+func (m onMetal) Machine(ctx context.Context, address string, known *cluster.Machine, extent cluster.Extent) (cluster.Machine, error) {
+	found, err := m.Talos.Machine(ctx, address, known, extent)
 	found.Platform = "metal"
 
 	return found, err

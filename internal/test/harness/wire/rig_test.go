@@ -382,10 +382,10 @@ type witness struct {
 	name  string
 }
 
-func (w witness) Machine(ctx context.Context, address string, known *cluster.Machine) (cluster.Machine, error) {
+func (w witness) Machine(ctx context.Context, address string, known *cluster.Machine, extent cluster.Extent) (cluster.Machine, error) {
 	began := w.world.Now()
 
-	machine, err := w.Client.Machine(ctx, address, known)
+	machine, err := w.Client.Machine(ctx, address, known, extent)
 	if node, found := w.world.NameOf(address); found && err == nil {
 		w.world.Record(node, history.KindTold, ports.Told(w.name, began, machine))
 	}

@@ -140,10 +140,39 @@ func knownMachinesAreTold(t *testing.T, f TalosFixture) {
 		earlier.BootID, earlier.Talos, earlier.Schematic, earlier.MachineID = "of-an-earlier-boot", version.Version{}, "of-an-earlier-system", ""
 
 		for name, before := range map[string]cluster.Machine{"in this boot": stale, "in an earlier boot": earlier} {
-			again, err := f.Talos().Machine(t.Context(), machine.Addresses[0], &before)
+			again, err := f.Talos().Machine(t.Context(), machine.Addresses[0], &before, cluster.Everything)
 			if err != nil || !reflect.DeepEqual(again, known) {
 				t.Errorf("%s, known %s: %+v, %v, want %+v", machine.Name, name, again, err, known)
 			}
+		}
+
+		bootsAreTold(t, f, machine.Addresses[0], known)
+	}
+}
+
+// bootsAreTold asks for no more than the boot of a known machine: as if nothing were known of it, and knowing all or a
+// part of it. What was asked of the boot alone is not all that is known.
+func bootsAreTold(t *testing.T, f TalosFixture, address string, known cluster.Machine) {
+	t.Helper()
+
+	partial := cluster.Machine{
+		Address: known.Address, Talos: known.Talos, TalosTag: known.TalosTag, BootID: known.BootID,
+		StatusSince: known.StatusSince, Stage: known.Stage, Ready: known.Ready, Unmet: known.Unmet, Partial: true,
+	}
+
+	for name, test := range map[string]struct {
+		known  *cluster.Machine
+		extent cluster.Extent
+		want   cluster.Machine
+	}{
+		"nothing":              {nil, cluster.BootOnly, partial},
+		"a part":               {&partial, cluster.BootOnly, partial},
+		"all":                  {&known, cluster.BootOnly, known},
+		"a part, for the rest": {&partial, cluster.Everything, known},
+	} {
+		found, err := f.Talos().Machine(t.Context(), address, test.known, test.extent)
+		if err != nil || !reflect.DeepEqual(found, test.want) {
+			t.Errorf("%s, knowing %s: %+v, %v, want %+v", address, name, found, err, test.want)
 		}
 	}
 }
@@ -151,7 +180,7 @@ func knownMachinesAreTold(t *testing.T, f TalosFixture) {
 func observe(t *testing.T, f TalosFixture, machine Machine) cluster.Machine {
 	t.Helper()
 
-	found, err := f.Talos().Machine(t.Context(), machine.Addresses[0], nil)
+	found, err := f.Talos().Machine(t.Context(), machine.Addresses[0], nil, cluster.Everything)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -416,7 +445,7 @@ func FromTalos(ctx context.Context, talos cluster.Talos, addresses [][]string) (
 	proxyless := true
 
 	for _, own := range addresses {
-		said, err := talos.Machine(ctx, own[0], nil)
+		said, err := talos.Machine(ctx, own[0], nil, cluster.Everything)
 		if err != nil {
 			return nil, err
 		}

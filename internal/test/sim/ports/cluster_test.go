@@ -119,7 +119,7 @@ func TestCluster_ErrorsMeanWhatThoseOfTheAdaptersMean(t *testing.T) {
 			return err
 		}, want: []error{cluster.ErrOutcomeUnknown}},
 		"node that does not answer": {options: model.Options{Faults: struck(model.StepObserve, model.EffectUnreachable)}, call: func(_ *testing.T, c *ports.Client) error {
-			_, err := c.Machine(ctx, workerAt, nil)
+			_, err := c.Machine(ctx, workerAt, nil, cluster.Everything)
 
 			return err
 		}, want: []error{cluster.ErrUnreachable}},

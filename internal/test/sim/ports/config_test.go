@@ -18,7 +18,7 @@ import (
 func installs(t *testing.T, c *ports.Client, address string) *cluster.MachineConfig {
 	t.Helper()
 
-	machine, err := c.Machine(context.Background(), address, nil)
+	machine, err := c.Machine(context.Background(), address, nil, cluster.Everything)
 	if err != nil || machine.Config == nil {
 		t.Fatalf("got %+v, %v", machine, err)
 	}
@@ -67,7 +67,7 @@ func TestConfigure_NamesAnotherImageToInstallFrom(t *testing.T) {
 func bootID(t *testing.T, c *ports.Client, address string) string {
 	t.Helper()
 
-	machine, err := c.Machine(context.Background(), address, nil)
+	machine, err := c.Machine(context.Background(), address, nil, cluster.Everything)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -240,7 +240,7 @@ func TestTalos_MachineThatDoesNotTellHowItBooted(t *testing.T) {
 
 	inCluster(t, model.Options{SecureBoot: true, Faults: unread}, func(_ *ports.Cluster, c *ports.Client) {
 		for address, unknown := range map[string]bool{workerAt: true, firstAt: false} {
-			machine, err := c.Machine(context.Background(), address, nil)
+			machine, err := c.Machine(context.Background(), address, nil, cluster.Everything)
 			if err != nil || machine.BootUnknown != unknown || machine.SecureBoot == unknown {
 				t.Errorf("%s says secure boot %t, unknown %t, %v", address, machine.SecureBoot, machine.BootUnknown, err)
 			}
@@ -395,7 +395,7 @@ func TestConfigure_ChangesOneLine(t *testing.T) {
 					t.Errorf("took away %q and added %q, want %q and %q", gone, added, given.gone, given.added)
 				}
 
-				machine, err := c.Machine(context.Background(), given.address, nil)
+				machine, err := c.Machine(context.Background(), given.address, nil, cluster.Everything)
 				if err != nil || machine.Config.Images[given.change.Component] != given.change.To {
 					t.Errorf("the machine says %+v, %v", machine.Config, err)
 				}
@@ -632,7 +632,7 @@ func TestComponent_DisabledRunsNowhere(t *testing.T) {
 				_, err := c.Component(ctx, firstAt, cluster.Scheduler)
 				means(t, err, cluster.ErrNotFound)
 
-				machine, err := c.Machine(ctx, firstAt, nil)
+				machine, err := c.Machine(ctx, firstAt, nil, cluster.Everything)
 				if err != nil || !machine.Config.Disabled[cluster.Scheduler] || len(machine.Config.Disabled) != 1 || machine.Config.Images[cluster.Scheduler] == "" {
 					t.Errorf("got %+v, %v, want the scheduler disabled with its image", machine.Config, err)
 				}

@@ -50,7 +50,7 @@ func careless(t *testing.T, c *ports.Client, do func(context.Context) error) {
 
 	for _, address := range []string{firstAt, "10.5.0.3", thirdAt, workerAt, "10.5.0.6"} {
 		// Some of them are faulty, so errors do not matter.
-		_, _ = c.Machine(ctx, address, nil)
+		_, _ = c.Machine(ctx, address, nil, cluster.Everything)
 		_, _ = c.Etcd(ctx, address, true)
 	}
 

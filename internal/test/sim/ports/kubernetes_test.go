@@ -68,7 +68,7 @@ func TestKubernetes_APIServerGoesWithItsOnlyControlPlane(t *testing.T) {
 		means(t, err, cluster.ErrUnreachable)
 
 		// The worker runs, but nobody hands calls on to it.
-		_, err = c.Machine(ctx, "10.5.0.3", nil)
+		_, err = c.Machine(ctx, "10.5.0.3", nil, cluster.Everything)
 		means(t, err, cluster.ErrUnreachable)
 
 		time.Sleep(4 * time.Minute)

@@ -46,7 +46,7 @@ func TestNode_IsNotReadyFromTheStart(t *testing.T) {
 			t.Errorf("worker-1: %+v", node)
 		}
 
-		machine, err := c.Machine(context.Background(), workerAt, nil)
+		machine, err := c.Machine(context.Background(), workerAt, nil, cluster.Everything)
 		if err != nil || machine.Stage != cluster.StageRunning || machine.Settled() {
 			t.Errorf("the machine: %+v, %v; want one that runs and is not settled", machine, err)
 		}

@@ -132,7 +132,7 @@ func TestPod_DisabledProxyHasNone(t *testing.T) {
 			t.Errorf("got %+v, want none", pod)
 		}
 
-		machine, err := c.Machine(context.Background(), firstAt, nil)
+		machine, err := c.Machine(context.Background(), firstAt, nil, cluster.Everything)
 		if err != nil || !machine.Config.Disabled[cluster.Proxy] {
 			t.Errorf("got %+v, %v, want a disabled kube-proxy", machine.Config, err)
 		}
@@ -166,7 +166,7 @@ func TestPod_MachineTellsWhatItsConfigurationNames(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inCluster(t, given.options, func(_ *ports.Cluster, c *ports.Client) {
-				machine, err := c.Machine(context.Background(), given.address, nil)
+				machine, err := c.Machine(context.Background(), given.address, nil, cluster.Everything)
 				if err != nil {
 					t.Fatal(err)
 				}

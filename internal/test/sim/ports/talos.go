@@ -152,7 +152,7 @@ func (c *Client) Members(ctx context.Context) (members []cluster.Member, err err
 }
 
 // Machine implements [cluster.Talos].
-func (c *Client) Machine(ctx context.Context, address string, known *cluster.Machine) (machine cluster.Machine, err error) {
+func (c *Client) Machine(ctx context.Context, address string, known *cluster.Machine, extent cluster.Extent) (machine cluster.Machine, err error) {
 	began := c.cluster.world.Now()
 
 	err = c.read(ctx, "Machine", address, func(ctx context.Context) error {
@@ -173,7 +173,10 @@ func (c *Client) Machine(ctx context.Context, address string, known *cluster.Mac
 	fill := c.fill
 	c.mu.Unlock()
 
-	machine = fill(known, machine)
+	if machine = fill(known, machine); extent == cluster.BootOnly {
+		machine = bootOnly(known, machine)
+	}
+
 	c.cluster.record(c.cluster.nameOf(address), history.KindTold, Told(c.name, began, machine))
 
 	return machine, nil
@@ -186,15 +189,36 @@ func Told(client string, began time.Duration, machine cluster.Machine) map[strin
 		talos = machine.Talos.String()
 	}
 
-	return map[string]string{
-		"client": client, "boot_id": machine.BootID, "talos": talos, "schematic": machine.Schematic, "platform": machine.Platform,
-		"began": strconv.FormatFloat(began.Seconds(), 'f', -1, 64),
+	told := map[string]string{
+		"client": client, "boot_id": machine.BootID, "talos": talos, "began": strconv.FormatFloat(began.Seconds(), 'f', -1, 64),
+	}
+	if !machine.Partial {
+		told["schematic"], told["platform"] = machine.Schematic, machine.Platform
+	}
+
+	return told
+}
+
+// bootOnly returns what an observation of [cluster.BootOnly] is told of a machine: in the known boot what is known and
+// the status, in another one its version, its boot and its status.
+func bootOnly(known *cluster.Machine, now cluster.Machine) cluster.Machine {
+	if known != nil && known.StatusSince.Equal(now.StatusSince) {
+		machine := *known
+		machine.Stage, machine.Ready, machine.Unmet = now.Stage, now.Ready, now.Unmet
+
+		return machine
+	}
+
+	return cluster.Machine{
+		Address: now.Address, Talos: now.Talos, TalosTag: now.TalosTag, BootID: now.BootID,
+		StatusSince: now.StatusSince, Stage: now.Stage, Ready: now.Ready, Unmet: now.Unmet, Partial: true,
 	}
 }
 
-// fill adds what is known about a machine to an observation, if both are of the same boot.
+// fill adds what is known about a machine to an observation, if both are of the same boot and it was asked for
+// everything.
 func fill(known *cluster.Machine, now cluster.Machine) cluster.Machine {
-	if known == nil || !known.StatusSince.Equal(now.StatusSince) {
+	if known == nil || known.Partial || !known.StatusSince.Equal(now.StatusSince) {
 		return now
 	}
 

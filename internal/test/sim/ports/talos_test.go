@@ -102,7 +102,7 @@ func TestTalos_Rollback(t *testing.T) {
 		means(t, c.Rollback(ctx, workerAt), cluster.ErrOutcomeUnknown, cluster.ErrUnreachable)
 		time.Sleep(10 * time.Minute)
 
-		if machine, err := c.Machine(ctx, workerAt, nil); err != nil || machine.Talos.String() != "1.13.2" || machine.UpgradePending {
+		if machine, err := c.Machine(ctx, workerAt, nil, cluster.Everything); err != nil || machine.Talos.String() != "1.13.2" || machine.UpgradePending {
 			t.Errorf("afterwards: %+v, %v", machine, err)
 		}
 	})

@@ -17,6 +17,7 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/adapter/talosapi"
+	ports "github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/history"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/model"
 )
@@ -118,7 +119,7 @@ func TestDirector_ProviderReachesIPv6Machines(t *testing.T) {
 		}
 
 		for _, member := range members {
-			machine, err := c.Machine(r.Context(), member.Addresses[0], nil)
+			machine, err := c.Machine(r.Context(), member.Addresses[0], nil, ports.Everything)
 			if err != nil || machine.NodeName != member.Hostname {
 				r.Errorf("%s: %+v, %v", member.Addresses[0], machine, err)
 			}
