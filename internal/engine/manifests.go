@@ -85,7 +85,7 @@ func (r *run) applyManifests(ctx context.Context) error {
 	begun := r.engine.clock.Now()
 
 	err := r.engine.wait(bounded, "", "the bootstrap manifests to be applied", func(ctx context.Context) (bool, string, error) {
-		observed, err := r.observe(ctx, inquiry{proxies: true, machines: runsControlPlane})
+		observed, err := r.observe(ctx, inquiry{proxies: true, machines: runsControlPlane, others: true})
 		if err != nil {
 			return false, err.Error(), permanentOnly(err)
 		}
@@ -298,7 +298,7 @@ func (r *run) awaitDaemonSets(ctx context.Context, step plan.Step) error {
 
 // notRolledOut says what is not rolled out yet; empty if everything is.
 func (r *run) notRolledOut(ctx context.Context, step plan.Step) (text string, answered bool, err error) {
-	observed, err := r.observe(ctx, inquiry{proxies: true, machines: runsControlPlane})
+	observed, err := r.observe(ctx, inquiry{proxies: true, machines: runsControlPlane, others: true})
 	if err != nil {
 		return err.Error(), false, permanentOnly(err)
 	}

@@ -327,6 +327,30 @@ func TestManifests_FollowARollOfTalosAlone(t *testing.T) {
 	})
 }
 
+// TestManifests_OldestNodeDecidesHowTheyAreApplied: as long as a node, even a held worker, runs Talos below 1.13,
+// nothing is pruned.
+func TestManifests_OldestNodeDecidesHowTheyAreApplied(t *testing.T) {
+	t.Parallel()
+
+	const old = "ConfigMap/kube-system/left-over"
+
+	for name, held := range map[string]bool{"a held worker": true, "none": false} {
+		inCluster(t, setup{Options: model.Options{Talos: fromLegacy}}, func(r *rig) {
+			r.AddOldObject(old)
+
+			request := to(toLegacy)
+			request.Policy.Hold = map[string]bool{"worker-1": held}
+			request.Policy.Kubernetes.Manifests.Prune = true
+
+			r.Must(r.Worker("run-1"), request)
+
+			if _, stays := r.Rendered()[old]; stays != held {
+				t.Errorf("with %s below Talos 1.13, what Talos does not render any more is there: %t", name, stays)
+			}
+		})
+	}
+}
+
 // TestManifests_ExcludedObjectsStayAsTheyAre: they are neither changed nor waited for.
 func TestManifests_ExcludedObjectsStayAsTheyAre(t *testing.T) {
 	t.Parallel()
