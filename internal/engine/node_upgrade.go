@@ -1098,9 +1098,10 @@ func (u *nodeUpgrade) awaitReboot(ctx context.Context) (outcome, error) {
 func (u *nodeUpgrade) suspect(machine cluster.Machine) {
 	reached := machine.Talos.Equal(u.entry.Target) && (!u.step.Demanded || machine.Schematic == u.step.Schematic)
 
-	// Until it has finished booting, its schematic is not known, and only the version distinguishes the two systems.
+	// Until it has finished booting, it may not report its schematic, and only the version distinguishes the two
+	// systems.
 	told := machine.Settled() || !u.entry.Target.Equal(u.entry.Previous)
-	before := machine.Talos.Equal(u.entry.Previous) && (machine.Partial || machine.Schematic == u.entry.PreviousSchematic)
+	before := machine.Talos.Equal(u.entry.Previous) && (!machine.Settled() || machine.Schematic == u.entry.PreviousSchematic)
 
 	if told && !reached && before {
 		u.run.shared.markDoubtful(u.step.Node)
@@ -1227,11 +1228,12 @@ func (u *nodeUpgrade) returned(ctx context.Context, before cluster.Machine) (clu
 	all := known == nil
 
 	if machine.Partial || machine.BootID != u.entry.BootID && !(before.Settled() && before.BootID == machine.BootID) {
-		asked, all = e.moment(), true
-		machine, err = e.talos.Machine(ctx, u.step.Address, nil, cluster.Everything)
+		asked, all, extent = e.moment(), true, cluster.Everything
+		machine, err = e.talos.Machine(ctx, u.step.Address, nil, extent)
 	}
 
-	if err == nil {
+	// What is known of the old boot was not asked again.
+	if err == nil && extent == cluster.Everything {
 		e.facts.Tell(u.step.Address, told(e, asked, &machine, nil), all, nil)
 	}
 

@@ -150,7 +150,7 @@ func (l *liar) Machine(ctx context.Context, address string, known *cluster.Machi
 		asked = l.addressOf(ctx, l.like)
 	}
 
-	machine, err := memorised(l, "machine "+asked, func() (cluster.Machine, error) { return l.Client.Machine(ctx, asked, known, extent) })
+	machine, err := memorised(l, fmt.Sprintf("machine %s, extent %d", asked, extent), func() (cluster.Machine, error) { return l.Client.Machine(ctx, asked, known, extent) })
 
 	if hides {
 		machine.Address, machine.NodeName, machine.UUID, machine.BootID = address, l.hidden, "uuid-of-"+l.hidden, "boot-of-"+l.hidden

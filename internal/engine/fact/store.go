@@ -142,8 +142,12 @@ func (s *Store) Moves(node string) bool {
 
 // Tell records what the machine at the address reported, or why it did not answer. StaticPods is true if it was
 // asked for what static pods are made from. Kube is its Node object from before the question; nil if there was
-// none, or none was read.
+// none, or none was read. A partial observation is not recorded.
 func (s *Store) Tell(address string, said Dated[*cluster.Machine], staticPods bool, kube *cluster.KubeNode) {
+	if said.Value != nil && said.Value.Partial {
+		return
+	}
+
 	s.mu.Lock()
 	defer s.mu.Unlock()
 

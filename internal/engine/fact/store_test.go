@@ -76,6 +76,9 @@ func TestStore_AnAnswerIsAsOldAsItsEnd(t *testing.T) {
 		"the node did not answer since": {took: time.Second, between: func(s *fact.Store) {
 			s.Tell(address, fact.Dated[*cluster.Machine]{Err: cluster.ErrUnreachable, Got: begin().Add(2 * time.Second)}, false, nil)
 		}},
+		"only its boot was asked since": {took: time.Second, want: true, between: func(s *fact.Store) {
+			s.Tell(address, fact.Dated[*cluster.Machine]{Value: &cluster.Machine{Address: address, BootID: "a", Partial: true}, Got: begin().Add(2 * time.Second)}, false, nil)
+		}},
 		"it was forgotten": {took: time.Second, between: func(s *fact.Store) { s.Forget(address) }},
 	} {
 		s := fact.New()

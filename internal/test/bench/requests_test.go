@@ -344,6 +344,10 @@ func machineRequests(known *cluster.Machine, machine cluster.Machine, extent clu
 
 	asked := status
 
+	if known != nil && (known.StatusSince.IsZero() || known.Partial && extent == cluster.Everything) {
+		known = nil
+	}
+
 	switch {
 	case extent == cluster.BootOnly && known != nil && known.StatusSince.Equal(machine.StatusSince):
 		return "boot again", asked

@@ -146,13 +146,13 @@ func knownMachinesAreTold(t *testing.T, f TalosFixture) {
 			}
 		}
 
-		bootsAreTold(t, f, machine.Addresses[0], known)
+		bootsAreTold(t, f, machine.Addresses[0], known, earlier)
 	}
 }
 
 // bootsAreTold asks for no more than the boot of a known machine: as if nothing were known of it, and knowing all or a
-// part of it. What was asked of the boot alone is not all that is known.
-func bootsAreTold(t *testing.T, f TalosFixture, address string, known cluster.Machine) {
+// part of it, of this boot or of an earlier one. What was asked of the boot alone is not all that is known.
+func bootsAreTold(t *testing.T, f TalosFixture, address string, known, earlier cluster.Machine) {
 	t.Helper()
 
 	partial := cluster.Machine{
@@ -160,15 +160,20 @@ func bootsAreTold(t *testing.T, f TalosFixture, address string, known cluster.Ma
 		StatusSince: known.StatusSince, Stage: known.Stage, Ready: known.Ready, Unmet: known.Unmet, Partial: true,
 	}
 
+	ended := cluster.Machine{Address: known.Address, BootID: earlier.BootID, StatusSince: earlier.StatusSince, Partial: true}
+
 	for name, test := range map[string]struct {
 		known  *cluster.Machine
 		extent cluster.Extent
 		want   cluster.Machine
 	}{
-		"nothing":              {nil, cluster.BootOnly, partial},
-		"a part":               {&partial, cluster.BootOnly, partial},
-		"all":                  {&known, cluster.BootOnly, known},
-		"a part, for the rest": {&partial, cluster.Everything, known},
+		"nothing":                   {nil, cluster.BootOnly, partial},
+		"a part":                    {&partial, cluster.BootOnly, partial},
+		"all":                       {&known, cluster.BootOnly, known},
+		"all of an earlier boot":    {&earlier, cluster.BootOnly, partial},
+		"a part of an earlier boot": {&ended, cluster.BootOnly, partial},
+		"a part, for the rest":      {&partial, cluster.Everything, known},
+		"a part of before, for all": {&ended, cluster.Everything, known},
 	} {
 		found, err := f.Talos().Machine(t.Context(), address, test.known, test.extent)
 		if err != nil || !reflect.DeepEqual(found, test.want) {
