@@ -4,6 +4,7 @@ package provider
 
 import (
 	"encoding/json"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -118,8 +119,15 @@ func (d driven) silent(diagnostics []*tfprotov6.Diagnostic) {
 func (d driven) read(stored []byte) *tfprotov6.DynamicValue {
 	d.Helper()
 
+	return d.readVersion(0, stored)
+}
+
+// readVersion is the stored state of a version of the schema as this version of the provider reads it.
+func (d driven) readVersion(version int64, stored []byte) *tfprotov6.DynamicValue {
+	d.Helper()
+
 	upgraded, err := d.server.UpgradeResourceState(d.Context(), &tfprotov6.UpgradeResourceStateRequest{
-		TypeName: typeName + "_cluster", RawState: &tfprotov6.RawState{JSON: stored},
+		TypeName: typeName + "_cluster", Version: version, RawState: &tfprotov6.RawState{JSON: stored},
 	})
 	if err != nil {
 		d.Fatal(err)
@@ -284,6 +292,89 @@ func readState(t *testing.T, path string) {
 			}
 		}
 	}
+}
+
+// TestState_Of010IsRead: an apply of 0.1.0 with every attribute has stored the file, after a roll of both products. An
+// attribute that it lacks has no later version that still reads it.
+func TestState_Of010IsRead(t *testing.T) {
+	stored, err := os.ReadFile("testdata/cluster-state-0.1.0.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	var written any
+	if err := json.Unmarshal(stored, &written); err != nil {
+		t.Fatal(err)
+	}
+
+	d := drive(t, threeNodes("1.13.4", "1.34.2"))
+	state := d.value(d.readVersion(1, stored))
+
+	for _, path := range lacking(state.Type(), []any{written}, "") {
+		t.Errorf("the state has no value of %s", path)
+	}
+
+	raw := tfprotov6.RawState{JSON: stored}
+
+	want, err := raw.Unmarshal(state.Type())
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	if !state.Equal(want) {
+		t.Errorf("it was read as %s, want %s", state, want)
+	}
+}
+
+// lacking returns the paths of attributes that are null, or absent, in all of the decoded JSON values of a type.
+func lacking(kind tftypes.Type, values []any, at string) []string {
+	values = slices.DeleteFunc(values, func(value any) bool { return value == nil })
+	if len(values) == 0 {
+		return []string{at}
+	}
+
+	var (
+		missing []string
+		element tftypes.Type
+	)
+
+	switch kind := kind.(type) {
+	case tftypes.Object:
+		for name, attribute := range kind.AttributeTypes {
+			var nested []any
+
+			for _, value := range values {
+				if object, isObject := value.(map[string]any); isObject {
+					nested = append(nested, object[name])
+				}
+			}
+
+			missing = append(missing, lacking(attribute, nested, strings.TrimPrefix(at+"."+name, "."))...)
+		}
+
+		return missing
+	case tftypes.Map:
+		element = kind.ElementType
+	case tftypes.List:
+		element = kind.ElementType
+	case tftypes.Set:
+		element = kind.ElementType
+	default:
+		return nil
+	}
+
+	var elements []any
+
+	for _, value := range values {
+		switch value := value.(type) {
+		case map[string]any:
+			elements = slices.AppendSeq(elements, maps.Values(value))
+		case []any:
+			elements = append(elements, value...)
+		}
+	}
+
+	return lacking(element, elements, at+"[*]")
 }
 
 // TestState_RenamedAttributesKeepTheirValues: what a user wrote under an earlier name is in
