@@ -280,20 +280,19 @@ func availableVersionsSchema() schema.Schema {
 				Optional:            true,
 			},
 			attrReleaseSource:      releaseSourceSchema(),
-			attrTalosVersions:      computedVersions("All Talos releases, the newest last."),
-			attrKubernetesVersions: computedVersions("All Kubernetes releases, the newest last."),
+			attrTalosVersions:      computedVersions("Talos releases of the source, the newest last. Withdrawn ones are left out, unless `release_source` lists them by `talos_versions`."),
+			attrKubernetesVersions: computedVersions("Kubernetes releases of the source, the newest last."),
 			"next": productsSchema("Releases that one step reaches while the other product stays as it is: patches of the running minor version, and "+
 				"the next minor version if the other product allows it. The newest last.", func(name string) schema.Attribute {
 				return computedVersions("Next " + name + " releases.")
 			}),
 			"eventual": productsSchema("Releases that listed releases lead to, step by step, with the other product upgraded if "+
-				"necessary. A minor version without a listed release is not passed. `talosupgrade_cluster` takes these steps with "+
+				"necessary. A minor version without a listed release is not passed. `talosupgrade_cluster` goes the same way, with patches that it knows or `intermediate_versions` names, with "+
 				"`allow_intermediate_versions`, from Talos 1.8 on. The newest last.", func(name string) schema.Attribute {
 				return computedVersions("Reachable " + name + " releases.")
 			}),
-			"latest_talos": computedText("Newest reachable Talos release, otherwise the highest version that already runs."),
-			"latest_kubernetes": computedText("Newest reachable Kubernetes release, otherwise the highest version that already " +
-				"runs."),
+			"latest_talos":      computedText("Newest reachable Talos release; if there is none, the highest running version."),
+			"latest_kubernetes": computedText("Newest reachable Kubernetes release; if there is none, the highest running version."),
 			"source": productsSchema("Sources of the lists of releases.", func(name string) schema.Attribute {
 				return computedText("Source of the " + name + " releases.")
 			}),

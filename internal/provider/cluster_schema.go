@@ -123,7 +123,8 @@ func clusterSchema(ctx context.Context) schema.Schema {
 		attrInstallerImage: schema.StringAttribute{
 			MarkdownDescription: "Installer image for all nodes, such as `factory.talos.dev/metal-installer/<schematic>`, without tag or with that of `talos_version`; each step uses the tag it needs. " +
 				"If unset, each node keeps its repository, platform, secure boot flavour and schematic; only the version changes. " +
-				"An image without a node's extensions, or for another platform, is refused. " +
+				"A schematic in its name is installed as it is, even with other extensions than a node has. An image without one is refused for a node with extensions, " +
+				"and so is an image with which a node would lose its platform or its secure boot mode. " +
 				"A digest (`...@sha256:...`) pins one image of `talos_version`, which nodes must reach in one step.",
 			Optional:   true,
 			Validators: []validator.String{repositoryValidator{}},
@@ -157,7 +158,7 @@ func timeoutsSchema(ctx context.Context) schema.Attribute {
 
 	attribute := timeouts.Attributes(ctx, timeouts.Opts{
 		Create: true, Update: true, Read: true, Delete: true,
-		CreateDescription: "Limit for the first apply. Default: `4h`." + note + " It waits up to 15 minutes for a cluster that does not answer yet.",
+		CreateDescription: "Limit for the first apply. Default: `4h`." + note + " Up to 15 minutes of it are spent waiting for a cluster that does not answer yet.",
 		UpdateDescription: "Limit for an upgrade. Default: `4h`." + note,
 		ReadDescription:   "Limit for reading the cluster. Default: `1m`.",
 		DeleteDescription: "Limit for removing this provider's objects from the cluster on destroy. Default: `3m`.",
@@ -289,7 +290,7 @@ func rollSchema() map[string]schema.Attribute {
 
 	return map[string]schema.Attribute{
 		attrMaxUnavailable: schema.StringAttribute{
-			MarkdownDescription: "How many workers may be unavailable at a time: a number, or a percentage of all workers such as `\"25%\"`, rounded down to at least one. Default: `1`. " +
+			MarkdownDescription: "How many workers may be unavailable at a time: a number, or a percentage of all workers such as `\"25%\"`, rounded down, but at least one. Default: `1`. " +
 				"Workers that are not ready or cordoned count, whatever the reason. Control planes move one at a time.",
 			Optional:   true,
 			Computed:   true,
@@ -298,7 +299,7 @@ func rollSchema() map[string]schema.Attribute {
 		},
 		attrParallelPulls: schema.NumberAttribute{
 			MarkdownDescription: "How many nodes may pull images at a time, from 1 to " + strconv.Itoa(maxParallelPulls) + ". Default: as many as workers may be unavailable, at least 5 and at most 50. " +
-				"If Kubernetes moves, at least three times as many as kubelets may restart at a time (up to 50), and at least as many as those (up to 200). A registry that limits its clients may need fewer.",
+				"If Kubernetes is upgraded, at least three times as many as kubelets may restart at a time (at most 50), and never fewer than kubelets may restart (at most 200). A registry that limits its clients may need fewer.",
 			Optional:   true,
 			Validators: []validator.Number{wholeNumberValidator{maxParallelPulls, wrongParallelPulls}},
 		},
@@ -343,7 +344,7 @@ func poolsSchema() schema.Attribute {
 					Validators:          []validator.String{selectorValidator{}},
 				},
 				attrMaxUnavailable: schema.StringAttribute{
-					MarkdownDescription: "How many workers of the pool may be unavailable at a time, in the form of `max_unavailable`; a percentage is of the pool. " +
+					MarkdownDescription: "How many workers of the pool may be unavailable at a time, in the form of `max_unavailable`; a percentage refers to the workers of the pool. " +
 						"It also limits how many kubelets of the pool restart at a time, within `kubernetes.max_unavailable_kubelets`.",
 					Required:   true,
 					Validators: []validator.String{shareValidator{}},
@@ -361,7 +362,7 @@ func rebootModes() []validator.String {
 func selectorOverridesSchema() schema.Attribute {
 	return schema.ListNestedAttribute{
 		MarkdownDescription: "Exceptions for nodes by label. A node is held if it is held here or in `node_overrides`; an image or reboot mode in `node_overrides` takes precedence. " +
-			"Elements that set different values for one node are an error of the plan. An element that sets nothing is refused.",
+			"If two elements give a node different images or reboot modes, and `node_overrides` does not decide, the plan fails. An element that sets nothing is refused.",
 		Optional:   true,
 		Validators: []validator.List{presentValidator{}, selectorOverridesValidator{}},
 		NestedObject: schema.NestedAttributeObject{
@@ -377,7 +378,7 @@ func selectorOverridesSchema() schema.Attribute {
 					Validators:          []validator.String{repositoryValidator{}},
 				},
 				attrHold: schema.BoolAttribute{
-					MarkdownDescription: "Whether to leave these nodes alone, as `hold` of `node_overrides` does. Default: `false`. A node that is held at any moment of an apply is not begun in it; one already begun is finished.",
+					MarkdownDescription: "Whether to leave these nodes alone, as `hold` of `node_overrides` does. Default: `false`. A node whose labels hold it at any moment of an apply is not started in that apply; one already started is finished.",
 					Optional:            true,
 					Computed:            true,
 					Default:             booldefault.StaticBool(false),
@@ -394,7 +395,7 @@ func selectorOverridesSchema() schema.Attribute {
 
 func nodeOverridesSchema() schema.Attribute {
 	return schema.MapNestedAttribute{
-		MarkdownDescription: "Exceptions for single nodes, by Kubernetes node name. An entry that sets nothing, such as one with a misspelt name, is refused.",
+		MarkdownDescription: "Exceptions for single nodes, by Kubernetes node name. An entry that sets nothing is refused: Terraform drops attributes that it does not know, so a misspelt one leaves the entry empty.",
 		Optional:            true,
 		Validators:          []validator.Map{mapvalidator.KeysAre(stringvalidator.LengthAtLeast(1)), overridesValidator{}},
 		NestedObject: schema.NestedAttributeObject{
@@ -492,7 +493,7 @@ func imagesSchema() schema.Attribute {
 func manifestsSchema(policy cluster.ManifestPolicy) schema.Attribute {
 	return schema.SingleNestedAttribute{
 		MarkdownDescription: "The bootstrap manifests that Talos renders: kube-proxy, CoreDNS, the network, and what kubelets need to join. " +
-			"If `sync` is `true`, every roll ends with a sync.",
+			"With `sync`, they are brought up to date at the end of every roll, unless every control plane is held.",
 		Optional:      true,
 		Computed:      true,
 		PlanModifiers: []planmodifier.Object{unlessConfigured{manifestsValue(policy, types.BoolUnknown())}},
@@ -518,7 +519,7 @@ func manifestsSchema(policy cluster.ManifestPolicy) schema.Attribute {
 				PlanModifiers:       []planmodifier.String{keepSpelling{sameDuration}},
 			},
 			attrForce: schema.BoolAttribute{
-				MarkdownDescription: "Whether to recreate an object if an immutable field changed. Default: `false`. It is absent for a moment, and its dependents, such as the objects of a CRD, are deleted. No effect while a node runs Talos below 1.13.",
+				MarkdownDescription: "Whether to delete and recreate an object of which an immutable field changed. Default: `false`. The object is gone for a moment, and its dependents, such as the objects of a CRD, are deleted with it. No effect while a node runs Talos below 1.13.",
 				Optional:            true,
 				Computed:            true,
 				Default:             booldefault.StaticBool(policy.Force),
@@ -591,7 +592,7 @@ func guardSchema() map[string]schema.Attribute {
 			Optional:            true,
 			Attributes: map[string]schema.Attribute{
 				attrSkip: schema.SetAttribute{
-					MarkdownDescription: "Names of checks whose findings are only warnings, such as `[\"etcd-alarms\"]`. If unset, every check counts. " +
+					MarkdownDescription: "Names of checks whose findings become warnings, such as `[\"etcd-alarms\"]`. If unset, every check counts. " +
 						"[Some checks](../guides/guards.md#all-checks) cannot be skipped.",
 					ElementType: types.StringType,
 					Optional:    true,
@@ -661,7 +662,7 @@ func gatesSchema() schema.Attribute {
 
 func windowSchema() schema.Attribute {
 	return schema.SingleNestedAttribute{
-		MarkdownDescription: "When nodes may be upgraded. If unset, always. Nothing starts outside the window. If it closes during a roll, nodes in progress are finished and the run stops; a later apply continues.",
+		MarkdownDescription: "When nodes may be upgraded. If unset, always. Outside the window, an apply that has something to do fails before it starts anything. If the window closes during a roll, nodes in progress are finished and the run stops; the next apply inside the window continues.",
 		Optional:            true,
 		Attributes: map[string]schema.Attribute{
 			attrCron: schema.StringAttribute{
@@ -723,7 +724,7 @@ func failureSchema() map[string]schema.Attribute {
 			Validators: []validator.String{stringvalidator.OneOf(string(cluster.WaitOnSuspend), string(cluster.StopOnSuspend))},
 		},
 		attrRetry: schema.SingleNestedAttribute{
-			MarkdownDescription: "How often safe operations are tried within one apply: image pulls, and installs that a reboot showed to have had no effect. " +
+			MarkdownDescription: "How often operations that are safe to repeat are tried within one apply: image pulls, and installs that a reboot showed to have had no effect. " +
 				"An image with which a node did not come up is not tried again; see `node_overrides`.",
 			Optional: true,
 			Computed: true,
@@ -731,7 +732,7 @@ func failureSchema() map[string]schema.Attribute {
 			Attributes: map[string]schema.Attribute{
 				attrAttempts: schema.NumberAttribute{
 					MarkdownDescription: "Number of attempts, including the first, from 1 to " + strconv.Itoa(maxAttempts) + ". Default: `" + strconv.Itoa(policy.Repeat.Attempts) + "`. " +
-						"A pull that may succeed later is tried for five minutes in any case.",
+						"A pull that failed for a reason that may pass is tried again for at least five minutes in any case.",
 					Optional:   true,
 					Computed:   true,
 					Default:    numberdefault.StaticBigFloat(big.NewFloat(float64(policy.Repeat.Attempts))),
@@ -739,7 +740,7 @@ func failureSchema() map[string]schema.Attribute {
 				},
 				attrBackoff: schema.StringAttribute{
 					MarkdownDescription: "Pause before the second attempt. Default: `" + durationText(policy.Repeat.Backoff) + "`. It doubles with each attempt, up to five minutes. " +
-						"A pull still has 25 minutes, and a node `node_timeout`.",
+						"The limits of 25 minutes for a pull and of `node_timeout` for a node still apply.",
 					Optional:      true,
 					Computed:      true,
 					Default:       stringdefault.StaticString(durationText(policy.Repeat.Backoff)),
@@ -770,9 +771,9 @@ const defaultObject = "ConfigMap kube-system/talosupgrade"
 func publishSchema() map[string]schema.Attribute {
 	return map[string]schema.Attribute{
 		attrPublishTo: schema.SingleNestedAttribute{
-			MarkdownDescription: "Object that receives the annotations `upgrade.vitistack.io/*` and the Kubernetes Events of an upgrade and, if its kind has them, `status.phase` and the conditions `TalosUpgrade` and `KubernetesUpgrade`. " +
+			MarkdownDescription: "Object that carries the annotations `upgrade.vitistack.io/*` and, if its kind has them, `status.phase` and the conditions `TalosUpgrade` and `KubernetesUpgrade`. The Kubernetes Events of an upgrade are about it. " +
 				"It must exist, in the cluster of the provider's `management` if that is set, otherwise in the upgraded cluster. " +
-				"A destroy leaves it and its annotations. If it cannot be written, the upgrade continues with a warning. " +
+				"A destroy leaves it and its annotations. With `mode = \"direct\"`, the upgrade continues with a warning if it cannot be written. " +
 				"If unset, the provider creates and removes the ConfigMap `kube-system/talosupgrade` in the upgraded cluster.",
 			Optional: true,
 			Attributes: map[string]schema.Attribute{
@@ -799,7 +800,7 @@ func publishSchema() map[string]schema.Attribute {
 			},
 		},
 		attrMode: schema.StringAttribute{
-			MarkdownDescription: "Who upgrades the nodes. `direct` (default): this provider. It holds an operator of `publish_to` with the annotation `upgrade.vitistack.io/do-not-reconcile` until the end, or after a kill until the next apply. " +
+			MarkdownDescription: "Who upgrades the nodes. `direct` (default): this provider. With the annotation `upgrade.vitistack.io/do-not-reconcile`, it keeps an operator from acting on the object of `publish_to` until the end, or after a kill until the next apply. " +
 				"It never removes somebody else's value. If the operator was already asked for an upgrade, the apply is refused. " +
 				"`delegate`: the operator of the `KubernetesCluster` or `TalosControlPlane` in `publish_to`. The provider makes its checks, asks the operator, follows the upgrade, and then looks at every node. " +
 				"Attributes that say how nodes are upgraded are refused: " + codeList(refusedByDelegate()) + ".",
@@ -903,7 +904,7 @@ func reportSchema() map[string]schema.Attribute {
 			MarkdownDescription: "File for a report of the run, on the machine that runs Terraform, such as `\"${path.root}/upgrade.html\"`: one self-contained HTML page without scripts, " +
 				"with timeline, plan, findings, versions and, if the run stops, the cause and what to do. " +
 				"It is rewritten as the run goes on; an apply with nothing to do leaves it as it is. Missing directories are created. " +
-				"If another file is there, that is an error before anything is touched. The report holds no secrets, but node names, addresses and images.",
+				"If another file is there, that is an error before anything is touched. The report has the names, addresses and images of nodes, and no secrets.",
 			Optional:   true,
 			Validators: []validator.String{reportPathValidator{}},
 		},

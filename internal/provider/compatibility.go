@@ -183,7 +183,7 @@ func compatibilitySchema() schema.Schema {
 					"upgradeable_from_min": computedText("Oldest minor version of Talos that its installer replaces."),
 					"upgradeable_from_max": computedText("Newest minor version of Talos that its installer replaces. If it is newer than " +
 						"`talos`, that is a downgrade, which `talosupgrade_cluster` refuses."),
-					"newest_talos": computedText("Newest known release of the minor version; null if none is known."),
+					"newest_talos": computedText("Newest release of the minor version that was not withdrawn, in the built-in list and `release_source.table`; null if none is known."),
 				}},
 			},
 			"as_of": computedText("Day up to which `newest_talos` is complete, such as `2026-10-01`."),

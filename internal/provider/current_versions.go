@@ -171,8 +171,8 @@ func currentVersionsSchema() schema.Schema {
 			"talos":      rangeSchema("Talos"),
 			"kubernetes": rangeSchema("Kubernetes"),
 			attrImages: schema.SingleNestedAttribute{
-				MarkdownDescription: "Images with tags on which the machine configurations of all nodes agree, for tools that apply machine configurations. " +
-					"An image is null if nodes disagree, it is not set, or the credentials may not read machine configurations.",
+				MarkdownDescription: "Images with tags on which the machine configurations of all reachable nodes agree, for tools that apply machine configurations. " +
+					"An image is null if the nodes disagree, if none sets it, or if the credentials may not read machine configurations.",
 				Computed:   true,
 				Attributes: images,
 			},

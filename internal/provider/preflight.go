@@ -273,14 +273,14 @@ func preflightSchema(ctx context.Context) schema.Schema {
 	}
 
 	if directory, isObject := attributes[attrEtcdSnapshot].(schema.SingleNestedAttribute); isObject {
-		directory.MarkdownDescription = "Where the resource is to save a snapshot of etcd. Whether it could is tested; none is taken."
+		directory.MarkdownDescription = "Where the resource is to save a snapshot of etcd. The data source tests whether it could, and takes none."
 		attributes[attrEtcdSnapshot] = directory
 	}
 
 	return schema.Schema{
 		MarkdownDescription: "Plans an upgrade and makes its checks without upgrading anything. It returns the whole roll as data, and all checks with which an apply of `talosupgrade_cluster` begins, " +
-			"drains included. It takes the options of the resource, and versions that need not be configured yet. It writes nothing to the cluster. " +
-			"Findings of any severity fail nothing by themselves; if no cluster can be observed, that is an error.",
+			"including whether the pods of every node can be evicted. It takes the options of the resource, and versions that need not be configured yet. It writes nothing to the cluster. " +
+			"Findings never fail the data source, whatever their severity; it fails only if the configuration is invalid or the cluster cannot be observed.",
 		Attributes: attributes,
 	}
 }

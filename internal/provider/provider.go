@@ -418,7 +418,7 @@ func providerSchema() schema.Schema {
 		MarkdownDescription: "Upgrades Talos clusters in place, node by node. The provider holds the credentials of the Talos API " +
 			"and of the Kubernetes API; it needs them only to contact a cluster.\n\n" +
 			"Credentials of the Talos API are one of `talosconfig`, `talosconfig_path` and `endpoints` with `client_configuration`. If none is set, " +
-			"they are in the file that the environment variable `TALOSCONFIG` names. `credentials_from` replaces all of these.",
+			"the file that the environment variable `TALOSCONFIG` names is used. With `credentials_from`, none of them may be set, and `TALOSCONFIG` is ignored.",
 		Attributes: map[string]schema.Attribute{
 			attrTalosconfig: schema.StringAttribute{
 				MarkdownDescription: "Talos client configuration as YAML, such as `data.talos_client_configuration.this.talos_config`.",

@@ -340,7 +340,7 @@ const (
 	docSourceTable = "Table of releases that extends the built-in one: the path of a file, or an `https` URL with `table_sha256`. It adds releases, and " +
 		"known problems of Talos releases, and removes nothing. Plans choose intermediate patches from it and check versions " +
 		"against it. [Format and example](guides/how-it-decides.md#releases). If it cannot be read, a warning says so, only the built-in table is used, " +
-		"and an upgrade that would choose a patch is refused."
+		"and an upgrade through intermediate patches is refused unless `intermediate_versions` names them."
 	docSourceTableSHA256        = "SHA-256 of the table, in hexadecimal. Required if `table` is a URL, so that a plan and its apply read the same."
 	docSourceTalosVersions      = "List of Talos releases, instead of `talos`, such as those that you have approved."
 	docSourceKubernetesVersions = "List of Kubernetes releases, instead of `kubernetes`."
@@ -349,7 +349,7 @@ const (
 // providerReleaseSource returns the provider's attribute release_source.
 func providerReleaseSource() schema.Attribute {
 	return schema.SingleNestedAttribute{
-		MarkdownDescription: docReleaseSource + " `talosupgrade_available_versions` uses all of it; plans use only `table`.",
+		MarkdownDescription: docReleaseSource + " `talosupgrade_available_versions` uses all of it; plans and `talosupgrade_compatibility` use only `table`.",
 		Optional:            true,
 		Validators:          []validator.Object{tableValidator{}},
 		Attributes: map[string]schema.Attribute{
@@ -377,9 +377,9 @@ func providerReleaseSource() schema.Attribute {
 // providerImageFactoryURL returns the provider's attribute image_factory_url.
 func providerImageFactoryURL() schema.Attribute {
 	return schema.StringAttribute{
-		MarkdownDescription: "Base URL of the Image Factory. Default: `" + release.DefaultFactoryURL + "`. The source `factory` of Talos releases reads its version list. " +
-			"Its images are installed on nodes that name no install image. They replace the generic installer from Talos 1.14 on, " +
-			"and earlier if a node would lose its schematic, platform or secure boot.",
+		MarkdownDescription: "Base URL of the Image Factory. Default: `" + release.DefaultFactoryURL + "`. The source `factory` reads its list of Talos releases. " +
+			"Nodes whose machine configuration names no install image get their installer from it. So do nodes with the generic installer, from Talos 1.14 on, " +
+			"and earlier if they would lose their schematic, platform or secure boot.",
 		Optional:   true,
 		Validators: []validator.String{factoryURLValidator{}},
 	}

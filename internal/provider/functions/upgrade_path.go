@@ -46,9 +46,9 @@ func (upgradePathFunction) Definition(_ context.Context, _ function.DefinitionRe
 
 	resp.Definition = function.Definition{
 		Summary: "Returns the versions that an upgrade goes through.",
-		MarkdownDescription: "Returns the states `{ talos, kubernetes }` of an upgrade from `from` to `to`, both included. No minor version is skipped, every pair is supported, and reboots are as few as " +
+		MarkdownDescription: "Returns the states `{ talos, kubernetes }` of an upgrade from `from` to `to`, both included. No minor version is skipped, every pair after `from` is supported, and reboots are as few as " +
 			"possible. Minor versions in between use the newest patch that this version of the provider knows. " +
-			"`talosupgrade_cluster` takes the same steps with `allow_intermediate_versions = true`, from Talos 1.8 on. If nothing is to be done, the list holds that one state.\n\n" +
+			"`talosupgrade_cluster` takes the same steps with `allow_intermediate_versions = true`, from Talos 1.8 on, unless `intermediate_versions` or `release_source.table` gives other patches. If nothing is to be done, the list holds that one state.\n\n" +
 			"If there is no path, as for a downgrade, the function fails and says why.",
 		Parameters: []function.Parameter{
 			function.DynamicParameter{
