@@ -419,6 +419,9 @@ func TestPublication_SilentReleaseSourceHoldsNothingUp(t *testing.T) {
 		asked <- struct{}{}
 
 		<-r.Context().Done()
+
+		// A return would be an answer, which a client that gives up may still read.
+		panic(http.ErrAbortHandler)
 	}))
 
 	defer hanging.Close()

@@ -53,14 +53,20 @@ func TestFactory_RedirectsAndPathsAreFollowed(t *testing.T) {
 	}
 }
 
-// hang answers nothing until the other side gives up.
-func hang(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
+// hang never answers. If it only returned when the other side gives up, the server would answer 200 with an empty body,
+// and a client that closes its connection may still read that.
+func hang(_ http.ResponseWriter, r *http.Request) {
+	<-r.Context().Done()
 
-// trickle sends a beginning, and then nothing until the other side gives up.
+	panic(http.ErrAbortHandler)
+}
+
+// trickle sends a beginning, and then never anything else.
 func trickle(w http.ResponseWriter, r *http.Request) {
 	_, _ = fmt.Fprint(w, `{"tags": ["v1.13.4", `)
 	_ = http.NewResponseController(w).Flush()
-	<-r.Context().Done()
+
+	hang(w, r)
 }
 
 // flood never stops to send.
@@ -181,11 +187,9 @@ func TestClient_EndlessChainOfPagesIsCutOff(t *testing.T) {
 func TestClient_SourceThatNobodyServesIsUnreachable(t *testing.T) {
 	t.Parallel()
 
-	server := httptest.NewServer(http.NotFoundHandler())
-	server.Close()
-
-	refused(t, open(t, version.Talos, release.Factory, release.Options{FactoryURL: server.URL}), release.ErrUnreachable, "refused")
-	refused(t, open(t, version.Talos, release.OCI+host(server)+"/talos/installer", release.Options{}), release.ErrUnreachable, "refused")
+	// Any other port can be taken by a server of another test.
+	refused(t, open(t, version.Talos, release.Factory, release.Options{FactoryURL: "http://127.0.0.1:1"}), release.ErrUnreachable, "refused")
+	refused(t, open(t, version.Talos, release.OCI+"127.0.0.1:1/talos/installer", release.Options{}), release.ErrUnreachable, "refused")
 }
 
 func TestClient_CertificateThatIsNotTrusted(t *testing.T) {

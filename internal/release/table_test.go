@@ -104,15 +104,7 @@ func TestTable_IsReadFromFilesAndAddresses(t *testing.T) {
 func TestTable_SaysWhyItIsNotRead(t *testing.T) {
 	t.Parallel()
 
-	released := make(chan struct{})
-	t.Cleanup(func() { close(released) })
-
-	silent := serving(t, func(_ http.ResponseWriter, req *http.Request) {
-		select {
-		case <-released:
-		case <-req.Context().Done():
-		}
-	})
+	silent := serving(t, hang)
 	page := written(t, "<html>sign in</html>")
 	large := written(t, strings.Repeat("# more and more\n", 1<<18)+"as-of 2096-12-01\n")
 
