@@ -48,9 +48,11 @@ func (p *planner) schedule() {
 
 // scheduleTalos adds the steps of the nodes that the hop concerns.
 func (p *planner) scheduleTalos(index int, hop Hop, last bool) {
-	for _, node := range p.order(index) {
+	moves := func(node *plannedNode) bool { return p.concerns(node, hop, last) }
+
+	for _, node := range p.order(index, moves) {
 		switch {
-		case p.concerns(node, hop, last):
+		case moves(node):
 			p.made.Steps = append(p.made.Steps, p.talosStep(node, index, hop, last))
 			node.moves++
 		case index == 0 && node.unfinished():
@@ -109,7 +111,7 @@ func (p *planner) talosStep(node *plannedNode, index int, hop Hop, last bool) St
 
 // scheduleUnfinished adds the steps that finish what an earlier run left, before a hop of Kubernetes.
 func (p *planner) scheduleUnfinished() {
-	for _, node := range p.order(0) {
+	for _, node := range p.order(0, func(*plannedNode) bool { return false }) {
 		if node.unfinished() {
 			p.made.Steps = append(p.made.Steps, p.unfinishedStep(node))
 			node.steps++
@@ -146,9 +148,11 @@ func (p *planner) unfinishedStep(node *plannedNode) Step {
 // order returns the nodes in the order in which they have their steps in a hop of Talos. What an earlier run left
 // unfinished comes first, because nothing else may be disturbed before that is finished: first the nodes that
 // answer and are out of service, then those that are in service, then those that do not answer, so that they do
-// not keep the others from being finished. The canaries follow. The rest is sorted by the configured order of
-// roles and, within a role, with the unavailable nodes first, because disturbing them costs nothing.
-func (p *planner) order(hop int) []*plannedNode {
+// not keep the others from being finished. Among those that answer, nodes that the hop does not move go first: they
+// only return to service, and the pods of a node that is drained may need them. The canaries follow. The rest is
+// sorted by the configured order of roles and, within a role, with the unavailable nodes first, because disturbing
+// them costs nothing.
+func (p *planner) order(hop int, moves func(*plannedNode) bool) []*plannedNode {
 	first := cluster.Worker
 	if p.policy.Order == cluster.ControlPlanesFirst {
 		first = cluster.ControlPlane
@@ -166,7 +170,8 @@ func (p *planner) order(hop int) []*plannedNode {
 		return cmp.Or(
 			falseLast(hop == 0 && a.unfinished(), hop == 0 && b.unfinished()),
 			falseLast(hop == 0 && a.stranded(), hop == 0 && b.stranded()),
-			falseLast(hop == 0 && a.unfinished() && a.Machine != nil, hop == 0 && b.unfinished() && b.Machine != nil),
+			falseLast(hop == 0 && a.answersUnfinished(), hop == 0 && b.answersUnfinished()),
+			falseLast(hop == 0 && a.answersUnfinished() && !moves(a), hop == 0 && b.answersUnfinished() && !moves(b)),
 			falseLast(a.canary, b.canary),
 			falseLast(a.Role == first, b.Role == first),
 			falseLast(a.unavailable(), b.unavailable()),
@@ -177,8 +182,11 @@ func (p *planner) order(hop int) []*plannedNode {
 	return ordered
 }
 
-// stranded reports whether an earlier run left the node unfinished and out of service, and the node answers.
-func (s *plannedNode) stranded() bool { return s.unfinished() && s.Machine != nil && !s.Available() }
+// answersUnfinished reports whether an earlier run left the node unfinished, and the node answers.
+func (s *plannedNode) answersUnfinished() bool { return s.unfinished() && s.Machine != nil }
+
+// stranded reports whether the node is also out of service.
+func (s *plannedNode) stranded() bool { return s.answersUnfinished() && !s.Available() }
 
 // unavailable reports whether the node will be unavailable when its step in this hop comes. A node that had a
 // step is back in service by then, unless it has a cordon that is not ours or no Node object.

@@ -48,6 +48,10 @@ func TestOrder_StepsComeInTheOrderThatCostsLeast(t *testing.T) {
 			scene: newScene(3, 2).entry("cp-1", cluster.PhaseIntent, "b").entry("worker-2", cluster.PhaseRebooting, "b"),
 			steps: "worker-2 cp-1 worker-1 cp-2 cp-3",
 		},
+		"an unfinished node that runs the new version returns before another one is drained": {
+			scene: newScene(3, 2).cordoned("worker-1", "run-1").runs("1.13.4", "worker-2").cordoned("worker-2", "run-1").entry("worker-2", cluster.PhaseRebooting, "b"),
+			steps: "worker-2 worker-1 cp-1 cp-2 cp-3",
+		},
 		"an unfinished node that does not answer has its turn": {
 			scene: newScene(3, 2).silent("worker-2").entry("worker-2", cluster.PhaseRebooting, "b"),
 			steps: "worker-2 worker-1 cp-1 cp-2 cp-3",

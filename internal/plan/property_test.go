@@ -304,8 +304,8 @@ func TestProperty_StepsByUnfinishedRoleAvailabilityAndName(t *testing.T) {
 			serving := step.Finish && (silent || node.Available())
 
 			// "false" sorts before "true", so the ranks read in the wanted order.
-			ranks = append(ranks, fmt.Sprintf("%d %t %t %t %t %t %t %s",
-				step.Hop, !step.Finish, serving, silent, !step.Canary, step.Role != first, available, step.Node))
+			ranks = append(ranks, fmt.Sprintf("%d %t %t %t %t %t %t %t %s",
+				step.Hop, !step.Finish, serving, silent, step.Finish && !step.Done, !step.Canary, step.Role != first, available, step.Node))
 		}
 
 		if !slices.IsSorted(ranks) {

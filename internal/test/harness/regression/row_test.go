@@ -327,6 +327,12 @@ func planRows() []row {
 			wrong:    "The table of releases was as old as the provider.",
 			scenario: "allow_intermediate_versions over a minor version with a withdrawn patch",
 		},
+		{
+			area: areaPlan, seen: "4aac796", test: planTest("TestOrder_StepsComeInTheOrderThatCostsLeast"),
+			symptom:  "A run that resumed drained one worker while another, which had its new version already, stayed cordoned; a disruption budget without room ended it each time.",
+			wrong:    "Nodes that an earlier run had left out of service were sorted by name, whatever they still needed.",
+			scenario: "two workers cordoned by a run that lost its lease, one of them installed, and fewer workers than before",
+		},
 	}
 }
 
