@@ -108,15 +108,19 @@ func (c *Checker) meant(event history.Event) bool {
 }
 
 // stepped notes a disruptive step on a node: the next node that is disturbed has to be observed first. The step of
-// a worker in its own turn, which its cordon shows, was counted when the turn began; other workers may move
-// meanwhile.
+// a worker in its own turn was counted when the turn began; other workers may move meanwhile. Its cordon shows that,
+// or, if somebody has lifted it, the intent of the present run.
 func (c *Checker) stepped(n *node) {
 	for _, other := range c.nodes {
-		if other == n || n.role != worker || other.role != worker || other.cordonedBy == "" {
+		turn := other.cordonedBy != "" || open(c.phases[other.name]) && c.meantByHolder(other)
+		if other == n || n.role != worker || other.role != worker || !turn {
 			other.step = c.now
 		}
 	}
 }
+
+// meantByHolder reports whether the holder of the lease wrote the last intent for the node.
+func (c *Checker) meantByHolder(n *node) bool { return holds(c.lease.holder, n.meantBy) }
 
 const codeOK = "OK"
 
@@ -138,7 +142,8 @@ func (c *Checker) takenDown(n *node, method string) {
 		c.violate(S4, n.name, "rebooted although it runs the target %s and nothing was installed", n.talos)
 	}
 
-	if method == methodReboot && !late && n.installers == 0 && n.unwritten {
+	// Another run does not know how the install ended.
+	if method == methodReboot && !late && n.installers == 0 && n.unwritten && (n.meantBy == "" || c.meantByHolder(n)) {
 		c.violate(S4, n.name, "rebooted although the install on it ended before it wrote anything")
 	}
 

@@ -897,6 +897,15 @@ func versionJudgements() []judgement {
 
 			return t
 		}},
+		{name: "a reboot by a run that cannot know that the install of another one failed on the node", tale: func() *tale {
+			t := held()
+			t.journal("worker-0", "intent", after, "run-1")
+			t.rpc("worker-0", rpcInstall, "Internal")
+			t.acquire("run-2 (test)")
+			t.goDown("worker-0")
+
+			return t
+		}},
 		{name: "S4: a reboot after an install that failed on the node", want: breaks(s4), tale: func() *tale {
 			t := held()
 			t.rpc("worker-0", rpcInstall, "Internal")

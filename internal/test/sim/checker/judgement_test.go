@@ -765,6 +765,25 @@ func six() *tale {
 // budgetJudgements are about how many workers may be unavailable.
 func budgetJudgements() []judgement {
 	three := []checker.Option{checker.MaxUnavailable(3)}
+	// underway takes a worker down while another one, which is no longer cordoned, is installed for the intent of
+	// a run.
+	underway := func(run string) *tale {
+		t := begin(3, 6)
+		t.acquire(run + " (test)")
+		t.look()
+		t.cordon("worker-0", true, "client")
+		t.journal("worker-0", "intent", after, run)
+		t.acquire("run-1 (test)")
+		t.cordon("worker-1", true, "client")
+		t.put("worker-1", after)
+		t.cordon("worker-0", false, "other")
+		t.look()
+		t.rpc("worker-1", rpcReboot, "OK")
+		t.install("worker-0", after, 0)
+		t.rpc("worker-0", rpcInstall, "OK")
+
+		return t
+	}
 	cordoned := func(count int) func() *tale {
 		return func() *tale {
 			t := six()
@@ -853,6 +872,12 @@ func budgetJudgements() []judgement {
 			t.rpc("worker-0", rpcReboot, "OK")
 
 			return t
+		}},
+		{name: "an install that was under way when a person deleted the Node and another worker was taken down", options: three, tale: func() *tale {
+			return underway("run-1")
+		}},
+		{name: "S3: an install for which an earlier run wrote the intent", want: breaks(s3), options: three, tale: func() *tale {
+			return underway("run-0")
 		}},
 		{name: "S3: a control plane is taken down on what was seen before a worker was", want: breaks(s3), options: three, tale: func() *tale {
 			t := six()

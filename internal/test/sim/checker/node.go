@@ -199,7 +199,7 @@ const forgotten = 30 * 60
 // up: it has no Node object, and does not answer. A worker that somebody deleted while it was away is gone for
 // every run except the one that upgraded it.
 func (c *Checker) gone(n *node) bool {
-	departed := n.unread && n.role == worker && n.meantBy != "" && !holds(c.lease.holder, n.meantBy)
+	departed := n.unread && n.role == worker && n.meantBy != "" && !c.meantByHolder(n)
 
 	return !n.up && (n.expected || departed || c.at-n.lostAt > forgotten)
 }
