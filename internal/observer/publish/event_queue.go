@@ -27,16 +27,15 @@ import (
 
 const (
 	// maxWaiting bounds the Events that wait to be written: the API server of a control plane that reboots is
-	// away for a minute or two.
-	maxWaiting = 500
+	// away for a minute or two. minorWaiting is the bound for steps and waits, so that there is room for the rest.
+	maxWaiting, minorWaiting = 500, 400
+	// maxOrderly bounds the Events that are written at the end of a run before the one that says how it ended.
+	maxOrderly = 50
 	// minEventBackoff and maxEventBackoff are the pauses after a failed attempt.
 	minEventBackoff = 250 * time.Millisecond
 	maxEventBackoff = 5 * time.Second
 	// maxAsked bounds the pause that a busy API server may ask for.
 	maxAsked = 30 * time.Second
-	// maxOrderly bounds the Events that are written in order at the end of a run, which waits no longer than its
-	// lease allows. If there are more, the most important ones are written first.
-	maxOrderly = 50
 	// maxFaults is how often an Event is sent that the API server answers with an internal error.
 	maxFaults = 3
 	// reporter is the component that reports the Events.
@@ -52,8 +51,9 @@ const (
 	waitRate  = 1.0 / 60
 )
 
-// eventQueue writes the Events about one subject in order, in the background. client-go's broadcaster is no
-// alternative: it drops Events, and cannot be flushed while the run still holds its lease.
+// eventQueue writes the Events about one subject in order: in the background until the run ends, and then by
+// whoever calls finish. client-go's broadcaster is no alternative: it drops Events, and cannot be flushed while the
+// run still holds its lease.
 type eventQueue struct {
 	sink    *EventSink
 	subject eventSubject
@@ -62,24 +62,23 @@ type eventQueue struct {
 	// only in numbers, with the latest message.
 	steps, waits *record.EventCorrelator
 
-	// ctx is cancelled once nothing more may be written.
-	ctx    context.Context
-	cancel context.CancelFunc
-	// hurry ends the pause after a failed attempt. done is closed once the background work has ended.
-	hurry, done chan struct{}
+	waiting chan eventText
+	// stop ends the background work, which closes done.
+	stop context.CancelFunc
+	done chan struct{}
 
 	mutex sync.Mutex
-	// changed signals that something waits, or that the queue is closed.
-	changed sync.Cond
-	waiting []*eventAttempt
-	// started is true once there is background work, closed once nothing more is accepted, ranked if the most
-	// important Events are written first, and disowned if another run is responsible for what was not written.
-	started, closed, ranked, disowned bool
+	// closed is true once nothing more is accepted, disowned if another run is responsible for what was not written.
+	closed, disowned bool
+	// last says how the run ended.
+	last []eventText
 	// unwritten counts the Events for which there was no room or no time.
 	unwritten int
 
-	// The following fields belong to the background work.
+	// The following fields belong to whoever writes: the background work, and finish after it.
 
+	// interrupted is what the background work had begun to write when it was stopped.
+	interrupted *eventAttempt
 	// noCreate and noPatch are the API server's errors about a missing permission, nil if none is known to be
 	// missing.
 	noCreate, noPatch error
@@ -91,8 +90,8 @@ type eventQueue struct {
 }
 
 func newEventQueue(sink *EventSink, subject eventSubject, clock *eventClock) *eventQueue {
-	q := &eventQueue{
-		sink: sink, subject: subject, clock: clock, hurry: make(chan struct{}, 1), done: make(chan struct{}),
+	return &eventQueue{
+		sink: sink, subject: subject, clock: clock, waiting: make(chan eventText, maxWaiting),
 		steps: record.NewEventCorrelatorWithOptions(record.CorrelatorOptions{
 			BurstSize: stepBurst, QPS: stepRate, SpamKeyFunc: spamKey, Clock: clock,
 		}),
@@ -102,11 +101,6 @@ func newEventQueue(sink *EventSink, subject eventSubject, clock *eventClock) *ev
 			MessageFunc: func(event *corev1.Event) string { return event.Message },
 		}),
 	}
-
-	q.ctx, q.cancel = context.WithCancel(context.Background())
-	q.changed.L = &q.mutex
-
-	return q
 }
 
 // spamKey is the same for Events about the same object with the same reason. For waits, it also includes what is
@@ -122,259 +116,207 @@ func spamKey(event *corev1.Event) string {
 	return strings.Join(key, "\n")
 }
 
-// add queues a text and returns at once. If the queue is full, the oldest of the least important texts is
-// dropped.
+// add queues a text and returns at once. If there is no room, the text is dropped.
 func (q *eventQueue) add(text eventText) {
 	q.mutex.Lock()
 	defer q.mutex.Unlock()
 
-	if q.closed {
+	switch {
+	case q.closed:
 		return
-	}
-
-	if q.waiting = append(q.waiting, &eventAttempt{eventQueue: q, text: text}); len(q.waiting) > maxWaiting {
-		least := slices.MinFunc(q.waiting, func(a, b *eventAttempt) int { return cmp.Compare(a.text.rank, b.text.rank) })
-		index := slices.Index(q.waiting, least)
-
-		q.waiting = slices.Delete(q.waiting, index, index+1)
+	case text.weight == ending:
+		q.last = append(q.last, text)
+	case len(q.waiting) == maxWaiting, text.weight == minor && len(q.waiting) >= minorWaiting:
 		q.unwritten++
+	default:
+		q.waiting <- text
 	}
 
-	if !q.started {
-		q.started = true
+	if q.done == nil {
+		q.done = make(chan struct{})
 
-		go q.run()
+		var ctx context.Context
+		ctx, q.stop = context.WithCancel(context.Background())
+
+		go q.run(ctx)
 	}
-
-	q.changed.Signal()
 }
 
-// run writes until the queue is closed and empty.
-func (q *eventQueue) run() {
+// run writes until the context ends.
+func (q *eventQueue) run(ctx context.Context) {
 	defer close(q.done)
 
 	for {
-		attempt, ok := q.next()
-		if !ok {
-			return
-		}
-
-		q.write(attempt)
-	}
-}
-
-// next waits for an attempt and returns it. ok is false once the queue is closed and empty.
-func (q *eventQueue) next() (attempt *eventAttempt, ok bool) {
-	q.mutex.Lock()
-	defer q.mutex.Unlock()
-
-	for len(q.waiting) == 0 && !q.closed {
-		q.changed.Wait()
-	}
-
-	if len(q.waiting) == 0 {
-		return nil, false
-	}
-
-	attempt, q.waiting = q.waiting[0], q.waiting[1:]
-
-	return attempt, true
-}
-
-// write retries until the Event is written or refused, nothing more may be written, or a more important Event has
-// to be written first.
-func (q *eventQueue) write(attempt *eventAttempt) {
-	backoff := newBackoff(minEventBackoff, maxEventBackoff)
-
-	for attempt.again() {
-		pause := max(backoff.Step(), min(attempt.asked, maxAsked))
-
 		select {
-		case <-q.ctx.Done():
-			q.mutex.Lock()
-			q.unwritten++
-			q.mutex.Unlock()
-
+		case <-ctx.Done():
 			return
-		case <-time.After(pause):
-		case <-q.hurry:
-			if q.yields(attempt) {
+		case text := <-q.waiting:
+			if attempt := (&eventAttempt{text: text}); !q.write(ctx, attempt) {
+				q.interrupted = attempt
+
 				return
 			}
-
-			backoff = newBackoff(minEventBackoff, maxEventBackoff)
 		}
 	}
 }
 
-// yields puts an attempt back and returns true if a more important one is waiting.
-func (q *eventQueue) yields(attempt *eventAttempt) bool {
-	q.mutex.Lock()
-	defer q.mutex.Unlock()
-
-	if !q.ranked || len(q.waiting) == 0 || q.waiting[0].text.rank <= attempt.text.rank {
-		return false
-	}
-
-	q.waiting = slices.Insert(q.waiting, 0, attempt)
-	q.rank()
-
-	return true
-}
-
-// rank sorts the queue by importance, then by age.
-func (q *eventQueue) rank() {
-	slices.SortStableFunc(q.waiting, func(a, b *eventAttempt) int { return cmp.Compare(b.text.rank, a.text.rank) })
-}
-
-// finish returns once the queue is written or the context ends. Nothing is written after that.
+// finish writes what waits, until the context ends. Nothing is written after that.
 func (q *eventQueue) finish(ctx context.Context) {
-	defer q.cancel()
-
-	q.mutex.Lock()
-	q.closed = true
-	started := q.started
-
-	if q.ranked = len(q.waiting) > maxOrderly; q.ranked {
-		q.rank()
-	}
-
-	q.changed.Signal()
-	q.mutex.Unlock()
-
-	if !started {
+	if !q.close() {
 		return
 	}
 
-	signal(q.hurry)
+	var left []*eventAttempt
+	if q.interrupted != nil {
+		left = append(left, q.interrupted)
+	}
 
-	select {
-	case <-q.done:
-	case <-ctx.Done():
-		q.giveUp()
-		<-q.done
+	for range len(q.waiting) {
+		left = append(left, &eventAttempt{text: <-q.waiting})
+	}
+
+	at := len(left)
+	if at > maxOrderly {
+		at = 0
+	}
+
+	for _, text := range slices.Backward(q.last) {
+		left = slices.Insert(left, at, &eventAttempt{text: text})
+	}
+
+	for index, attempt := range left {
+		if !q.write(ctx, attempt) {
+			q.unwritten += len(left) - index
+
+			return
+		}
 	}
 }
 
 // disown drops the queue because another run is responsible now.
 func (q *eventQueue) disown() {
-	q.giveUp()
-
-	q.mutex.Lock()
-	defer q.mutex.Unlock()
+	q.close()
 
 	q.disowned = true
 }
 
-// giveUp drops the queue, and the Event that is being written.
-func (q *eventQueue) giveUp() {
+// close ends the background work. It returns false if the queue is closed already.
+func (q *eventQueue) close() (first bool) {
 	q.mutex.Lock()
-	defer q.mutex.Unlock()
+	first, q.closed = !q.closed, true
+	q.mutex.Unlock()
 
-	q.closed = true
-	q.unwritten += len(q.waiting)
-	q.waiting = nil
-	q.changed.Signal()
-	q.cancel()
+	if q.done != nil {
+		q.stop()
+		<-q.done
+	}
+
+	return first
 }
 
 // eventAttempt is an Event that is being written.
 type eventAttempt struct {
-	*eventQueue
-
 	text eventText
 	// event is nil until its subject is known. patch is its difference from the existing Event, if there is one.
 	event *corev1.Event
 	patch []byte
-	// sent is true if the Event was sent before and so may exist.
-	sent   bool
+	// faults counts the internal errors of the API server.
 	faults int
-	// asked is the pause that the API server asked for.
-	asked time.Duration
 }
 
-// again makes an attempt and reports whether a retry is worthwhile.
-func (a *eventAttempt) again() bool {
-	if a.noCreate != nil {
-		return false
-	}
+// write tries until the Event is written, dropped or refused, or the context ends; then it returns false.
+func (q *eventQueue) write(ctx context.Context, attempt *eventAttempt) (settled bool) {
+	backoff := newBackoff(minEventBackoff, maxEventBackoff)
 
-	correlator := a.steps
-	if a.text.rank == rankWait {
-		correlator = a.waits
-	}
-
-	if a.event == nil {
-		involved, err := a.subject.reference(a.ctx, a.text.node)
-		if err != nil {
-			a.away = err
-
+	for {
+		if q.noCreate != nil {
 			return true
 		}
 
-		result, err := correlator.EventCorrelate(a.newEvent(involved))
-		if err != nil {
-			return a.refuse(err)
-		}
+		err := q.try(ctx, attempt)
 
-		if result.Skip {
-			// The limit for Events like it is reached.
+		switch {
+		case err == nil:
+			return true
+		case ctx.Err() != nil:
 			return false
 		}
 
-		a.event, a.patch = result.Event, result.Patch
+		q.away = err
+		seconds, _ := apierrors.SuggestsClientDelay(err)
+
+		select {
+		case <-ctx.Done():
+			return false
+		case <-time.After(max(backoff.Step(), min(time.Duration(seconds)*time.Second, maxAsked))):
+		}
+	}
+}
+
+// try makes one attempt. If another one is worthwhile, an error is returned.
+func (q *eventQueue) try(ctx context.Context, attempt *eventAttempt) error {
+	correlator := q.steps
+	if attempt.text.reason == reasonWaiting {
+		correlator = q.waits
+	}
+
+	if attempt.event == nil {
+		involved, err := q.subject.reference(ctx, attempt.text.node)
+		if err != nil {
+			return err
+		}
+
+		result, err := correlator.EventCorrelate(q.newEvent(attempt.text, involved))
+
+		switch {
+		case err != nil:
+			return q.refuse(err)
+		case result.Skip:
+			// The limit for Events like it is reached.
+			return nil
+		}
+
+		attempt.event, attempt.patch = result.Event, result.Patch
 		// The correlator does not set it.
-		a.event.ReportingController = reporter
+		attempt.event.ReportingController = reporter
 	}
 
-	if a.event.Count > 1 && a.noPatch != nil {
-		return false
-	}
-
-	written, err := a.send()
-	if err != nil {
-		return a.retries(err)
-	}
-
-	if written != nil {
+	written, err := q.send(ctx, attempt)
+	if written != nil && err == nil {
 		correlator.UpdateState(written)
 	}
 
-	return false
+	return q.settle(attempt, err)
 }
 
 // newEvent returns the Event before it is combined with others like it.
-func (a *eventAttempt) newEvent(involved corev1.ObjectReference) *corev1.Event {
-	at, kind := metav1.NewTime(a.text.at), corev1.EventTypeNormal
+func (q *eventQueue) newEvent(text eventText, involved corev1.ObjectReference) *corev1.Event {
+	at, kind := metav1.NewTime(text.at), corev1.EventTypeNormal
 	if at.IsZero() {
-		at = metav1.NewTime(a.clock.Now())
+		at = metav1.NewTime(q.clock.Now())
 	}
 
-	if a.text.warning {
+	if text.warning {
 		kind = corev1.EventTypeWarning
 	}
 
 	return &corev1.Event{
-		ObjectMeta:     metav1.ObjectMeta{Namespace: a.subject.namespace, Name: a.newName(involved)},
-		InvolvedObject: involved, Reason: a.text.reason, Message: a.text.message, Type: kind,
+		ObjectMeta:     metav1.ObjectMeta{Namespace: q.subject.namespace, Name: util.GenerateEventName(involved.Name, q.clock.Now().UnixNano())},
+		InvolvedObject: involved, Reason: text.reason, Message: text.message, Type: kind,
 		FirstTimestamp: at, LastTimestamp: at, Count: 1, Source: corev1.EventSource{Component: reporter},
 	}
 }
 
-// newName returns a unique name for an Event.
-func (a *eventAttempt) newName(involved corev1.ObjectReference) string {
-	return util.GenerateEventName(involved.Name, a.clock.Now().UnixNano())
-}
-
-// send raises the count of the existing Event, or creates a new one. written is nil if that is not needed or not
-// permitted.
-func (a *eventAttempt) send() (written *corev1.Event, err error) {
-	if a.event.Count > 1 {
-		written, err = a.sink.patch(a.ctx, a.event, a.patch)
+// send raises the count of the existing Event, or creates a new one. Written is nil if that is not permitted.
+func (q *eventQueue) send(ctx context.Context, attempt *eventAttempt) (written *corev1.Event, err error) {
+	if attempt.event.Count > 1 {
+		if q.noPatch == nil {
+			written, err = q.sink.patch(ctx, attempt.event, attempt.patch)
+		}
 
 		switch {
 		case forbids(err):
-			a.noPatch, err = err, nil
+			q.noPatch, err = err, nil
 
 			return nil, err
 		case !apierrors.IsNotFound(err):
@@ -383,60 +325,46 @@ func (a *eventAttempt) send() (written *corev1.Event, err error) {
 	}
 
 	// There was no such Event, or the API server has deleted it, as it does after an hour.
-	a.event.ResourceVersion = ""
+	attempt.event.ResourceVersion = ""
 
-	written, err = a.sink.create(a.ctx, a.event)
-
-	switch {
-	case apierrors.IsAlreadyExists(err) && a.sent:
-		written, err = nil, nil
-	case apierrors.IsAlreadyExists(err):
-		a.event.Name = a.newName(a.event.InvolvedObject)
+	written, err = q.sink.create(ctx, attempt.event)
+	if apierrors.IsAlreadyExists(err) {
+		// The reply to an earlier attempt was lost.
+		return nil, nil
 	}
-
-	a.sent = true
 
 	return written, err
 }
 
-// retries records the error and reports whether a retry is worthwhile.
-func (a *eventAttempt) retries(err error) bool {
-	var (
-		answer apierrors.APIStatus
-		code   int32
-	)
-
-	if errors.As(err, &answer) {
-		code = answer.Status().Code
+// settle returns the error if a retry is worthwhile. Otherwise it records the error and returns nil.
+func (q *eventQueue) settle(attempt *eventAttempt, err error) error {
+	var answer apierrors.APIStatus
+	if err == nil || !errors.As(err, &answer) {
+		return err
 	}
 
-	seconds, _ := apierrors.SuggestsClientDelay(err)
-	a.asked = time.Duration(seconds) * time.Second
-
-	switch {
-	case answer == nil, apierrors.IsAlreadyExists(err):
-	case forbids(err), code == http.StatusUnauthorized:
-		a.noCreate = err
-
-		return false
+	switch code := answer.Status().Code; {
 	case code == http.StatusTooManyRequests, code == http.StatusServiceUnavailable, code == http.StatusGatewayTimeout:
-	case code >= http.StatusInternalServerError && a.faults < maxFaults-1:
-		a.faults++
+		return err
+	case code >= http.StatusInternalServerError && attempt.faults < maxFaults-1:
+		attempt.faults++
+
+		return err
+	case forbids(err), code == http.StatusUnauthorized:
+		q.noCreate = err
+
+		return nil
 	default:
-		return a.refuse(err)
+		return q.refuse(err)
 	}
-
-	a.away = err
-
-	return true
 }
 
-// refuse records that an Event is given up because no retry can help.
-func (a *eventAttempt) refuse(err error) (again bool) {
-	a.refused++
-	a.refusal = err
+// refuse records that an Event is given up because no retry can help, and returns nil.
+func (q *eventQueue) refuse(err error) error {
+	q.refused++
+	q.refusal = err
 
-	return false
+	return nil
 }
 
 // forbids reports whether the error is a missing permission rather than an objection to one Event.

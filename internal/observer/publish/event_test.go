@@ -367,27 +367,6 @@ func TestEvent_ObjectIsNamedByItsUID(t *testing.T) {
 	}
 }
 
-// TestEvent_TwoRunsAtOnceAreApart, also where they begin at the same moment.
-func TestEvent_TwoRunsAtOnceAreApart(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		api := &eventAPI{}
-
-		for range 2 {
-			events := publish.NewEvents(publish.EventTargets{Object: sink(t, api), Of: publishedCluster})
-
-			observe(events, tale()[1:2])
-
-			if err := events.Close(t.Context()); err != nil {
-				t.Error(err)
-			}
-		}
-
-		if told := api.told(); len(told) != 2 || told[0] != told[1] {
-			t.Errorf("told %q", told)
-		}
-	})
-}
-
 // TestEvent_EndOfARunNamesWhatRuns, in one list, and nothing of nodes that are held.
 func TestEvent_EndOfARunNamesWhatRuns(t *testing.T) {
 	talos, kubernetes := progress(2, 2, "1.13.4"), progress(2, 2, "1.35.2")

@@ -21,15 +21,14 @@ const maxEventMessage = 1024 - 64
 // reasonWaiting is the reason of Events about waits.
 const reasonWaiting = "Waiting"
 
-// eventRank orders Events by importance. If not all can be written, the lowest ranks are dropped first.
-type eventRank int
+// eventWeight says which Events are dropped first and which is written last.
+type eventWeight int
 
 const (
-	rankWait eventRank = iota
-	rankStep
-	rankTurn
-	rankWarning
-	rankRun
+	// minor are steps and waits, major is the rest but for the end of a run.
+	minor eventWeight = iota
+	major
+	ending
 )
 
 // eventText is the content of a Kubernetes Event.
@@ -40,7 +39,7 @@ type eventText struct {
 	message, alone string
 	reason         string
 	warning        bool
-	rank           eventRank
+	weight         eventWeight
 	at             time.Time
 }
 
@@ -63,39 +62,39 @@ func Text(event cluster.Event) string {
 func eventTextOf(event cluster.Event) (text eventText, ok bool) {
 	switch event.Kind {
 	case cluster.EventRunStarted:
-		text = eventText{reason: "UpgradeStarted", message: "Upgrade started: " + runPlanned(event), rank: rankRun}
+		text = eventText{reason: "UpgradeStarted", message: "Upgrade started: " + runPlanned(event), weight: major}
 	case cluster.EventRunDone:
-		text = eventText{reason: "UpgradeCompleted", message: "Upgrade completed: " + runReached(event), rank: rankRun}
+		text = eventText{reason: "UpgradeCompleted", message: "Upgrade completed: " + runReached(event), weight: ending}
 	case cluster.EventRunFailed:
-		text = eventText{reason: "UpgradeFailed", message: "Upgrade failed: " + reasonOf(event), warning: true, rank: rankRun}
+		text = eventText{reason: "UpgradeFailed", message: "Upgrade failed: " + reasonOf(event), warning: true, weight: ending}
 	case cluster.EventNodeStarted, cluster.EventNodeDone:
 		text.reason, text.message, text.alone = turnWords(event)
-		text.message, text.alone, text.rank = text.message+toVersion(event), text.alone+toVersion(event), rankTurn
+		text.message, text.alone, text.weight = text.message+toVersion(event), text.alone+toVersion(event), major
 	case cluster.EventNodeStep:
 		text = stepText(event)
 	case cluster.EventRollingBack:
 		rest := toVersion(event) + ": " + reasonOf(event)
-		text = eventText{reason: "RollingBack", message: "Rolling back node " + event.Node + rest, alone: "Rolling back" + rest, warning: true, rank: rankRun}
+		text = eventText{reason: "RollingBack", message: "Rolling back node " + event.Node + rest, alone: "Rolling back" + rest, warning: true, weight: major}
 	case cluster.EventRolledBack:
-		text = eventText{reason: "RolledBack", message: "Rolled back node " + event.Node, alone: "Rolled back", rank: rankRun}
+		text = eventText{reason: "RolledBack", message: "Rolled back node " + event.Node, alone: "Rolled back", weight: major}
 		if event.Err != nil {
-			text = eventText{reason: "RollbackFailed", message: "Unable to roll back node " + event.Node, alone: "Unable to roll back", warning: true, rank: rankRun}
+			text = eventText{reason: "RollbackFailed", message: "Unable to roll back node " + event.Node, alone: "Unable to roll back", warning: true, weight: major}
 		}
 
 		rest := toVersion(event) + ": " + reasonOf(event)
 		text.message, text.alone = text.message+rest, text.alone+rest
 	case cluster.EventWarning:
 		text = ownText(event)
-		text.reason, text.warning, text.rank = "UpgradeWarning", true, rankWarning
+		text.reason, text.warning, text.weight = "UpgradeWarning", true, major
 	case cluster.EventSuspended:
 		text = ownText(event)
-		text.reason, text.warning, text.rank = "UpgradesSuspended", true, rankRun
+		text.reason, text.warning, text.weight = "UpgradesSuspended", true, major
 	case cluster.EventResumed:
 		text = ownText(event)
-		text.reason, text.rank = "UpgradesResumed", rankRun
+		text.reason, text.weight = "UpgradesResumed", major
 	case cluster.EventWaiting:
 		text = ownText(event)
-		text.reason, text.rank = reasonWaiting, rankWait
+		text.reason = reasonWaiting
 	default:
 		return eventText{}, false
 	}
@@ -172,7 +171,7 @@ func stepText(event cluster.Event) eventText {
 		what += ": " + event.Text
 	}
 
-	text := eventText{reason: reason, message: what, alone: what, rank: rankStep}
+	text := eventText{reason: reason, message: what, alone: what}
 	if event.Node != "" {
 		text.message = event.Node + ": " + what
 	}
