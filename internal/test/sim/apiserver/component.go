@@ -273,6 +273,15 @@ func versionOf(image string) string {
 	return strings.TrimPrefix(tag, "v")
 }
 
+// startProxy gives a node that has just registered the pod that the DaemonSet makes for it: with its present image.
+func (s *Server) startProxy(node string) {
+	delete(s.system.proxies, node)
+
+	if s.system.proxy != "" {
+		s.world.SetProxy(node, versionOf(s.system.proxy))
+	}
+}
+
 // proxyReady reports whether a pod of kube-proxy is reported as ready.
 func (s *Server) proxyReady(node string, pod proxyPod) bool {
 	known := s.kubelets[node]

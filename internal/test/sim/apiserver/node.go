@@ -96,6 +96,7 @@ func (s *Server) follow(changed turned) {
 		if state.Kubelet.Running {
 			s.register(state, changed.at)
 			s.record(changed.name, history.KindLabel, map[string]string{"labels": ""})
+			s.startProxy(changed.name)
 		}
 
 		return
