@@ -563,6 +563,11 @@ func worthAnnouncing(key string, value *string, found map[string]string) bool {
 	}
 }
 
+// isStatus reports whether the annotation is the status of a product.
+func isStatus(key string) bool {
+	return key == protocol.KeyTalosStatus || key == protocol.KeyKubernetesStatus
+}
+
 // isVersion reports whether the text is the version, with or without "v".
 func isVersion(text string, v version.Version) bool {
 	found, err := version.Parse(strings.TrimSpace(text))

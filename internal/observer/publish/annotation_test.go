@@ -134,7 +134,7 @@ func TestAnnounce_OnlyWhatIsUntrueOrMissing(t *testing.T) {
 	working := nothingToDo()[1]
 	working.Talos.Steps = 1
 
-	named := publish.Options{Announce: true, Available: newest}
+	named, unnamed := publish.Options{Announce: true, Available: newest}, publish.Options{Available: newest}
 
 	for name, test := range map[string]struct {
 		options publish.Options
@@ -144,7 +144,11 @@ func TestAnnounce_OnlyWhatIsUntrueOrMissing(t *testing.T) {
 	}{
 		"nothing new":                {named, nothingToDo()[1], map[string]any{}, false},
 		"in an event that begins":    {named, nothingToDo()[0], map[string]any{}, false},
-		"nobody named the object":    {publish.Options{Available: newest}, nothingToDo()[1], map[string]any{talosStatus: "in-progress"}, false},
+		"a run that failed, unnamed": {unnamed, nothingToDo()[1], map[string]any{talosStatus: "failed"}, true},
+		"a run that died, unnamed":   {unnamed, nothingToDo()[1], map[string]any{kubernetesStatus: "in-progress"}, true},
+		"no status, unnamed":         {unnamed, nothingToDo()[1], map[string]any{talosStatus: nil}, false},
+		"nothing new, unnamed":       {unnamed, nothingToDo()[1], map[string]any{}, false},
+		"other versions, unnamed":    {unnamed, nothingToDo()[1], map[string]any{talosCurrent: "1.12.6", talosAvailable: nil}, false},
 		"there is something to do":   {named, working, map[string]any{talosStatus: nil}, false},
 		"an old heartbeat":           {named, nothingToDo()[1], map[string]any{protocol.KeyLastUpdate: "2020-01-01T00:00:00Z"}, false},
 		"no status":                  {named, nothingToDo()[1], map[string]any{talosStatus: nil}, true},

@@ -78,7 +78,7 @@ type Publisher struct {
 // Options are the options of a [Publisher].
 type Options struct {
 	// Announce is true if the object was configured explicitly, so that it is kept up to date even if an apply
-	// finds nothing to do.
+	// finds nothing to do. Otherwise such an apply only corrects the status of an upgrade that failed or died.
 	Announce bool
 	// Available returns the versions that a cluster with these versions could be upgraded to next, zero for none.
 	// A zero argument means that the running version is unknown. It returns at once. If Available is nil, nothing
@@ -404,9 +404,10 @@ func (p *Publisher) Notes() []string {
 }
 
 // Announces implements [cluster.Announcer]. It reports whether the annotations of the object lack something that
-// an event of a run with nothing to do would say, or its status contradicts that.
+// an event of a run with nothing to do would say, or its status contradicts that. If the object was not configured,
+// only the end of an upgrade that it still shows as failed or under way counts.
 func (p *Publisher) Announces(ctx context.Context, event cluster.Event) bool {
-	if !p.options.Announce || !nothingToDo(event) {
+	if !nothingToDo(event) {
 		return false
 	}
 
@@ -423,13 +424,13 @@ func (p *Publisher) Announces(ctx context.Context, event cluster.Event) bool {
 	wanted := said.annotationsAfter(run, found)
 
 	for key, value := range wanted {
-		if worthAnnouncing(key, value, found) {
+		if (p.options.Announce || isStatus(key) && found[key] != "") && worthAnnouncing(key, value, found) {
 			return true
 		}
 	}
 
 	store, hasStatus := p.store.(StatusStore)
-	if !hasStatus || len(wanted) == 0 {
+	if !p.options.Announce || !hasStatus || len(wanted) == 0 {
 		return false
 	}
 

@@ -382,6 +382,12 @@ func kubernetesRows() []row {
 func wordRows() []row {
 	return []row{
 		{
+			area: areaWords, seen: "4aac796", test: test{"observer/publish", "TestAnnounce_OnlyWhatIsUntrueOrMissing"},
+			symptom:  "The annotations said failed although the next apply had found every node at its target.",
+			wrong:    "An apply with nothing to do published only on an object that publish_to names, and not on the ConfigMap of the provider itself.",
+			scenario: "a worker that does not answer for six minutes when a roll looks at the cluster for the last time",
+		},
+		{
 			area: areaWords, seen: "28cd42e", test: engineTest("TestInstall_ThatNeverTookIsPlannedAnew"),
 			symptom:  "A node was said to be done that had only been put back into service.",
 			wrong:    "A turn that leaves its node to the next plan ended like one that has moved it.",

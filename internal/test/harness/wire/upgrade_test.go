@@ -126,7 +126,7 @@ func TestUpgrade_FourHoursTakeAMoment(t *testing.T) {
 		p := r.start("run-1")
 		r.must(p, tested.request)
 		r.AllRun(harness.ToLifecycle)
-		r.published("talos", harness.ToLifecycle)
+		r.published("talos", harness.ToLifecycle, "completed")
 		r.Sound()
 		r.Tidy()
 		r.Once()
