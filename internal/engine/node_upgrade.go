@@ -32,8 +32,8 @@ type nodeUpgrade struct {
 	step plan.Step
 
 	phase nodePhase
-	// at is the step that was entered last, and waits is what is waited for before the next one: it completes
-	// "until", and is empty during a step.
+	// at is the step that was entered last. waits is what has to become true before the upgrade goes on, worded to
+	// follow "waiting until"; it is empty if nothing has to.
 	at    cluster.NodeStep
 	waits string
 	// entry is the entry of the node in the journal, as last written. An entry without a phase is not in the
@@ -54,8 +54,7 @@ type nodeUpgrade struct {
 	acted time.Time
 	// look is what the guards last observed.
 	look looked
-	// booted is the last boot ID of the node that was seen and is not the one of the boot in which its new system
-	// was installed.
+	// booted is the ID of the last boot in which the node was seen to be back from a reboot; empty if it never was.
 	booted string
 	// installs counts the installs whose installer printed something.
 	installs int
@@ -71,14 +70,14 @@ type nodeUpgrade struct {
 type nodePhase int
 
 const (
-	// untouched: no installer was called since the last boot.
+	// untouched: no install is pending.
 	untouched nodePhase = iota
-	// installCalled: an installer may have run since the last boot. Only a clean
-	// refusal, or a boot, shows whether it did.
+	// installCalled: an installer may have been called for the entry in the journal, and the node is not back in
+	// service. If it turns out that nothing was installed, the phase is untouched again.
 	installCalled
 	// returning: the node is being sent back to its old system, for which it need not be healthy.
 	returning
-	// inService: the node is back in service with the system that it is to run.
+	// inService: the node is back in service.
 	inService
 )
 
@@ -99,21 +98,21 @@ type nodeResult struct {
 // recorded reports whether the journal has an open entry about the node.
 func (u *nodeUpgrade) recorded() bool { return u.entry.Phase != "" && u.entry.Open() }
 
-// mayHaveInstalled reports whether the node's next boot may start another system.
+// mayHaveInstalled reports whether the journal has an open entry for which an installer may have been called.
 func (u *nodeUpgrade) mayHaveInstalled() bool { return u.recorded() && u.phase != untouched }
 
-// outcome is what a reboot showed.
+// outcome is how an attempt ended.
 type outcome int
 
 const (
-	// arrived: the node runs what it was to run.
+	// arrived: the node only has to return to service. It runs what it was to run, or the next plan decides about it.
 	arrived outcome = iota
-	// notInstalled: the node runs its old system, because nothing was installed.
+	// notInstalled: the node runs its old system. As far as is known, the install did not take effect.
 	notInstalled
 	// fellBack: the node runs its old system, because the new one did not come up.
 	fellBack
-	// outdatedPlan: the node runs something that the plan was not made for, and
-	// nothing was done to it.
+	// outdatedPlan: the node runs something that the plan was not made for, and no install is pending. The node may
+	// be cordoned and drained.
 	outdatedPlan
 	// rolledBack: the node runs its old system, because it was sent back.
 	rolledBack
@@ -152,7 +151,7 @@ func (r *run) upgradeNode(ctx context.Context, step plan.Step) (ready time.Time,
 
 	err = u.upgradeWhenAllowed(ctx)
 	if errors.Is(err, permit.ErrYield) || errors.Is(err, permit.ErrStopped) {
-		// This run left nothing behind, but an earlier one may have left the node cordoned.
+		// The node may have our cordon, from an earlier run or from a call whose reply was lost.
 		u.cleanUp(ctx)
 
 		return u.result.ready, err
@@ -295,8 +294,8 @@ func (u *nodeUpgrade) untaken(attempts int) string {
 	return fmt.Sprintf("the node was asked %s to install %s, and it is not known whether the installer started", readable.Times(attempts), u.entry.Image)
 }
 
-// leaveUnplanned leaves the node to the next plan. This upgrade has done nothing to it, except perhaps for a
-// cordon.
+// leaveUnplanned leaves the node to the next plan. If the node may have our cordon, it is first brought back into
+// service with what it runs.
 func (u *nodeUpgrade) leaveUnplanned(ctx context.Context) error {
 	u.result.leftToPlan = true
 
@@ -332,7 +331,7 @@ func (u *nodeUpgrade) attempt(ctx context.Context, number int) (outcome, error) 
 
 		return arrived, nil
 	case u.step.Finish && !u.step.Canary && u.run.policy().HasCanaries():
-		// Only the cordon is left to be finished: an install has to wait for the canaries.
+		// An install has to wait for the canaries, so only the cordon of the earlier run is removed.
 		u.cordoned, u.result.leftToPlan = true, true
 
 		return arrived, nil
@@ -543,9 +542,9 @@ func (u *nodeUpgrade) beyondTarget(machine cluster.Machine) bool {
 	return u.step.To.Less(machine.Talos)
 }
 
-// cordonWhenAllowed cordons the node, or returns permit.ErrYield, in which case it has not touched the node. If no
-// other node can take the pods, it yields only once another upgrade has ended: before that, a new plan would find
-// nothing to do.
+// cordonWhenAllowed cordons the node, or returns permit.ErrYield. The node then has no cordon of ours, unless the
+// reply to one was lost. If no other node can take the pods, ErrYield is returned only once another upgrade has
+// ended: a plan made before that would begin this upgrade again.
 func (u *nodeUpgrade) cordonWhenAllowed(ctx context.Context) error {
 	for announced := false; ; announced = true {
 		ended := u.run.shared.peerDone()
@@ -651,9 +650,9 @@ var errAlreadyThere = errors.New("the node runs its target already")
 // system, and may even skip a minor version.
 var errStale = errors.New("the node runs neither what the plan was made for nor its target")
 
-// recordIntent waits for the guards and records the intent with the boot that they observed: otherwise a node that
-// has rebooted since its upgrade began would look as if it had completed the reboot that its install still needs.
-// It returns nil only while the observation is fresh, and the step is then counted.
+// recordIntent waits for the guards and records the intent with the boot ID that they observed. If an older one were
+// recorded, a reboot before the install would be taken for the reboot after it. If nil is returned, the observation
+// is recent enough to act on it, and what other upgrades observed before is out of date.
 func (u *nodeUpgrade) recordIntent(ctx context.Context, before string) error {
 	for {
 		if err := u.awaitGuards(ctx, before); err != nil {
@@ -736,8 +735,8 @@ func (u *nodeUpgrade) withdrawUnsent(ctx context.Context, cause error) error {
 	return fmt.Errorf("%w: %w", errNotSent, cause)
 }
 
-// install runs the installer beside the running system and leaves the node with an install pending. Once the intent
-// is recorded, only a clean refusal or a reboot ends that.
+// install runs the installer beside the running system. If it certainly installed nothing, the intent is taken back.
+// Otherwise an install is pending until the next boot.
 func (u *nodeUpgrade) install(ctx context.Context) error {
 	if err := u.recordIntent(ctx, "install on"); err != nil {
 		return err
@@ -788,13 +787,13 @@ func notSent(err error) bool {
 	return errors.Is(err, cluster.ErrUnreachable) && !errors.Is(err, cluster.ErrOutcomeUnknown)
 }
 
-// neverRan reports whether the call was certainly refused before the installer was started.
+// neverRan reports whether the installer was certainly not started and the call is not to be repeated.
 func neverRan(err error) bool {
 	if errors.Is(err, cluster.ErrOutcomeUnknown) {
 		return false
 	}
 
-	// Without the lease, no call was made. It is repeated unless the lease is lost.
+	// Without the lease, no call was made. The call is repeated unless the lease is lost.
 	if errors.Is(err, errRefusedByLease) {
 		return errors.Is(err, say.ErrLeaseLost)
 	}
@@ -838,8 +837,8 @@ func (u *nodeUpgrade) rebootGuarded(ctx context.Context) error {
 			return nil
 		}
 
-		// An intent remains an intent: it distinguishes an install that never took effect from a system that did
-		// not come up.
+		// PhaseIntent is kept: if the node then runs its old system, the install did not take effect. After
+		// PhaseRebooting, that would mean that the new system did not come up.
 		if u.entry.Phase == cluster.PhaseInstalled {
 			if err := u.record(ctx, cluster.PhaseRebooting); err != nil {
 				return err
@@ -966,10 +965,10 @@ func (u *nodeUpgrade) awaitLegacyReturn(ctx context.Context, failed error) error
 	return errors.Join(failed, u.forget(ctx), u.awaitServing(ctx))
 }
 
-// recordBestEffort records the phase of a node that is going down. A single control plane takes the Kubernetes API
-// down with it, perhaps before that is written. All that is lost then is the difference between an install that
-// never took effect and a fallback, or that the node received the request for a rollback that had no effect, which
-// is then requested once more.
+// recordBestEffort records the phase of a node that is going down. If the node is the only control plane, the
+// Kubernetes API goes down with it. So if the write fails, nil is returned, unless ctx has ended or the lease is
+// lost. A later run then cannot distinguish a fallback from an install that did not take effect, or it repeats the
+// request for a rollback that the node has accepted and that had no effect.
 func (u *nodeUpgrade) recordBestEffort(ctx context.Context, phase cluster.Phase) error {
 	kept, end := u.run.engine.recordContext(ctx)
 	defer end()
@@ -1197,15 +1196,15 @@ func (u *nodeUpgrade) neverReturned(ctx context.Context, err error) error {
 	return fmt.Errorf("%w: %w", say.ErrNeverReturned, err)
 }
 
-// noteActed records that something was done to the node, or was a consequence of it, which invalidates earlier
-// observations.
+// noteActed records that something was done to the node, or has happened to it as a result. Earlier observations are
+// then out of date.
 func (u *nodeUpgrade) noteActed() {
 	u.acted = u.run.engine.clock.Now()
 	u.run.engine.facts.Acted(u.step.Role)
 }
 
-// returned observes a node that was sent into a reboot. Once it has finished booting, it is asked for everything:
-// before that, it may not report yet all that stays the same for as long as it runs.
+// returned observes a node that was sent into a reboot. Once the node has finished its new boot, everything is asked.
+// Before that, the node may not report all of what is asked only once in a boot.
 func (u *nodeUpgrade) returned(ctx context.Context, before cluster.Machine) (cluster.Machine, error) {
 	e := u.run.engine
 
@@ -1214,7 +1213,8 @@ func (u *nodeUpgrade) returned(ctx context.Context, before cluster.Machine) (clu
 		known = &before
 	}
 
-	// A machine that has finished its new boot has been asked for everything, and has still to confirm its system.
+	// If the machine has finished its new boot, only the confirmation of its system is missing, and BootOnly does not
+	// ask for that.
 	extent := cluster.BootOnly
 	if known == nil || before.Settled() && before.BootID != u.entry.BootID {
 		extent = cluster.Everything
@@ -1232,7 +1232,7 @@ func (u *nodeUpgrade) returned(ctx context.Context, before cluster.Machine) (clu
 		machine, err = e.talos.Machine(ctx, u.step.Address, nil, extent)
 	}
 
-	// What is known of the old boot was not asked again.
+	// With BootOnly, earlier facts are repeated without having been asked again, so they are not stored.
 	if err == nil && extent == cluster.Everything {
 		e.facts.Tell(u.step.Address, told(e, asked, &machine, nil), all, nil)
 	}
@@ -1384,7 +1384,7 @@ func (u *nodeUpgrade) onOldSystem(ctx context.Context, result outcome) error {
 		return u.fallback(ctx)
 	}
 
-	// If an earlier run sent it back, nobody has seen it arrive.
+	// An earlier run sent the node back, and its reason is not known.
 	return u.finishRolledBack(ctx, nil)
 }
 
@@ -1450,7 +1450,7 @@ func (u *nodeUpgrade) giveUp(ctx context.Context) error {
 	return errors.Join(failed, u.forget(ctx), u.awaitServing(ctx))
 }
 
-// finish brings a node with the right system back into service.
+// finish brings the node back into service with the system that it runs, and removes its entry from the journal.
 func (u *nodeUpgrade) finish(ctx context.Context) error {
 	if err := u.awaitServing(ctx); err != nil {
 		return err

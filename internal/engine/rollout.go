@@ -98,7 +98,7 @@ func (s *rollout) upgradeAll(ctx context.Context) error {
 		s.run.closeBackup(ctx)
 		s.run.engine.emit(s.run.progress(cluster.Event{Kind: cluster.EventRunDone}, s.made))
 	default:
-		// If an upgrade was interrupted, its failure would say more.
+		// No upgrade was interrupted: otherwise there would be a failure.
 		s.failure = s.run.stopped(ctx, "between two nodes")
 	}
 
@@ -215,8 +215,9 @@ func (s *rollout) start(ctx context.Context, next []plan.Step) error {
 	return s.await(ctx, s.patience())
 }
 
-// awaitSoak waits until the nodes that were moved have stayed healthy for long enough, an upgrade ends or the run
-// has to stop. Of the workers, only these nodes are asked.
+// awaitSoak waits until the nodes that were moved have stayed healthy for long enough, an upgrade ends or ctx has
+// ended. It fails if one of them takes too long, or if next may not be started any more. Of the workers, only those
+// that still have to stay healthy are asked.
 func (s *rollout) awaitSoak(ctx context.Context, next plan.Step) error {
 	announced := time.Time{}
 	others := len(s.running)
@@ -287,8 +288,8 @@ func (s *rollout) soakFailure(name string, node *soakingNode) *say.Failure {
 	return failure
 }
 
-// startContext returns the context of an upgrade, which ends if the upgrade has to stand down. An upgrade that
-// finishes what was begun never has to.
+// startContext returns the context of an upgrade, and the function that releases it. If no further upgrade may begin,
+// the context ends, unless the upgrade has disturbed its node or finishes what an earlier run began.
 func (r *run) startContext(ctx context.Context, step plan.Step) (stepCtx context.Context, end context.CancelFunc) {
 	stepCtx, cancel := context.WithCancelCause(ctx)
 	entry, found := r.journal.entry(step.Key)
@@ -339,7 +340,7 @@ func (s *rollout) inProgress(node string) bool {
 	return slices.ContainsFunc(s.running, func(step plan.Step) bool { return step.Node == node })
 }
 
-// await waits until an upgrade ends, the time is up or the run has to stop.
+// await waits until an upgrade ends, the time is up or ctx has ended. It returns the failure of the run, if any.
 func (s *rollout) await(ctx context.Context, most time.Duration) error {
 	timing, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -455,8 +456,8 @@ func (s *rollout) idleReasons() []cluster.Finding {
 	return rule.NewFinding(rule.CheckBudget, "", found, rule.BudgetRemedy(s.snapshot, "max_unavailable"), nil)
 }
 
-// firstObservation makes the first observation under the lease, for which anything that blocks is an error at
-// once, and makes the preparations.
+// firstObservation observes under the lease until there is a plan. If findings block it, that is an error at once.
+// Unless the upgrades are suspended, the preparations are made.
 func (s *rollout) firstObservation(ctx context.Context) error {
 	for !s.begun {
 		ready, err := s.observeAndPlan(ctx)
@@ -516,18 +517,19 @@ func (s *rollout) prepare(ctx context.Context) error {
 	return s.run.prepareImages(ctx, s.snapshot, s.made)
 }
 
-// blockage is what keeps a run from starting anything. The zero value means that nothing does.
+// blockage is what keeps a run from starting anything.
 type blockage struct {
-	// since is when it began, without a break.
+	// since is when it began, without a break; zero if nothing blocks. announced is when it was last announced.
 	since, announced time.Time
 	pause            time.Duration
 	// hesitate is true after an upgrade yielded or stood down: the next plan is made a moment later.
 	hesitate bool
 }
 
-// observeAndPlan observes and plans, and reports whether something may be started. Otherwise it has waited a
-// little. Before the run has begun, anything that blocks is an error at once; later it gets the time to heal that
-// it may need after a reboot, and upgrades in progress are not affected.
+// observeAndPlan observes and plans, and reports whether something may be started. If not, it has waited a little,
+// unless ctx has ended. If an observation fails for a reason that may pass, it is repeated for some time. Findings
+// that block are an error at once before the run has begun. Later, they are an error if they do not pass in time,
+// as nodes may need after a reboot. Upgrades in progress continue.
 func (s *rollout) observeAndPlan(ctx context.Context) (ready bool, err error) {
 	if s.blockage.hesitate {
 		s.blockage.hesitate = false
@@ -597,12 +599,13 @@ func (s *rollout) look(ctx context.Context) (cluster.Observation, error) {
 	return observed, err
 }
 
-// blocked waits a little for blocking findings to pass, or fails if waiting does not help or has taken too long.
+// blocked waits a little for blocking findings to pass. It fails if the run has not begun, if waiting does not help
+// or if it has taken too long.
 func (s *rollout) blocked(ctx context.Context, blocking []cluster.Finding) error {
 	refuse := func() error {
 		failure := say.Blocked(s.run.request.Target, blocking)
 		if s.moved {
-			// The state of the cluster is known when all upgrades have ended.
+			// The state of the cluster is added when all upgrades have ended.
 			failure.State = ""
 			failure.Remedy = say.ResumeRemedy
 			failure.Err = errors.Join(append([]error{say.ErrGuard}, say.Causes(blocking)...)...)
@@ -660,7 +663,7 @@ type result struct {
 func (s *rollout) end(over result) {
 	s.running = slices.DeleteFunc(s.running, func(step plan.Step) bool { return step.Node == over.step.Node && step.Component == over.step.Component })
 
-	// Only after it is known whether anything else may be started.
+	// Other upgrades may begin after the release. If this upgrade failed, s.fail comes before that.
 	defer over.release()
 
 	if over.err != nil {
@@ -675,8 +678,8 @@ func (s *rollout) end(over result) {
 	switch {
 	case over.err == nil:
 		s.completed[keyOf(over.step)]++
-		// A node whose kubelet was replaced is watched from here on, before another upgrade can overlook it.
-		// Nodes whose Talos was moved are watched by their upgrades.
+		// A node whose kubelet was replaced has to stay healthy from now on. If its Talos was moved, the upgrade has
+		// recorded that already.
 		if over.step.Component == cluster.Kubelet {
 			s.run.shared.settling(func(w *soak) { w.watch(over.step, over.ready, s.run.engine.clock.Now()) })
 		}
@@ -703,8 +706,8 @@ func stoppedEvent(over result) cluster.Event {
 	return event
 }
 
-// fail keeps the first failure. Later failures, of upgrades that were still in progress, are added to it as
-// findings.
+// fail keeps the first failure, and ends the upgrades that have not disturbed their nodes and the pulls ahead of
+// their turn. Later failures, of upgrades that were still in progress, are added to the first as findings.
 func (s *rollout) fail(err error) {
 	var first, other *say.Failure
 
@@ -743,9 +746,8 @@ func foundBeside(other *say.Failure) string {
 	return "its upgrade was running at the same time and failed too: " + seen
 }
 
-// presentPolicy returns the policy without the nodes that have left since the run began: a name that was correct
-// then is no mistake in the configuration, and the rest of the cluster does not have to stop for it. All names
-// were correct when the run began, or it would not have begun.
+// presentPolicy returns the policy without the nodes that have left since the run began. Their names were correct
+// then, or the run would not have begun. So they are no mistake in the configuration, and the run goes on.
 func (s *rollout) presentPolicy(observed cluster.Observation) cluster.Policy {
 	asked := s.run.policy()
 	if !s.begun || observed.KubernetesError != nil || observed.DiscoveryError != nil {
@@ -818,8 +820,8 @@ func (s *rollout) gateFailure(ctx context.Context, err error) error {
 	})
 }
 
-// unrepeated drops a sync that this run has already done if the policy does not wait for its rollout: the pods of
-// kube-proxy follow in their own time.
+// unrepeated drops a sync that this run has already done if the policy does not wait for its rollout. Until the pods
+// of kube-proxy have followed, every new plan contains that sync again.
 func (s *rollout) unrepeated(made plan.Plan) plan.Plan {
 	if s.run.request.Policy.Kubernetes.Manifests.Timeout > 0 || len(made.Steps) == 0 {
 		return made

@@ -46,7 +46,8 @@ func (p *planner) schedule() {
 	}
 }
 
-// scheduleTalos adds the steps of the nodes that the hop concerns.
+// scheduleTalos adds the steps of the nodes that the hop moves and, in the first hop, of those that an earlier run
+// left unfinished.
 func (p *planner) scheduleTalos(index int, hop Hop, last bool) {
 	moves := func(node *plannedNode) bool { return p.concerns(node, hop, last) }
 
@@ -65,8 +66,8 @@ func (p *planner) scheduleTalos(index int, hop Hop, last bool) {
 	}
 }
 
-// concerns reports whether the node has a step in the hop. An intermediate hop moves only nodes of older minor
-// versions, to spare the others a reboot.
+// concerns reports whether the hop moves the node. An intermediate hop moves only nodes of older minor versions, to
+// spare the others a reboot.
 func (p *planner) concerns(node *plannedNode, hop Hop, last bool) bool {
 	if last {
 		return node.talos.Compare(hop.To.Talos) <= 0 && !p.atTarget(node)
@@ -94,7 +95,7 @@ func (p *planner) talosStep(node *plannedNode, index int, hop Hop, last bool) St
 	default:
 		choice := node.choice
 		if !last {
-			// Objections to the last image are findings already, and they are the same.
+			// What speaks against this image speaks against the last one, too, and is a finding about that one.
 			choice, _ = p.chooseImage(node.installed(), step.To)
 		}
 
@@ -119,7 +120,8 @@ func (p *planner) scheduleUnfinished() {
 	}
 }
 
-// unfinishedStep returns the step that brings a node with nothing to move in this hop back into service.
+// unfinishedStep returns the step that finishes what an earlier run left on a node that the hop does not move. If the
+// node does not answer, it may still have to boot what that run installed.
 func (p *planner) unfinishedStep(node *plannedNode) Step {
 	step := Step{
 		Pool: node.poolName, Canary: node.canary, Estimate: returnEstimate,
@@ -145,13 +147,16 @@ func (p *planner) unfinishedStep(node *plannedNode) Step {
 	return step
 }
 
-// order returns the nodes in the order in which they have their steps in a hop of Talos. What an earlier run left
-// unfinished comes first, because nothing else may be disturbed before that is finished: first the nodes that
-// answer and are out of service, then those that are in service, then those that do not answer, so that they do
-// not keep the others from being finished. Among those that answer, nodes that the hop does not move go first: they
-// only return to service, and the pods of a node that is drained may need them. The canaries follow. The rest is
-// sorted by the configured order of roles and, within a role, with the unavailable nodes first, because disturbing
-// them costs nothing.
+// order returns the movable nodes in the order of their steps in the hop. In the first hop, what an earlier run left
+// unfinished comes first, because nothing else may be disturbed before that is finished:
+//
+//  1. nodes that answer and are out of service;
+//  2. nodes that answer and are in service;
+//  3. nodes that do not answer, so that they do not keep the others from being finished.
+//
+// Within 1 and 2, nodes that the hop does not move go first: they only return to service, and the pods of a node that
+// is drained may need them. All other nodes follow. Otherwise, within each group, canaries go first, then nodes of
+// the first role in the configured order, then unavailable nodes, because disturbing them costs nothing.
 func (p *planner) order(hop int, moves func(*plannedNode) bool) []*plannedNode {
 	first := cluster.Worker
 	if p.policy.Order == cluster.ControlPlanesFirst {
@@ -185,7 +190,7 @@ func (p *planner) order(hop int, moves func(*plannedNode) bool) []*plannedNode {
 // answersUnfinished reports whether an earlier run left the node unfinished, and the node answers.
 func (s *plannedNode) answersUnfinished() bool { return s.unfinished() && s.Machine != nil }
 
-// stranded reports whether the node is also out of service.
+// stranded reports whether an earlier run left the node unfinished, and the node answers and is out of service.
 func (s *plannedNode) stranded() bool { return s.answersUnfinished() && !s.Available() }
 
 // unavailable reports whether the node will be unavailable when its step in this hop comes. A node that had a
@@ -276,8 +281,8 @@ func (p *planner) checkBound(limit Bound) (refused bool) {
 	return false
 }
 
-// stage returns the steps, beginning with the given one, among which unavailable workers may go first: those of
-// one hop, with canaries apart from the rest.
+// stage returns the steps from the given one up to the next that is of another hop, or differs in Finish or Canary.
+// Within a stage, unavailable workers may go first.
 func (p *planner) stage(first int) []Step {
 	steps := p.made.Steps[first:]
 
@@ -295,7 +300,8 @@ func (p *planner) stage(first int) []Step {
 type spent struct {
 	// names are followed by the reason in brackets.
 	names []string
-	// Each kind has its own remedy.
+	// cordoned, ours and unready are true if one of the workers is cordoned by somebody else, cordoned by an earlier
+	// run, or not Ready. Each has another remedy.
 	cordoned, ours, unready bool
 }
 
@@ -349,7 +355,7 @@ func (p *planner) regain(limit Bound, passed map[string]bool) string {
 	return upper(strings.Join(ways, ", ") + ".")
 }
 
-// roomier returns the lines of a configuration that add one place to each bound that is used up.
+// roomier returns the lines of a configuration that leave one place free in each bound that is used up.
 func (p *planner) roomier(passed map[string]bool) []string {
 	var lines []string
 
@@ -412,7 +418,7 @@ func (p *planner) checkRoom() {
 		}
 	}
 
-	// A node that is not Ready loses nothing with its first move, and is back before the next.
+	// A node that is not Ready serves no pods, so its first move does no harm. Before a second one, it is Ready.
 	if only == nil || len(cordoned) == 0 || only.moves == 0 || only.unfinished() || !only.Kube.Ready && only.moves == 1 {
 		return
 	}
@@ -430,9 +436,9 @@ func (p *planner) checkRoom() {
 //
 // What an earlier run left unfinished begins alone and before everything else. Control planes, manifests and all
 // components but the kubelets of workers move one at a time with nothing beside them. Workers move beside workers
-// in the same hop, and their kubelets beside kubelets, canaries before the others, for as long as the budget of
-// their kind and that of their pool allow. A worker that is unavailable anyway does not count against these
-// budgets. If a canary that had its step is not in service, nothing begins behind it.
+// in the same hop, and their kubelets beside kubelets, canaries before the others. The budget of their kind and that
+// of their pool limit the steps in progress. A worker that is available begins only if fewer workers than the budget
+// are unavailable. If a canary without a step left is held or not in service, no other node begins a step of Talos.
 func (p Plan) Startable(observed cluster.Observation, busy []Step) []Step {
 	if len(p.Steps) == 0 {
 		return nil
@@ -466,7 +472,7 @@ func (p Plan) firstIdle(busy []Step) int {
 	})
 }
 
-// fill starts steps of the first hop for as long as there are slots.
+// fill returns the steps of the first hop that may begin now: as many as there are slots for, or one that runs alone.
 func (p Plan) fill(free *slotPlan, busy []Step) []Step {
 	var started []Step
 
@@ -531,8 +537,8 @@ type slotLimit struct {
 	underway, away int
 }
 
-// newSlotPlan counts for steps of nodes or for those of kubelets. Nodes are not drained for kubelets, so for them
-// a cordoned node is available.
+// newSlotPlan counts the unavailable workers and the steps in progress. If kubelets is true, a cordoned node counts
+// as available, because a kubelet is replaced without a drain.
 func newSlotPlan(observed cluster.Observation, policy cluster.Policy, budget int, busy []Step, kubelets bool) *slotPlan {
 	s := &slotPlan{
 		busy: make(map[string]bool, len(busy)), available: make(map[string]bool, len(observed.Nodes)),

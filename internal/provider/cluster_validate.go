@@ -52,12 +52,12 @@ func (r *clusterResource) ValidateConfig(ctx context.Context, req resource.Valid
 	resp.Diagnostics.Append(model.validateTimeouts()...)
 }
 
-// leastNodeTimeout is the time for a node that has little to drain, pulls its image within a minute, and boots
-// through the firmware of a server.
+// leastNodeTimeout is the shortest node_timeout without a warning. A node that has little to drain and boots through
+// the firmware of a server may take that long.
 const leastNodeTimeout = 5 * time.Minute
 
-// validateTimeouts warns of timeouts that are of no use: a node_timeout within which no node comes back, and a
-// timeouts object in which none is set, so that no plan shows that the defaults apply.
+// validateTimeouts warns of a node_timeout that may be too short for a server, and of a timeouts object that sets
+// nothing: a name in it is probably misspelt, because Terraform drops names that it does not know.
 func (m clusterModel) validateTimeouts() diag.Diagnostics {
 	var diagnostics diag.Diagnostics
 
@@ -254,8 +254,8 @@ func (k kubernetesModel) validateManifests(ctx context.Context, unmanaged bool) 
 	return diagnostics
 }
 
-// validateUnmanaged refuses options that only an upgrade of Kubernetes uses. Those of manifests also apply to a roll
-// of Talos.
+// validateUnmanaged refuses options that have no effect if kubernetes_version is unset. The options of manifests are
+// not among them, because they also apply to a roll of Talos.
 func (k kubernetesModel) validateUnmanaged() diag.Diagnostics {
 	var (
 		diagnostics diag.Diagnostics
@@ -286,7 +286,7 @@ var (
 	_ validator.String = directoryValidator{}
 )
 
-// validateGuards refuses invalid gates and windows, as far as they are known.
+// validateGuards refuses invalid gates and windows, as far as they are known. It warns of a window that never closes.
 func (m clusterModel) validateGuards(ctx context.Context) diag.Diagnostics {
 	_, diagnostics := m.rules(ctx)
 	window, more := m.window(ctx)
@@ -296,7 +296,7 @@ func (m clusterModel) validateGuards(ctx context.Context) diag.Diagnostics {
 		return diagnostics
 	}
 
-	// The time is arbitrary: a window that never closes is searched for years ahead.
+	// Any time will do, because the end is searched for years ahead. If there is none, until is zero.
 	if open, until := window.Open(time.Unix(0, 0)); open && until.IsZero() {
 		diagnostics.AddAttributeWarning(path.Root(attrMaintenanceWindow), "Window that never closes",
 			fmt.Sprintf("%s (%s) opens again before it closes, so that it is always open.\n\nMake %s shorter than the time between two starts, or leave %s out.",
@@ -309,15 +309,12 @@ func (m clusterModel) validateGuards(ctx context.Context) diag.Diagnostics {
 // skipValidator accepts names of checks that can be skipped.
 type skipValidator struct{}
 
-// Description implements [validator.Set].
 func (skipValidator) Description(context.Context) string {
 	return "every element must be the name of a check that can be skipped: " + strings.Join(skippable(), ", ")
 }
 
-// MarkdownDescription implements [validator.Set].
 func (v skipValidator) MarkdownDescription(ctx context.Context) string { return v.Description(ctx) }
 
-// ValidateSet implements [validator.Set].
 func (skipValidator) ValidateSet(_ context.Context, req validator.SetRequest, resp *validator.SetResponse) {
 	for _, element := range req.ConfigValue.Elements() {
 		name, isText := element.(types.String)
@@ -384,17 +381,14 @@ func skippable() []string {
 // left to a check.
 type directoryValidator struct{}
 
-// Description implements [validator.String].
 func (directoryValidator) Description(context.Context) string {
 	return "value must be the path of a directory"
 }
 
-// MarkdownDescription implements [validator.String].
 func (v directoryValidator) MarkdownDescription(ctx context.Context) string {
 	return v.Description(ctx)
 }
 
-// ValidateString implements [validator.String].
 func (directoryValidator) ValidateString(_ context.Context, req validator.StringRequest, resp *validator.StringResponse) {
 	if req.ConfigValue.IsNull() || req.ConfigValue.IsUnknown() {
 		return
@@ -434,17 +428,14 @@ func (m clusterModel) validateOnFailure() diag.Diagnostics {
 // onFailureValidator accepts values of on_failure.
 type onFailureValidator struct{}
 
-// Description implements [validator.String].
 func (onFailureValidator) Description(context.Context) string {
 	return fmt.Sprintf("value must be %q or %q", cluster.StopOnFailure, cluster.RollBackOnFailure)
 }
 
-// MarkdownDescription implements [validator.String].
 func (v onFailureValidator) MarkdownDescription(ctx context.Context) string {
 	return v.Description(ctx)
 }
 
-// ValidateString implements [validator.String].
 func (onFailureValidator) ValidateString(_ context.Context, req validator.StringRequest, resp *validator.StringResponse) {
 	if req.ConfigValue.IsNull() || req.ConfigValue.IsUnknown() {
 		return
@@ -473,17 +464,14 @@ type wholeNumberValidator struct {
 	wrong func(at path.Path, value types.Number) diag.Diagnostic
 }
 
-// Description implements [validator.Number].
 func (v wholeNumberValidator) Description(context.Context) string {
 	return fmt.Sprintf("value must be a whole number from 1 to %d", v.most)
 }
 
-// MarkdownDescription implements [validator.Number].
 func (v wholeNumberValidator) MarkdownDescription(ctx context.Context) string {
 	return v.Description(ctx)
 }
 
-// ValidateNumber implements [validator.Number].
 func (v wholeNumberValidator) ValidateNumber(_ context.Context, req validator.NumberRequest, resp *validator.NumberResponse) {
 	if req.ConfigValue.IsNull() || req.ConfigValue.IsUnknown() {
 		return
@@ -534,8 +522,8 @@ var (
 // knownKinds returns the kinds whose API version is known.
 func knownKinds() []string { return []string{"KubernetesCluster", "TalosControlPlane", "ConfigMap"} }
 
-// validatePublishing refuses an object that cannot be annotated, and a mode that does not fit it. It validates the
-// configuration, without the defaults.
+// validatePublishing refuses an object whose API version is unknown, a mode that does not fit it and, with mode =
+// delegate, attributes that the operator decides about. It validates the configuration, without the defaults.
 func (m clusterModel) validatePublishing() diag.Diagnostics {
 	diagnostics := m.validatePublishTo()
 	if diagnostics.HasError() {
@@ -579,7 +567,8 @@ func (m clusterModel) validatePublishTo() diag.Diagnostics {
 	return diagnostics
 }
 
-// validateMode refuses delegation without an operator, and an operator that cannot be held without delegation.
+// validateMode refuses mode = delegate if there is no operator that can be asked. Without that mode, it refuses an
+// object whose operator cannot be held.
 func (m clusterModel) validateMode() diag.Diagnostics {
 	var diagnostics diag.Diagnostics
 
@@ -644,15 +633,12 @@ func (m clusterModel) validateDelegated() diag.Diagnostics {
 // modeValidator accepts values of mode.
 type modeValidator struct{}
 
-// Description implements [validator.String].
 func (modeValidator) Description(context.Context) string {
 	return fmt.Sprintf("value must be %q or %q", modeDirect, modeDelegate)
 }
 
-// MarkdownDescription implements [validator.String].
 func (v modeValidator) MarkdownDescription(ctx context.Context) string { return v.Description(ctx) }
 
-// ValidateString implements [validator.String].
 func (modeValidator) ValidateString(_ context.Context, req validator.StringRequest, resp *validator.StringResponse) {
 	written, given := plainText(req.ConfigValue)
 	if !given || written == modeDirect || written == modeDelegate {
@@ -675,17 +661,14 @@ type apiVersionValidator struct{}
 // apiVersionText matches a version with an optional group.
 var apiVersionText = regexp.MustCompile(`^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?v[0-9][a-z0-9]*$`)
 
-// Description implements [validator.String].
 func (apiVersionValidator) Description(context.Context) string {
 	return "value must be an API version such as v1 or example.com/v1beta1"
 }
 
-// MarkdownDescription implements [validator.String].
 func (v apiVersionValidator) MarkdownDescription(ctx context.Context) string {
 	return v.Description(ctx)
 }
 
-// ValidateString implements [validator.String].
 func (v apiVersionValidator) ValidateString(ctx context.Context, req validator.StringRequest, resp *validator.StringResponse) {
 	if written, given := plainText(req.ConfigValue); given && !apiVersionText.MatchString(written) {
 		resp.Diagnostics.AddAttributeError(visible(req.Path), "Invalid API version", fmt.Sprintf("%s is %q: %s.", req.Path, written, v.Description(ctx)))
@@ -698,17 +681,14 @@ type objectKindValidator struct{}
 // objectKindText matches a kind as in manifests.
 var objectKindText = regexp.MustCompile(`^[A-Z][A-Za-z0-9]*$`)
 
-// Description implements [validator.String].
 func (objectKindValidator) Description(context.Context) string {
 	return "value must be the kind of an object as in its manifest, such as KubernetesCluster, and not Secret"
 }
 
-// MarkdownDescription implements [validator.String].
 func (v objectKindValidator) MarkdownDescription(ctx context.Context) string {
 	return v.Description(ctx)
 }
 
-// ValidateString implements [validator.String].
 func (v objectKindValidator) ValidateString(ctx context.Context, req validator.StringRequest, resp *validator.StringResponse) {
 	written, given := plainText(req.ConfigValue)
 
@@ -730,22 +710,20 @@ func (v objectKindValidator) ValidateString(ctx context.Context, req validator.S
 // objectNameValidator accepts names of objects and of namespaces.
 type objectNameValidator struct{}
 
-// objectNameText matches a DNS name, as required by most kinds of objects, and maxObjectName is its maximum length.
+// objectNameText matches names made of what a DNS name may have, as required by most kinds of objects; it does not
+// check each label. maxObjectName is the maximum length.
 var objectNameText = regexp.MustCompile(`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`)
 
 const maxObjectName = 253
 
-// Description implements [validator.String].
 func (objectNameValidator) Description(context.Context) string {
 	return "value must be the name of an object: lower-case letters, digits, hyphens and dots"
 }
 
-// MarkdownDescription implements [validator.String].
 func (v objectNameValidator) MarkdownDescription(ctx context.Context) string {
 	return v.Description(ctx)
 }
 
-// ValidateString implements [validator.String].
 func (v objectNameValidator) ValidateString(ctx context.Context, req validator.StringRequest, resp *validator.StringResponse) {
 	written, given := plainText(req.ConfigValue)
 	if given && (!objectNameText.MatchString(written) || len(written) > maxObjectName) {
@@ -757,17 +735,14 @@ func (v objectNameValidator) ValidateString(ctx context.Context, req validator.S
 // to the apply.
 type reportPathValidator struct{}
 
-// Description implements [validator.String].
 func (reportPathValidator) Description(context.Context) string {
 	return "value must be the path of a file"
 }
 
-// MarkdownDescription implements [validator.String].
 func (v reportPathValidator) MarkdownDescription(ctx context.Context) string {
 	return v.Description(ctx)
 }
 
-// ValidateString implements [validator.String].
 func (reportPathValidator) ValidateString(_ context.Context, req validator.StringRequest, resp *validator.StringResponse) {
 	if req.ConfigValue.IsNull() || req.ConfigValue.IsUnknown() {
 		return
@@ -811,8 +786,8 @@ var (
 	_ validator.String = selectorValidator{}
 )
 
-// located returns the error as a sentence. It names a value within another one, because the command line only shows
-// the attribute as a whole.
+// located returns the error as a sentence. If the value is only a part of an attribute, the sentence begins with its
+// path, because the command line only shows the attribute.
 func located(at path.Path, err error) string {
 	if len(at.Steps()) == 1 {
 		return sentence(err.Error())
@@ -824,15 +799,12 @@ func located(at path.Path, err error) string {
 // versionValidator accepts versions, with or without v.
 type versionValidator struct{}
 
-// Description implements [validator.String].
 func (versionValidator) Description(context.Context) string {
 	return "value must be a version such as 1.13.4, with or without v"
 }
 
-// MarkdownDescription implements [validator.String].
 func (v versionValidator) MarkdownDescription(ctx context.Context) string { return v.Description(ctx) }
 
-// ValidateString implements [validator.String].
 func (versionValidator) ValidateString(_ context.Context, req validator.StringRequest, resp *validator.StringResponse) {
 	if req.ConfigValue.IsNull() || req.ConfigValue.IsUnknown() {
 		return
@@ -848,7 +820,6 @@ type durationValidator struct {
 	zero bool
 }
 
-// Description implements [validator.String].
 func (v durationValidator) Description(context.Context) string {
 	if v.zero {
 		return `value must be a duration such as "0s", "90s" or "1h30m"`
@@ -857,10 +828,8 @@ func (v durationValidator) Description(context.Context) string {
 	return `value must be a duration above zero such as "90s" or "1h30m"`
 }
 
-// MarkdownDescription implements [validator.String].
 func (v durationValidator) MarkdownDescription(ctx context.Context) string { return v.Description(ctx) }
 
-// ValidateString implements [validator.String].
 func (v durationValidator) ValidateString(ctx context.Context, req validator.StringRequest, resp *validator.StringResponse) {
 	if req.ConfigValue.IsNull() || req.ConfigValue.IsUnknown() {
 		return
@@ -872,14 +841,13 @@ func (v durationValidator) ValidateString(ctx context.Context, req validator.Str
 	}
 }
 
-// repositoryValidator accepts image references without tag and digest, and installers as in [image.ParseInstaller].
+// repositoryValidator accepts image references without tag and digest or, if by is empty, images of installers as in
+// [image.ParseInstaller].
 type repositoryValidator struct {
-	// by is the attribute that sets the tag instead. If it is empty, the image is an installer's, which may have the
-	// tag of talos_version or a digest.
+	// by is the attribute that chooses the tag; empty for an installer, whose tag talos_version chooses.
 	by string
 }
 
-// Description implements [validator.String].
 func (v repositoryValidator) Description(context.Context) string {
 	if v.by == "" {
 		return "value must be an image reference without tag, with the tag of " + attrTalosVersion + ", or with a digest"
@@ -888,12 +856,10 @@ func (v repositoryValidator) Description(context.Context) string {
 	return "value must be an image reference without tag"
 }
 
-// MarkdownDescription implements [validator.String].
 func (v repositoryValidator) MarkdownDescription(ctx context.Context) string {
 	return v.Description(ctx)
 }
 
-// ValidateString implements [validator.String].
 func (v repositoryValidator) ValidateString(_ context.Context, req validator.StringRequest, resp *validator.StringResponse) {
 	if req.ConfigValue.IsNull() || req.ConfigValue.IsUnknown() {
 		return
@@ -910,7 +876,7 @@ func (v repositoryValidator) ValidateString(_ context.Context, req validator.Str
 	}
 }
 
-// missing returns the error of an element of a list that is null.
+// missing returns the error of a null element.
 func missing(at path.Path) diag.Diagnostic {
 	return diag.NewAttributeErrorDiagnostic(visible(at), "Missing value", at.String()+" is null. Give it a value, or remove it from the list.")
 }
@@ -919,17 +885,14 @@ func missing(at path.Path) diag.Diagnostic {
 // misspelt hold leaves an empty override.
 type overridesValidator struct{}
 
-// Description implements [validator.Map].
 func (overridesValidator) Description(context.Context) string {
 	return "no entry may be empty"
 }
 
-// MarkdownDescription implements [validator.Map].
 func (v overridesValidator) MarkdownDescription(ctx context.Context) string {
 	return v.Description(ctx)
 }
 
-// ValidateMap implements [validator.Map].
 func (overridesValidator) ValidateMap(_ context.Context, req validator.MapRequest, resp *validator.MapResponse) {
 	var idle []string
 
@@ -962,17 +925,14 @@ func (overridesValidator) ValidateMap(_ context.Context, req validator.MapReques
 // selectorOverridesValidator refuses overrides that set nothing, as [overridesValidator] does.
 type selectorOverridesValidator struct{}
 
-// Description implements [validator.List].
 func (selectorOverridesValidator) Description(context.Context) string {
 	return "every element must set hold, installer_image or reboot_mode"
 }
 
-// MarkdownDescription implements [validator.List].
 func (v selectorOverridesValidator) MarkdownDescription(ctx context.Context) string {
 	return v.Description(ctx)
 }
 
-// ValidateList implements [validator.List].
 func (selectorOverridesValidator) ValidateList(_ context.Context, req validator.ListRequest, resp *validator.ListResponse) {
 	for index, element := range req.ConfigValue.Elements() {
 		object, isObject := element.(types.Object)
@@ -992,24 +952,21 @@ func (selectorOverridesValidator) ValidateList(_ context.Context, req validator.
 	}
 }
 
-// manifestObjectsValidator refuses to exclude objects that an upgrade waits for.
+// manifestObjectsValidator refuses to exclude kube-proxy, because an upgrade waits for its pods.
 type manifestObjectsValidator struct{}
 
-// Description implements [validator.List].
 func (manifestObjectsValidator) Description(context.Context) string {
 	return "kube-proxy cannot be excluded, because it is part of the upgrade"
 }
 
-// MarkdownDescription implements [validator.List].
 func (v manifestObjectsValidator) MarkdownDescription(ctx context.Context) string {
 	return v.Description(ctx)
 }
 
-// ValidateList implements [validator.List].
 func (manifestObjectsValidator) ValidateList(ctx context.Context, req validator.ListRequest, resp *validator.ListResponse) {
 	var models []manifestObjectModel
 	if req.ConfigValue.IsUnknown() || req.ConfigValue.ElementsAs(ctx, &models, false).HasError() {
-		// The schema reports the error.
+		// An unknown list is validated once it is known. In the other case, the schema reports the error.
 		return
 	}
 
@@ -1025,13 +982,10 @@ func (manifestObjectsValidator) ValidateList(ctx context.Context, req validator.
 // poolsValidator refuses pools that are null.
 type poolsValidator struct{}
 
-// Description implements [validator.Map].
 func (poolsValidator) Description(context.Context) string { return "no pool may be null" }
 
-// MarkdownDescription implements [validator.Map].
 func (v poolsValidator) MarkdownDescription(ctx context.Context) string { return v.Description(ctx) }
 
-// ValidateMap implements [validator.Map].
 func (poolsValidator) ValidateMap(_ context.Context, req validator.MapRequest, resp *validator.MapResponse) {
 	for _, name := range slices.Sorted(maps.Keys(req.ConfigValue.Elements())) {
 		if req.ConfigValue.Elements()[name].IsNull() {
@@ -1043,15 +997,12 @@ func (poolsValidator) ValidateMap(_ context.Context, req validator.MapRequest, r
 // selectorValidator accepts label selectors with at least one requirement.
 type selectorValidator struct{}
 
-// Description implements [validator.String].
 func (selectorValidator) Description(context.Context) string {
 	return `value must be a label selector such as "pool=gpu" or "pool in (gpu, storage),!spare"`
 }
 
-// MarkdownDescription implements [validator.String].
 func (v selectorValidator) MarkdownDescription(ctx context.Context) string { return v.Description(ctx) }
 
-// ValidateString implements [validator.String].
 func (selectorValidator) ValidateString(_ context.Context, req validator.StringRequest, resp *validator.StringResponse) {
 	written, given := plainText(req.ConfigValue)
 	if !given {
@@ -1072,13 +1023,10 @@ func wrongSelector(at path.Path, written string, err error) diag.Diagnostic {
 // presentValidator refuses lists with null elements.
 type presentValidator struct{}
 
-// Description implements [validator.List].
 func (presentValidator) Description(context.Context) string { return "no element may be null" }
 
-// MarkdownDescription implements [validator.List].
 func (v presentValidator) MarkdownDescription(ctx context.Context) string { return v.Description(ctx) }
 
-// ValidateList implements [validator.List].
 func (presentValidator) ValidateList(_ context.Context, req validator.ListRequest, resp *validator.ListResponse) {
 	for index, element := range req.ConfigValue.Elements() {
 		if element.IsNull() {
@@ -1090,15 +1038,12 @@ func (presentValidator) ValidateList(_ context.Context, req validator.ListReques
 // shareValidator accepts numbers and percentages of workers.
 type shareValidator struct{}
 
-// Description implements [validator.String].
 func (shareValidator) Description(context.Context) string {
 	return `value must be a whole number of at least 1, or a percentage from "1%" to "100%"`
 }
 
-// MarkdownDescription implements [validator.String].
 func (v shareValidator) MarkdownDescription(ctx context.Context) string { return v.Description(ctx) }
 
-// ValidateString implements [validator.String].
 func (shareValidator) ValidateString(_ context.Context, req validator.StringRequest, resp *validator.StringResponse) {
 	if req.ConfigValue.IsNull() || req.ConfigValue.IsUnknown() {
 		return

@@ -28,7 +28,8 @@ import (
 )
 
 const (
-	// claimManager is the field manager of claims, which are neither our cordons nor changes by somebody else.
+	// claimManager is the field manager of claims, so that [lastWriter] takes them neither for our cordons nor for
+	// changes by somebody else.
 	claimManager = "talosupgrade-claim"
 	// claimTimeout is how long, on the real clock, the watch may take to deliver a claim.
 	claimTimeout = 2 * time.Second
@@ -92,8 +93,8 @@ func (c *Client) NodesNow(ctx context.Context, claim string) ([]cluster.KubeNode
 	return slices.Clone(shared.nodes), shared.err
 }
 
-// follower keeps the Node objects as a watch delivers them. The list and the events of a watch may both be old:
-// they are used only once they contain a claim.
+// follower keeps the Node objects as a list and a watch deliver them. They may be old. So before they are used, a
+// claim is written to one of the nodes: once it has been delivered, everything before it has been delivered, too.
 type follower struct {
 	client *Client
 	ctx    context.Context //nolint:containedctx // It ends with the follower, whoever calls.
@@ -101,20 +102,20 @@ type follower struct {
 	// run and count make each claim unique.
 	run   string
 	count int
-	// turn lets only one claim be under way at a time.
+	// turn lets only one look read the nodes at a time.
 	turn chan struct{}
 
 	mu      sync.Mutex
 	stopped bool
 	// next is the look that waits for its turn and that further callers may join.
 	next *sharedLook
-	// nodes are the nodes of the last list and of the events since, sorted by name. versions has the newest
-	// resource version of each node, including deleted ones; listed is that of the list.
+	// nodes are the nodes of the last list and of the events since, sorted by name. versions has the resource version
+	// of each of them, and of those deleted since the list; listed is the resource version of the list.
 	nodes    []cluster.KubeNode
 	versions map[string]string
 	listed   string
-	// open is the watch; nil if there is none. Until doubted, no claim is made, because the watch did not deliver
-	// one in time and has delivered nothing since.
+	// open is the watch; nil if there is none. doubted is the time until which no claim is made, because the watch
+	// did not deliver one in time. An event of the watch makes it zero.
 	open    watch.Interface
 	doubted time.Time
 	// more is closed when something is delivered.
@@ -131,7 +132,8 @@ type sharedLook struct {
 	abandoned bool
 }
 
-// join returns the look that has not begun yet, and starts one if there is none.
+// join returns the look that waits for its turn. If there is none, a new one with that claim waits from now on. If
+// the follower has stopped, an abandoned look is returned.
 func (f *follower) join(claim string) *sharedLook {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -152,7 +154,7 @@ func (f *follower) join(claim string) *sharedLook {
 	return f.next
 }
 
-// look waits for its turn and reads the nodes. Callers that ask from then on share the next look.
+// look waits for its turn and reads the nodes. Callers that ask after its turn has come share the next look.
 func (f *follower) look(shared *sharedLook) {
 	defer close(shared.done)
 
@@ -175,8 +177,8 @@ func (f *follower) look(shared *sharedLook) {
 	shared.abandoned = f.ctx.Err() != nil
 }
 
-// proven returns the nodes as the watch has delivered them, once that includes a claim. It returns false if no
-// claim was made or the claim was not delivered in time.
+// proven writes a claim to the named node, and returns the nodes once the claim has been delivered. It returns false
+// if no claim was written, or if it was not delivered in time.
 func (f *follower) proven(name string) ([]cluster.KubeNode, bool) {
 	if !f.reliable() {
 		return nil, false
@@ -248,8 +250,8 @@ func (f *follower) reliable() bool {
 	return f.open != nil && f.nodes != nil && time.Now().After(f.doubted)
 }
 
-// delivered returns the nodes if they contain the given version of a node. If not, it returns a channel that is
-// closed when more is delivered.
+// delivered returns the nodes if the given version of the named node, or a later one, has been delivered. If not, it
+// returns a channel that is closed when more is delivered.
 func (f *follower) delivered(name, version string) (nodes []cluster.KubeNode, arrived bool, more <-chan struct{}) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -312,8 +314,8 @@ func (f *follower) follow() {
 	}
 }
 
-// promptClock is a clock whose pauses end with the follower. If no API server accepts the watch with which a
-// reflector begins, the reflector waits for the end of the pause alone, and not for its context.
+// promptClock is a clock whose pauses end with the follower. If the first watch of a reflector is refused, the
+// reflector pauses, and the end of its context does not end that pause.
 type promptClock struct {
 	clock.RealClock
 
@@ -403,7 +405,6 @@ func (f *follower) Delete(object any) error { return f.event(object, true) }
 // Resync implements [cache.ReflectorStore].
 func (f *follower) Resync() error { return nil }
 
-// byName compares a node with a name.
 func byName(node cluster.KubeNode, name string) int { return cmp.Compare(node.Name, name) }
 
 // event applies an event of the watch.
