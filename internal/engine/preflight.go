@@ -645,7 +645,7 @@ func imageFindings(reference string, nodes []string, err error) []cluster.Findin
 	default:
 		finding.Severity, finding.Unknown = cluster.Advice, true
 		finding.Found = fmt.Sprintf("unable to find out from here whether the registry has %s: %v", reference, err)
-		finding.Remedy = "The nodes pull it before they are touched, one of each kind before any of them, which will tell."
+		finding.Remedy = "Nothing to do: before any node is disturbed, one node of each kind pulls it, and if one cannot, the apply ends there."
 	}
 
 	return []cluster.Finding{finding}

@@ -404,7 +404,7 @@ func planExaminations() []examination {
 			prepare: func(e *examined) { e.registry.Missing("ghcr.io/siderolabs/installer:v" + toLifecycle) },
 		},
 		{
-			check: cluster.CheckInstallerImage, condition: "the registry is out of reach", want: untold, says: []string{"unable to find out from here", "nodes pull it"},
+			check: cluster.CheckInstallerImage, condition: "the registry is out of reach", want: untold, says: []string{"unable to find out from here", "one node of each kind pulls it"},
 			prepare: func(e *examined) { e.registry.Unreachable("ghcr.io/siderolabs/installer:v" + toLifecycle) },
 		},
 		{

@@ -5,7 +5,7 @@ data "talosupgrade_available_versions" "now" {}
 output "nodes" {
   value = {
     for name, node in data.talosupgrade_current_versions.now.nodes :
-    name => "${node.role}, Talos ${node.talos_version}, kubelet ${node.component_versions.kubelet}"
+    name => "${node.role} at ${node.address}, Talos ${node.talos_version}, kubelet ${node.component_versions.kubelet}"
   }
 }
 
