@@ -191,7 +191,9 @@ func TestGuard_BudgetCountsOtherTurnsOnce(t *testing.T) {
 		"cordoned by this run":                  {share: "1", nodes: map[string]func(*cluster.Node){"worker-0": ours, "worker-1": unready}},
 		"away without our doing":                {share: "1", nodes: map[string]func(*cluster.Node){"worker-0": unready, "worker-1": unready}, safe: true},
 		"cordoned by a person":                  {share: "1", nodes: map[string]func(*cluster.Node){"worker-0": foreign, "worker-1": unready}, safe: true},
-		"cordoned by an earlier run":            {share: "1", nodes: map[string]func(*cluster.Node){"worker-0": earlier, "worker-1": unready}, safe: true},
+		"cordoned by an earlier run":            {share: "1", nodes: map[string]func(*cluster.Node){"worker-0": earlier, "worker-1": unready}},
+		"cordoned by an earlier run, alone":     {share: "1", nodes: map[string]func(*cluster.Node){"worker-0": earlier}, safe: true},
+		"two cordoned by an earlier run":        {share: "1", nodes: map[string]func(*cluster.Node){"worker-0": earlier, "worker-1": earlier}, safe: true},
 		"cordoned by an earlier run, elsewhere": {share: "1", nodes: map[string]func(*cluster.Node){"worker-1": earlier}},
 	} {
 		t.Run(name, func(t *testing.T) {

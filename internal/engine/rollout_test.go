@@ -1010,3 +1010,28 @@ func TestRollout_ControlPlanesFirstWhenAsked(t *testing.T) {
 		}
 	})
 }
+
+// TestRollout_NodeThatAnEarlierRunCordonedWaitsForTheOthers: it still runs its pods, so that a drain and a reboot take
+// away what the budget leaves to the workers that somebody else cordoned.
+func TestRollout_NodeThatAnEarlierRunCordonedWaitsForTheOthers(t *testing.T) {
+	t.Parallel()
+
+	inCluster(t, setup{}, func(r *rig) {
+		r.dieBehind("Cordon", r.Worker("run-1"), to(toLifecycle))
+
+		if err := r.CordonAsPerson("worker-1", true); err != nil {
+			t.Fatal(err)
+		}
+
+		err := r.Worker("run-2").Apply(context.Background(), to(toLifecycle))
+		if err == nil || !strings.Contains(err.Error(), "worker-1") {
+			t.Errorf("got %v, want that worker-1 takes the place", err)
+		}
+
+		for name, node := range r.Judge.Verdict().Nodes {
+			if node.Installs > 0 {
+				t.Errorf("%s was installed", name)
+			}
+		}
+	})
+}

@@ -20,19 +20,23 @@ const (
 )
 
 // budget refuses to make more workers unavailable than the policy allows, of all workers and of the pool,
-// including the step's own node. A node that is already unavailable for other reasons than this run costs
-// nothing.
+// including the step's own node. A node that is not Ready, or that somebody else cordoned, costs nothing.
 func budget(s View) []cluster.Finding {
 	node, found := s.Node(s.Step.Node)
 	if !found || node.Role != cluster.Worker || node.Kube == nil {
 		return nil
 	}
 
-	if !node.Kube.Ready || node.Kube.Unschedulable && node.Kube.CordonedBy != s.Run {
+	if !node.Kube.Ready || node.Kube.Unschedulable && node.Kube.CordonedBy == "" {
 		return nil
 	}
 
 	away := s.awayBeside(node.Name)
+
+	if node.Kube.Unschedulable && node.Kube.CordonedBy != s.Run {
+		// Nodes that earlier runs left cordoned return one after the other, so they do not wait for one another.
+		away = slices.DeleteFunc(away, s.leftCordoned)
+	}
 
 	for _, limit := range plan.Bounds(s.Observation, s.Policy) {
 		taken := slices.DeleteFunc(slices.Clone(away), func(name string) bool { return !limit.Counts(name) })
@@ -76,6 +80,14 @@ func (s View) awayBeside(node string) []string {
 	slices.Sort(away)
 
 	return away
+}
+
+// leftCordoned reports whether an earlier run left the node cordoned, and this one has not begun it.
+func (s View) leftCordoned(name string) bool {
+	node, found := s.Node(name)
+	_, busy := s.Others[name]
+
+	return found && !busy && node.Kube != nil && node.Kube.Unschedulable && node.Kube.CordonedBy != ""
 }
 
 // BudgetRemedy says what to do about a budget that is used up.

@@ -245,6 +245,12 @@ func parallelRows() []row {
 func leaseRows() []row {
 	return []row{
 		{
+			area: areaParallel, seen: "bd31ba8", test: test{"engine", "TestRollout_NodeThatAnEarlierRunCordonedWaitsForTheOthers"},
+			symptom:  "A worker was drained and rebooted although another one, which a person had cordoned, took the only place of max_unavailable.",
+			wrong:    "A node with a cordon of an earlier run cost nothing of the budget, although it still ran its pods.",
+			scenario: "a run that died behind a cordon, and a person who cordons another worker",
+		},
+		{
 			area: areaLease, seen: "4207468", test: engineTest("TestLease_RunThatStoodStillSaysWhoTookIt"),
 			symptom:  "An apply whose process had been stopped, and whose lease another run had taken, said that its journal could not be written.",
 			wrong:    "The time for the write was up before anybody asked whose the lease was.",
