@@ -81,8 +81,12 @@ func (s *stage) upgrade(t *rapid.T) {
 	}
 }
 
-// marked reports whether the node has a mark of ours. A person's cordon cannot be told from ours then.
-func (s *stage) marked(node string) bool { return s.Cordons()[node].Run != "" }
+// marked reports whether the node has a mark of ours or of Talos. A person's cordon cannot be told from theirs then.
+func (s *stage) marked(node string) bool {
+	cordon := s.Cordons()[node]
+
+	return cordon.Run != "" || cordon.Talos
+}
 
 // cordon cordons a node that is not cordoned yet.
 func (s *stage) cordon(t *rapid.T) {
@@ -143,8 +147,9 @@ func (s *stage) deleteNode(t *rapid.T) {
 	}
 }
 
-// renewal is how long a run may go on before it notices that it has lost its lease.
-const renewal = 12 * time.Second
+// renewal is how long a run may go on before it notices that it has lost its lease. If it is cut off meanwhile, it may
+// go on for as long as nobody else may take the lease.
+const renewal, abandoned = 12 * time.Second, 30 * time.Second
 
 // takeLease is a person who deletes the lease, or another program that writes it.
 func (s *stage) takeLease(t *rapid.T) {
@@ -156,7 +161,8 @@ func (s *stage) takeLease(t *rapid.T) {
 	}
 
 	s.tell("lease "+how, "it was held by %q", s.Lease().Holder)
-	s.excuse(excuse{why: "the lease was " + how, invariants: []checker.Invariant{checker.S7, checker.S12}, until: renewal})
+	s.excuse(excuse{why: "the lease was " + how, invariants: []checker.Invariant{checker.S7, checker.S12}, until: s.notices()})
+	s.taken = s.World().Now()
 	// A pull that has started is not stopped.
 	s.excuse(excuse{
 		why: "the lease was " + how, invariants: []checker.Invariant{checker.S7, checker.S12}, says: "Pull", until: cluster.PullTimeout,
@@ -170,6 +176,15 @@ func (s *stage) takeLease(t *rapid.T) {
 	default:
 		s.hold("intruder")
 	}
+}
+
+// notices returns how long a run may go on without knowing of the loss of its lease.
+func (s *stage) notices() time.Duration {
+	if time.Now().Before(s.cut) {
+		return abandoned
+	}
+
+	return renewal
 }
 
 func (s *stage) hold(holder string) {

@@ -78,6 +78,9 @@ type stage struct {
 	// touched is when somebody else last changed what runs rely on.
 	touched time.Time
 	excuses []excuse
+	// cut is until when a run is cut off, taken is when somebody last took the lease away.
+	cut   time.Time
+	taken time.Duration
 	// bug is planted into every run; nil for none.
 	bug    plant
 	judged int
@@ -490,7 +493,15 @@ func (s *stage) partition(t *rapid.T) {
 
 	if run := s.oneOf(t); run != nil {
 		s.tell("cut off", "%s for %d s", run.name, seconds)
-		run.cutOff(time.Now().Add(time.Duration(seconds)*1003*time.Millisecond + 7*time.Millisecond))
+		s.cut = time.Now().Add(time.Duration(seconds)*1003*time.Millisecond + 7*time.Millisecond)
+		run.cutOff(s.cut)
+
+		if since := s.World().Now() - s.taken; s.taken > 0 && since < renewal {
+			s.excuse(excuse{
+				why: "the lease was taken away, and " + run.name + " was cut off", invariants: []checker.Invariant{checker.S7, checker.S12}, until: abandoned - since,
+			})
+		}
+
 		// The judge learns of an installer only once it has ended.
 		s.excuse(excuse{why: run.name + " was cut off", invariants: []checker.Invariant{checker.S7}, says: "the call Upgrade", until: 2 * time.Minute})
 	}

@@ -366,6 +366,9 @@ type Cordon struct {
 	Unschedulable bool
 	// Run is the run that marked the node; empty for none. The mark stays if a person lifts the cordon.
 	Run string
+	// Talos is true if the machine cordoned the node itself. When it is back, it lifts the cordon, whoever set that by
+	// then.
+	Talos bool
 }
 
 func cordonOf(of object) Cordon {
@@ -374,7 +377,9 @@ func cordonOf(of object) Cordon {
 		return Cordon{}
 	}
 
-	return Cordon{Unschedulable: node.Spec.Unschedulable, Run: node.Annotations[annotationCordon]}
+	_, talos := node.Annotations[annotationTalosCordon]
+
+	return Cordon{Unschedulable: node.Spec.Unschedulable, Run: node.Annotations[annotationCordon], Talos: talos}
 }
 
 // Cordons returns what the Node objects show about their cordons, by name.
