@@ -98,7 +98,6 @@ func (f figures) kubeANode() float64  { return float64(total(f.kube)) / float64(
 func (f figures) overBest() float64   { return f.took / f.best }
 func (f figures) cordons() bool       { return f.half != halfKubernetes }
 func (f figures) size() string        { return fmt.Sprintf("%d+%d", f.controlPlanes, f.workers) }
-func share100(of float64) string      { return fmt.Sprintf("%.1f %%", 100*of) }
 
 // TestRollsCostWhatTheirNodesCost measures a roll of each size in virtual time. With BENCH_VERBOSE=1 it logs how many
 // requests each call cost.
@@ -144,18 +143,12 @@ func TestRollsCostWhatTheirNodesCost(t *testing.T) {
 // table returns the figures in Markdown.
 func table(all []figures) string {
 	lines := [][]string{{
-		"nodes", "half", "Talos requests a node", "of them with the same answer again", "Kubernetes requests a node", "roll over the best schedule", "workers on their way",
-		"before the first cordon", "roll",
+		"nodes", "half", "Talos requests a node", "of them with the same answer again", "Kubernetes requests a node", "roll over the best schedule", "roll",
 	}}
 
 	for _, f := range all {
-		away, before := "", ""
-		if f.cordons() {
-			away, before = share100(f.away), share100(f.before)
-		}
-
 		lines = append(lines, []string{
-			f.size(), f.half, fmt.Sprintf("%.0f", f.talosANode()), fmt.Sprintf("%.0f", float64(total(f.unchanged))/float64(f.nodes())), fmt.Sprintf("%.0f", f.kubeANode()), fmt.Sprintf("%.3f", f.overBest()), away, before,
+			f.size(), f.half, fmt.Sprintf("%.0f", f.talosANode()), fmt.Sprintf("%.0f", float64(total(f.unchanged))/float64(f.nodes())), fmt.Sprintf("%.0f", f.kubeANode()), fmt.Sprintf("%.3f", f.overBest()),
 			fmt.Sprintf("%.0f s", f.took),
 		})
 	}

@@ -46,7 +46,6 @@ type socketFigures struct {
 	provider   usage
 	talosCalls int64
 	answered   int64
-	cores      float64
 	violations int
 	emptyPlan  time.Duration
 }
@@ -83,17 +82,17 @@ func socketTable(all []socketFigures) string {
 	const kibibyte, mebibyte = 10, 20
 
 	lines := [][]string{{
-		"nodes", "half", "speed", "roll", "CPU of the provider", "its peak memory", "Talos requests a node", "KiB from the API server a node",
-		"refresh and plan", "over starting the provider", "simulator",
+		"nodes", "half", "roll", "CPU of the provider", "its peak memory", "Talos requests a node", "KiB from the API server a node",
+		"refresh and plan", "over starting the provider",
 	}}
 
 	for _, f := range all {
 		nodes := int64(f.controlPlanes + f.workers)
 		lines = append(lines, []string{
-			fmt.Sprintf("%d+%d", f.controlPlanes, f.workers), f.half, strconv.Itoa(f.speed()), fmt.Sprintf("%.0f s", f.wall.Seconds()),
+			fmt.Sprintf("%d+%d", f.controlPlanes, f.workers), f.half, fmt.Sprintf("%.0f s", f.wall.Seconds()),
 			fmt.Sprintf("%.1f s", f.provider.CPU.Seconds()), fmt.Sprintf("%d MiB", f.provider.Peak>>mebibyte), strconv.FormatInt(f.talosCalls/nodes, 10),
 			strconv.FormatInt(f.answered/nodes>>kibibyte, 10), fmt.Sprintf("%d ms", f.plan.Milliseconds()),
-			fmt.Sprintf("%d ms", f.emptyPlan.Milliseconds()), fmt.Sprintf("%.2f cores", f.cores),
+			fmt.Sprintf("%d ms", f.emptyPlan.Milliseconds()),
 		})
 	}
 
@@ -142,12 +141,11 @@ func measureSockets(t *testing.T, wanted roll) socketFigures {
 	w.write(t, "provider \"talosupgrade\" {\n  talosconfig_path = "+strconv.Quote(simulator.Talosconfig())+
 		"\n}\n\nresource \"talosupgrade_cluster\" \"this\" {\n"+resource+"\n}\n")
 
-	begun, cpu, sent := time.Now(), simulatorCPU(t), simulator.Answered()
+	begun, sent := time.Now(), simulator.Answered()
 
 	w.run(t, "apply", "-auto-approve", "-input=false")
 
 	measured.wall = time.Since(begun)
-	measured.cores = (simulatorCPU(t) - cpu).Seconds() / measured.wall.Seconds()
 	measured.talosCalls, measured.answered = calls.Load(), simulator.Answered()-sent
 	measured.provider = usages(t, w.usage)
 
@@ -282,53 +280,6 @@ func (w *workspace) fastest(t *testing.T, args ...string) time.Duration {
 	}
 
 	return slices.Min(all)
-}
-
-// simulatorCPU returns the processor time that the simulator, which is this process, and its API server, etcd and
-// controllers have used so far.
-func simulatorCPU(t *testing.T) time.Duration {
-	t.Helper()
-
-	files, err := filepath.Glob("/proc/[0-9]*/stat")
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	const (
-		// tick is the unit of the kernel's counters.
-		tick                 = 10 * time.Millisecond
-		parent, user, system = 1, 11, 12
-	)
-
-	own, sum := os.Getpid(), time.Duration(0)
-
-	for _, file := range files {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			continue // it has ended
-		}
-
-		name, rest, _ := strings.Cut(string(text), ") ")
-		_, name, _ = strings.Cut(name, "(")
-		fields := strings.Fields(rest)
-
-		ours := filepath.Base(filepath.Dir(file)) == strconv.Itoa(own) ||
-			fields[parent] == strconv.Itoa(own) && (name == "etcd" || strings.HasPrefix(name, "kube-"))
-		if !ours {
-			continue
-		}
-
-		for _, index := range []int{user, system} {
-			ticks, err := strconv.ParseInt(fields[index], 10, 64)
-			if err != nil {
-				t.Fatal(err)
-			}
-
-			sum += time.Duration(ticks) * tick
-		}
-	}
-
-	return sum
 }
 
 // schemaTime returns how long the provider takes from its start until it has answered with its schema.
