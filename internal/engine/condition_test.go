@@ -193,6 +193,7 @@ func TestGuard_BudgetCountsOtherTurnsOnce(t *testing.T) {
 		"cordoned by a person":                  {share: "1", nodes: map[string]func(*cluster.Node){"worker-0": foreign, "worker-1": unready}, safe: true},
 		"cordoned by an earlier run":            {share: "1", nodes: map[string]func(*cluster.Node){"worker-0": earlier, "worker-1": unready}},
 		"cordoned by an earlier run, alone":     {share: "1", nodes: map[string]func(*cluster.Node){"worker-0": earlier}, safe: true},
+		"cordoned by an earlier, one by this":   {share: "1", nodes: map[string]func(*cluster.Node){"worker-0": earlier, "worker-1": ours}},
 		"two cordoned by an earlier run":        {share: "1", nodes: map[string]func(*cluster.Node){"worker-0": earlier, "worker-1": earlier}, safe: true},
 		"cordoned by an earlier run, elsewhere": {share: "1", nodes: map[string]func(*cluster.Node){"worker-1": earlier}},
 	} {

@@ -33,8 +33,8 @@ func budget(s View) []cluster.Finding {
 
 	away := s.awayBeside(node.Name)
 
-	if node.Kube.Unschedulable && node.Kube.CordonedBy != s.Run {
-		// Nodes that earlier runs left cordoned return one after the other, so they do not wait for one another.
+	if s.leftCordoned(node.Name) {
+		// If nodes that earlier runs left cordoned waited for one another, none would return.
 		away = slices.DeleteFunc(away, s.leftCordoned)
 	}
 
@@ -87,7 +87,7 @@ func (s View) leftCordoned(name string) bool {
 	node, found := s.Node(name)
 	_, busy := s.Others[name]
 
-	return found && !busy && node.Kube != nil && node.Kube.Unschedulable && node.Kube.CordonedBy != ""
+	return found && !busy && node.Kube != nil && node.Kube.Unschedulable && node.Kube.CordonedBy != "" && node.Kube.CordonedBy != s.Run
 }
 
 // BudgetRemedy says what to do about a budget that is used up.
