@@ -118,16 +118,8 @@ func measureSockets(t *testing.T, wanted roll) socketFigures {
 			toKubernetes, share, wanted.workers < many) + patience
 	}
 
-	simulator, err := sim.Start(context.WithoutCancel(t.Context()), options)
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	defer func() {
-		if err := simulator.Stop(); err != nil {
-			t.Error(err)
-		}
-	}()
+	simulator, stop := simulate(t, options)
+	defer stop()
 
 	var calls atomic.Int64
 
@@ -172,6 +164,22 @@ func measureSockets(t *testing.T, wanted roll) socketFigures {
 	measured.emptyPlan = measured.plan - w.fastest(t, "plan", "-input=false")
 
 	return measured
+}
+
+// simulate starts a cluster. Whoever measures stops it, so that none stands beside the next one.
+func simulate(t *testing.T, options sim.Options) (simulator *sim.Simulator, stop func()) {
+	t.Helper()
+
+	simulator, err := sim.Start(context.WithoutCancel(t.Context()), options)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	return simulator, func() {
+		if err := simulator.Stop(); err != nil {
+			t.Error(err)
+		}
+	}
 }
 
 // speed returns how many simulated seconds pass in a real second.

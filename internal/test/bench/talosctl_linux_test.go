@@ -109,25 +109,14 @@ func TestRollsAgainstTalosctl(t *testing.T) {
 // simulated is how long something took that took so long by the wall.
 func simulated(took time.Duration) string { return fmt.Sprintf("%.0f s", took.Seconds()*raceSpeed) }
 
-// start starts the cluster of one of the two.
-func (r race) start(t *testing.T) *sim.Simulator {
+// options are those of the cluster of one of the two.
+func (r race) options(t *testing.T) sim.Options {
 	t.Helper()
 
-	simulator, err := sim.Start(context.WithoutCancel(t.Context()), sim.Options{
+	return sim.Options{
 		ControlPlanes: r.controlPlanes, Workers: r.workers, Talos: harness.FromLifecycle, Kubernetes: harness.Kubernetes,
 		Speed: raceSpeed, Seed: seed, Dir: t.TempDir(), Progress: os.Stderr,
-	})
-	if err != nil {
-		t.Fatal(err)
 	}
-
-	t.Cleanup(func() {
-		if err := simulator.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
-
-	return simulator
 }
 
 // arrived wants all nodes to run what was asked for.
@@ -153,7 +142,9 @@ func (r race) arrived(t *testing.T, simulator *sim.Simulator) {
 func (r race) provider(t *testing.T) time.Duration {
 	t.Helper()
 
-	simulator := r.start(t)
+	simulator, stop := simulate(t, r.options(t))
+	defer stop()
+
 	w := newWorkspace(t, realTime)
 	w.write(t, "provider \"talosupgrade\" {\n  talosconfig_path = "+strconv.Quote(simulator.Talosconfig())+
 		"\n}\n\nresource \"talosupgrade_cluster\" \"this\" {\n"+r.resource+"}\n")
@@ -167,7 +158,9 @@ func (r race) provider(t *testing.T) time.Duration {
 func (r race) talosctl(t *testing.T, path string, by way) time.Duration {
 	t.Helper()
 
-	simulator := r.start(t)
+	simulator, stop := simulate(t, r.options(t))
+	defer stop()
+
 	begun := time.Now()
 	by.run(talosctl{t, path, simulator})
 	took := time.Since(begun)
