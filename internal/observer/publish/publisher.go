@@ -405,7 +405,7 @@ func (p *Publisher) Notes() []string {
 
 // Announces implements [cluster.Announcer]. It reports whether the annotations of the object lack something that
 // an event of a run with nothing to do would say, or its status contradicts that. If the object was not configured,
-// only the end of an upgrade that it still shows as failed or under way counts.
+// only a status that still shows an upgrade as failed or under way counts.
 func (p *Publisher) Announces(ctx context.Context, event cluster.Event) bool {
 	if !nothingToDo(event) {
 		return false
