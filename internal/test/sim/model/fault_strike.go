@@ -215,10 +215,11 @@ func (f Fault) text(usual string) string {
 	return usual
 }
 
-// fallSilent takes a machine's API away after a while.
+// fallSilent takes a machine's API away after a while. What lasts until the script is replaced does not begin once the
+// new script lacks the fault.
 func (w *World) fallSilent(n *node, fault Fault, after time.Duration) {
 	silence := func() {
-		if n.silent || !n.up {
+		if n.silent || !n.up || fault.For == 0 && !w.script.has(n.name, fault.Step, fault.Effect) {
 			return
 		}
 

@@ -269,6 +269,42 @@ func TestFault_UnreachableMachineRunsOnAndAnswersAgain(t *testing.T) {
 	}
 }
 
+// TestFault_DoesNotBeginOnceTheScriptIsReplaced: a pull under way was struck, and the script is replaced before the
+// machine falls silent.
+func TestFault_DoesNotBeginOnceTheScriptIsReplaced(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		script []model.Fault
+		want   bool
+	}{
+		{"without the fault", nil, true},
+		{"by one with the fault", []model.Fault{{Node: "cp-0", Step: model.StepPull, Effect: model.EffectUnreachable}}, false},
+	} {
+		inWorld(t, model.Options{ControlPlanes: 1}, func(r rig) {
+			r.SetFaults([]model.Fault{{Node: "cp-0", Step: model.StepPull, Effect: model.EffectUnreachable, Times: 1}})
+
+			pulled := make(chan error, 1)
+			go func() {
+				_, err := r.Pull(r.t.Context(), "cp-0", factoryImage, nil)
+				pulled <- err
+			}()
+
+			time.Sleep(time.Second)
+			r.SetFaults(test.script)
+
+			if err := <-pulled; err != nil {
+				r.t.Fatalf("%s: pull: %v", test.name, err)
+			}
+
+			time.Sleep(time.Minute)
+
+			if state := r.node("cp-0"); state.Reachable != test.want {
+				r.t.Errorf("%s: reachable %t, want %t", test.name, state.Reachable, test.want)
+			}
+		})
+	}
+}
+
 func TestFault_IsTakenAsOftenAsItSays(t *testing.T) {
 	inWorld(t, model.Options{ControlPlanes: 2}, func(r rig) {
 		r.SetFaults([]model.Fault{{Node: "*", Step: model.StepDrain, Effect: model.EffectBlockedByBudget, Times: 2}})
