@@ -76,11 +76,11 @@ func (r *run) observe(ctx context.Context, asked inquiry) (cluster.Observation, 
 				return true
 			}
 
-			if !asked.others || facts.kubeErr != nil {
+			if !asked.others {
 				return false
 			}
 
-			_, _, known := e.facts.Unchanged(node, false, e.clock.Now())
+			_, _, known := e.facts.Unchanged(node, facts.kubeErr != nil, e.clock.Now())
 
 			return !known
 		}

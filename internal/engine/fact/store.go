@@ -260,7 +260,7 @@ const askAgainAfter = 30 * time.Second
 // Unchanged returns what a node's machine reported last, or why it did not answer, if its Node object shows no
 // change since; known is false if the machine has to be asked. A machine that this run is upgrading counts as
 // unchanged, because its own upgrade asks it. If blind is true, which means that nothing can be begun, every
-// machine that has answered does.
+// machine that was asked before does, however old its answer is.
 func (s *Store) Unchanged(node cluster.Node, blind bool, now time.Time) (said *cluster.Machine, err error, known bool) { //nolint:revive // the error is a fact
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -271,7 +271,7 @@ func (s *Store) Unchanged(node cluster.Node, blind bool, now time.Time) (said *c
 	case !found:
 		return nil, nil, false
 	case last.said.Value == nil:
-		return nil, last.said.Err, now.Sub(last.said.Asked.At) < askAgainAfter && last.shown == shownBy(node.Kube)
+		return nil, last.said.Err, blind || now.Sub(last.said.Asked.At) < askAgainAfter && last.shown == shownBy(node.Kube)
 	case blind || s.moving[node.Name]:
 		return last.said.Value, nil, true
 	case node.Kube == nil, !node.Kube.Ready, last.said.Value.BootID == "", last.said.Value.BootID != node.Kube.BootID:

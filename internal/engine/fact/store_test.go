@@ -155,6 +155,32 @@ func TestStore_NothingOutlivesTheBoot(t *testing.T) {
 	}
 }
 
+// TestStore_SilenceIsRememberedWhileNothingCanBeBegun: the reason why a machine did not answer stands for it for half
+// a minute, and for longer only if nothing can be begun. A machine that was never asked has none.
+func TestStore_SilenceIsRememberedWhileNothingCanBeBegun(t *testing.T) {
+	t.Parallel()
+
+	s := fact.New()
+	s.Tell(address, fact.Dated[*cluster.Machine]{Err: cluster.ErrUnreachable, Asked: fact.Moment{At: begin()}, Got: begin()}, false, nil)
+
+	for title, test := range map[string]struct {
+		address string
+		after   time.Duration
+		blind   bool
+		known   bool
+	}{
+		"soon":               {address: address, after: 29 * time.Second, known: true},
+		"later":              {address: address, after: 31 * time.Second},
+		"later, blind":       {address: address, after: 31 * time.Second, blind: true, known: true},
+		"never asked, blind": {address: "10.0.0.99", blind: true},
+	} {
+		said, why, known := s.Unchanged(cluster.Node{Address: test.address}, test.blind, begin().Add(test.after))
+		if known != test.known || said != nil || known && !errors.Is(why, cluster.ErrUnreachable) {
+			t.Errorf("%s: %v, %v, %t; want known: %t", title, said, why, known, test.known)
+		}
+	}
+}
+
 // TestStore_WhatIsNotWellIsAskedAgain: an older answer does not stand in for it.
 func TestStore_WhatIsNotWellIsAskedAgain(t *testing.T) {
 	t.Parallel()
