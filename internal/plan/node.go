@@ -37,6 +37,8 @@ type plannedNode struct {
 	// steps is the number of steps, moves the number of those that install Talos, restarts the number of those
 	// that move a component.
 	steps, moves, restarts int
+	// spare is true if the node returns to service before its move; see scheduleReturns.
+	spare bool
 }
 
 func (p *planner) describe(node *cluster.Node) plannedNode {
@@ -80,8 +82,12 @@ func (s *plannedNode) installed() *cluster.Node {
 }
 
 // unfinished reports whether a run of ours left the node in the middle of its step: with an open entry in the
-// journal, or with our cordon.
+// journal, or with our cordon. A spare node is not unfinished any more once its return is planned.
 func (s *plannedNode) unfinished() bool {
+	if s.spare && s.steps > 0 {
+		return false
+	}
+
 	return s.open || (s.Kube != nil && s.Kube.Unschedulable && s.Kube.CordonedBy != "")
 }
 
@@ -95,7 +101,7 @@ func (s *plannedNode) contained() bool { return s.Machine != nil && s.Machine.Pl
 
 // hasNodeStep reports whether the node has a step that moves Talos or finishes one.
 func (s *plannedNode) hasNodeStep() bool {
-	return s.moves > 0 || (s.steps > 0 && s.unfinished())
+	return s.moves > 0 || (s.steps > 0 && (s.spare || s.unfinished()))
 }
 
 // cordonedElsewhere reports whether the node has a cordon that is not ours, and therefore stays.

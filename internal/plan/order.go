@@ -51,18 +51,58 @@ func (p *planner) schedule() {
 func (p *planner) scheduleTalos(index int, hop Hop, last bool) {
 	moves := func(node *plannedNode) bool { return p.concerns(node, hop, last) }
 
+	if index == 0 {
+		p.scheduleReturns(moves)
+	}
+
 	for _, node := range p.order(index, moves) {
 		switch {
 		case moves(node):
 			p.made.Steps = append(p.made.Steps, p.talosStep(node, index, hop, last))
 			node.moves++
-		case index == 0 && node.unfinished():
+		case index == 0 && node.unfinished() && node.steps == 0:
 			p.made.Steps = append(p.made.Steps, p.unfinishedStep(node))
 		default:
 			continue
 		}
 
 		node.steps++
+	}
+}
+
+// scheduleReturns adds a return to service for each spare node: one that an earlier run has only cordoned, while
+// another node is stranded as well. The other one is finished alone, and its pods may need the spare node, which moves
+// later like any other. If all stranded nodes are only cordoned, all but the first of them are spare.
+func (p *planner) scheduleReturns(moves func(*plannedNode) bool) {
+	var cordoned []*plannedNode
+
+	begun := false
+
+	for _, node := range p.order(0, moves) {
+		switch {
+		case !node.stranded() || !moves(node):
+		case !node.open && node.Kube.Ready && node.Machine.Settled():
+			cordoned = append(cordoned, node)
+		default:
+			begun = true
+		}
+	}
+
+	if !begun && len(cordoned) > 0 {
+		cordoned = cordoned[1:]
+	}
+
+	for _, node := range cordoned {
+		node.spare = true
+	}
+
+	returns := func(node *plannedNode) bool { return moves(node) && !node.spare }
+
+	for _, node := range p.order(0, returns) {
+		if node.stranded() && !returns(node) {
+			p.made.Steps = append(p.made.Steps, p.unfinishedStep(node))
+			node.steps++
+		}
 	}
 }
 
@@ -155,7 +195,7 @@ func (p *planner) unfinishedStep(node *plannedNode) Step {
 //  3. nodes that do not answer, so that they do not keep the others from being finished.
 //
 // Within 1 and 2, nodes that the hop does not move go first: they only return to service, and the pods of a node that
-// is drained may need them. All other nodes follow. Otherwise, within each group, canaries go first, then nodes of
+// is drained may need them. So do spare nodes, whose move comes later (scheduleReturns). All other nodes follow. Otherwise, within each group, canaries go first, then nodes of
 // the first role in the configured order, then unavailable nodes, because disturbing them costs nothing.
 func (p *planner) order(hop int, moves func(*plannedNode) bool) []*plannedNode {
 	first := cluster.Worker

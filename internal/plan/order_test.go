@@ -52,6 +52,22 @@ func TestOrder_StepsComeInTheOrderThatCostsLeast(t *testing.T) {
 			scene: newScene(3, 2).cordoned("worker-1", "run-1").runs("1.13.4", "worker-2").cordoned("worker-2", "run-1").entry("worker-2", cluster.PhaseRebooting, "b"),
 			steps: "worker-2 worker-1 cp-1 cp-2 cp-3",
 		},
+		"of two nodes that are only cordoned, the second returns to service before the first is drained": {
+			scene: newScene(1, 3).cordoned("worker-1", "run-1").cordoned("worker-2", "run-1"),
+			steps: "worker-2 worker-1 worker-2 worker-3 cp-1",
+		},
+		"a node that is only cordoned returns to service before an install is finished": {
+			scene: newScene(1, 3).cordoned("worker-1", "run-1").cordoned("worker-2", "run-1").entry("worker-2", cluster.PhaseIntent, "b"),
+			steps: "worker-1 worker-2 worker-1 worker-3 cp-1",
+		},
+		"a node that is only cordoned moves at once if the other unfinished one does not answer": {
+			scene: newScene(1, 3).cordoned("worker-2", "run-1").silent("worker-1").entry("worker-1", cluster.PhaseRebooting, "b"),
+			steps: "worker-2 worker-1 worker-3 cp-1",
+		},
+		"a cordoned node that is not Ready is not returned to service": {
+			scene: newScene(1, 3).cordoned("worker-1", "run-1").notReady("worker-1").cordoned("worker-2", "run-1").notReady("worker-2"),
+			steps: "worker-1 worker-2 worker-3 cp-1",
+		},
 		"an unfinished node that does not answer has its turn": {
 			scene: newScene(3, 2).silent("worker-2").entry("worker-2", cluster.PhaseRebooting, "b"),
 			steps: "worker-2 worker-1 cp-1 cp-2 cp-3",
