@@ -26,7 +26,7 @@ const (
 	renderTimeout = time.Minute
 	// pollComponents is the longest pause between two observations of a component that restarts, which takes
 	// seconds: there are many of them, one after the other.
-	pollComponents = 500 * time.Millisecond
+	pollComponents = time.Second
 )
 
 // componentUpgrade is the upgrade of one component on one node: its image is set in the machine configuration, and
