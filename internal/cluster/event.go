@@ -121,9 +121,11 @@ type Event struct {
 	Target            Target
 	// To is the version that the node of EventNodeStarted and EventNodeDone moves to; it differs from the target
 	// if the path has more than one hop.
-	To   version.Version
-	Text string
-	Err  error
+	To version.Version
+	// Returns is true if the node of EventNodeStarted only returns to service with the version that it runs.
+	Returns bool
+	Text    string
+	Err     error
 	// Asked is true in an EventRollingBack that a person asked for.
 	Asked bool
 	// Outline is set in [EventPlanned] only.

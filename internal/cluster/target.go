@@ -150,6 +150,8 @@ type Policy struct {
 	// OwnBootID is the boot ID of the kernel that this process runs on, which identifies its own node; empty if
 	// it is unknown.
 	OwnBootID string
+	// Run is the ID of the run that plans again after it has begun; empty before.
+	Run string
 	// SyncInstallImage sets machine.install.image in the machine configuration to the image of a confirmed
 	// upgrade.
 	SyncInstallImage bool

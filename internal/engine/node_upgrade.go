@@ -124,7 +124,7 @@ func (r *run) upgradeNode(ctx context.Context, step plan.Step) (ready time.Time,
 	u := &nodeUpgrade{run: r, step: step}
 	defer r.shared.done(step.Node)
 	defer func() {
-		if err == nil {
+		if err == nil && !step.MovesLater {
 			r.shared.settling(func(w *soak) { w.watch(step, u.result.ready, r.engine.clock.Now()) })
 		}
 	}()
@@ -167,8 +167,13 @@ func (r *run) upgradeNode(ctx context.Context, step plan.Step) (ready time.Time,
 		return u.result.ready, u.failure(ctx, err)
 	}
 
-	if u.result.leftToPlan {
+	switch {
+	case u.result.leftToPlan:
 		r.engine.emit(cluster.Event{Kind: cluster.EventNodeStopped, Node: step.Node, Text: "the node is left to the next plan"})
+
+		return u.result.ready, nil
+	case step.MovesLater:
+		r.engine.emit(cluster.Event{Kind: cluster.EventNodeStopped, Node: step.Node, Text: "the node is back in service and is upgraded later"})
 
 		return u.result.ready, nil
 	}

@@ -39,7 +39,7 @@ func downloads(observed cluster.Observation, made plan.Plan) []download {
 	}
 
 	for _, step := range made.Steps {
-		if step.Component != "" {
+		if step.Component != "" || step.MovesLater {
 			continue
 		}
 

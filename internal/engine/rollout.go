@@ -196,7 +196,7 @@ func (s *rollout) start(ctx context.Context, next []plan.Step) error {
 	}
 
 	for _, step := range next {
-		s.run.engine.emit(s.run.progress(cluster.Event{Kind: cluster.EventNodeStarted, Node: step.Node, Component: step.Component, To: step.To}, s.made))
+		s.run.engine.emit(s.run.progress(cluster.Event{Kind: cluster.EventNodeStarted, Node: step.Node, Component: step.Component, To: step.To, Returns: step.Done}, s.made))
 		s.running = append(s.running, step)
 		s.moved, s.claim = true, cmp.Or(step.Node, s.claim)
 

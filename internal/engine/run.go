@@ -62,6 +62,7 @@ func (r *run) selectIn(observed cluster.Observation) cluster.Policy {
 
 // planAgain plans the rest of the run, and warns about nodes that labels have begun or ceased to hold.
 func (r *run) planAgain(observed cluster.Observation, policy cluster.Policy) plan.Plan {
+	policy.Run = r.engine.runID
 	made := plan.Make(observed, r.request.Target, policy)
 	r.shared.choose(made.Policy.Selected)
 

@@ -125,7 +125,7 @@ func (s *slots) empty(settle time.Duration) time.Duration {
 
 	took := s.longest
 	// What runs workloads has to stay healthy for that long; nothing else has to settle.
-	if s.first.Component == "" || s.first.Component == cluster.Kubelet {
+	if s.first.Component == "" && !s.first.MovesLater || s.first.Component == cluster.Kubelet {
 		took += settle
 	}
 

@@ -40,6 +40,7 @@ func (p *planner) schedule() {
 
 	p.scheduleSync()
 	p.dropSync()
+	p.markReturns()
 
 	if len(p.made.Steps) == 0 {
 		p.made.Steps = nil
@@ -70,9 +71,10 @@ func (p *planner) scheduleTalos(index int, hop Hop, last bool) {
 	}
 }
 
-// scheduleReturns adds a return to service for each spare node: one that an earlier run has only cordoned, while
-// another node is stranded as well. The other one is finished alone, and its pods may need the spare node, which moves
-// later like any other. If all stranded nodes are only cordoned, all but the first of them are spare.
+// scheduleReturns adds a return to service for each spare node: a worker that an earlier run has only cordoned, while
+// another node is stranded as well, or other workers take up its place. What an earlier run left unfinished is
+// finished alone, and the pods of a node that is drained may need the spare one, which moves later like any other. If
+// all stranded nodes are only cordoned, all but the first of them are spare.
 func (p *planner) scheduleReturns(moves func(*plannedNode) bool) {
 	var cordoned []*plannedNode
 
@@ -80,15 +82,15 @@ func (p *planner) scheduleReturns(moves func(*plannedNode) bool) {
 
 	for _, node := range p.order(0, moves) {
 		switch {
-		case !node.stranded() || !moves(node):
-		case !node.open && node.Kube.Ready && node.Machine.Settled():
+		case !node.stranded() || !moves(node) || p.policy.Run != "" && node.Kube != nil && node.Kube.CordonedBy == p.policy.Run:
+		case !node.open && node.Role == cluster.Worker && node.Kube.Ready && node.Machine.Settled():
 			cordoned = append(cordoned, node)
 		default:
 			begun = true
 		}
 	}
 
-	if !begun && len(cordoned) > 0 {
+	if !begun && len(cordoned) > 0 && p.roomFor(cordoned[0]) {
 		cordoned = cordoned[1:]
 	}
 
@@ -96,12 +98,51 @@ func (p *planner) scheduleReturns(moves func(*plannedNode) bool) {
 		node.spare = true
 	}
 
-	returns := func(node *plannedNode) bool { return moves(node) && !node.spare }
+	returns := func(node *plannedNode) bool { return !moves(node) || node.spare }
 
-	for _, node := range p.order(0, returns) {
-		if node.stranded() && !returns(node) {
+	for _, node := range p.order(0, func(node *plannedNode) bool { return !returns(node) }) {
+		if node.stranded() && returns(node) {
 			p.made.Steps = append(p.made.Steps, p.unfinishedStep(node))
 			node.steps++
+		}
+	}
+}
+
+// roomFor reports whether each bound that covers the worker has a place for it, beside the unavailable workers that
+// earlier runs have not cordoned.
+func (p *planner) roomFor(worker *plannedNode) bool {
+	for _, limit := range Bounds(p.snapshot, p.policy) {
+		taken := 0
+
+		for i := range p.nodes {
+			other := &p.nodes[i]
+			if other.Role == cluster.Worker && other.Kube != nil && !other.Available() && limit.Counts(other.Name) &&
+				!(other.Kube.Unschedulable && other.Kube.CordonedBy != "") {
+				taken++
+			}
+		}
+
+		if limit.Covers(worker.Name) && taken >= limit.Budget {
+			return false
+		}
+	}
+
+	return true
+}
+
+// markReturns marks the steps that only return a node to service which moves in a later step.
+func (p *planner) markReturns() {
+	moves := map[string]bool{}
+
+	for i := len(p.made.Steps) - 1; i >= 0; i-- {
+		step := &p.made.Steps[i]
+
+		switch {
+		case step.Component != "":
+		case step.Done:
+			step.MovesLater = moves[step.Node]
+		default:
+			moves[step.Node] = true
 		}
 	}
 }

@@ -64,6 +64,21 @@ func TestOrder_StepsComeInTheOrderThatCostsLeast(t *testing.T) {
 			scene: newScene(1, 3).cordoned("worker-2", "run-1").silent("worker-1").entry("worker-1", cluster.PhaseRebooting, "b"),
 			steps: "worker-2 worker-1 worker-3 cp-1",
 		},
+		"a worker that an earlier run only cordoned waits for one whose place it needs": {
+			scene: newScene(1, 3).cordoned("worker-1", "run-1").notReady("worker-2"),
+			steps: "worker-1 worker-2 worker-1 worker-3 cp-1",
+		},
+		"control planes are not returned to service first": {
+			scene: newScene(3, 1).cordoned("cp-1", "run-1").cordoned("cp-2", "run-1"), steps: "cp-1 cp-2 worker-1 cp-3",
+		},
+		"what this run has cordoned is under way": {
+			scene: func() *scene {
+				s := newScene(1, 3).cordoned("worker-1", "run-1").cordoned("worker-2", "run-1")
+				s.policy.Run = "run-1"
+
+				return s
+			}(), steps: "worker-1 worker-2 worker-3 cp-1",
+		},
 		"a cordoned node that is not Ready is not returned to service": {
 			scene: newScene(1, 3).cordoned("worker-1", "run-1").notReady("worker-1").cordoned("worker-2", "run-1").notReady("worker-2"),
 			steps: "worker-1 worker-2 worker-3 cp-1",
@@ -499,6 +514,10 @@ func TestBudget_IsAShareOfAllWorkers(t *testing.T) {
 		"taken up by a worker whose turn comes in a later hop": {
 			scene: newScene(3, 3).walks().runs("1.11.2").runs("1.12.0", "worker-3").notReady("worker-3"), severity: cluster.Observed, says: []string{"worker-3 (not ready)"},
 		},
+		"taken up before a worker that an earlier run only cordoned is drained": {
+			scene: newScene(3, 3).cordoned("worker-1", "run-1").cordoned("worker-2", "").runs("1.13.4", "worker-2", "worker-3"), severity: cluster.Observed,
+			says: []string{"max_unavailable = 1 of 3 workers is 1, and that is taken up by worker-2 (cordoned)"},
+		},
 		"without a policy": {
 			scene: func() *scene {
 				s := newScene(3, 2).cordoned("worker-1", "")
@@ -546,6 +565,15 @@ func TestBudget_IsAShareOfAllWorkers(t *testing.T) {
 	})
 
 	for behaviour, s := range map[string]*scene{
+		"a worker that an earlier run only cordoned, beside another":    newScene(3, 3).cordoned("worker-1", "run-1").cordoned("worker-2", "run-1").runs("1.13.4", "worker-3"),
+		"a worker that an earlier run was installing":                   newScene(3, 3).cordoned("worker-1", "run-1").entry("worker-1", cluster.PhaseIntent, "b").cordoned("worker-2", "").runs("1.13.4", "worker-2", "worker-3"),
+		"a worker that an earlier run cordoned, after one that is away": newScene(3, 3).cordoned("worker-1", "run-1").notReady("worker-2"),
+		"a worker that this run has cordoned": func() *scene {
+			s := newScene(3, 3).cordoned("worker-1", "run-1").cordoned("worker-2", "").runs("1.13.4", "worker-2", "worker-3")
+			s.policy.Run = "run-1"
+
+			return s
+		}(),
 		"one slot is left":                       budget(newScene(3, 6).cordoned("worker-1", "").cordoned("worker-2", ""), "50%"),
 		"the canary itself is the one away":      newScene(3, 3).canary("worker-2").notReady("worker-2"),
 		"the worker away has its turn first":     newScene(3, 3).notReady("worker-3"),

@@ -54,6 +54,8 @@ type Step struct {
 	Finish bool
 	// Done is true if nothing has to be installed, and the node only has to be brought back into service.
 	Done bool
+	// MovesLater is true if the node only has to be brought back into service, and moves in a later step.
+	MovesLater bool
 }
 
 // Plan is what has to be done, and what prevents it.
@@ -61,7 +63,8 @@ type Plan struct {
 	// Hops are the parts of the path from what runs to the target, in order.
 	Hops []Hop
 	// Steps are in the order in which the nodes move, through all hops: a node has one step in each hop of Talos
-	// that concerns it, and one for each of its components in each hop of Kubernetes.
+	// that concerns it, before the first of which it may have to return to service, and one for each of its
+	// components in each hop of Kubernetes.
 	Steps []Step
 	// Held are the names of the nodes that the policy leaves alone.
 	Held []string

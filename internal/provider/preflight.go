@@ -499,7 +499,7 @@ type stepModel struct {
 
 func stepsSchema() schema.Attribute {
 	return schema.ListNestedAttribute{
-		MarkdownDescription: "All steps of the roll in the order in which they begin: one per node in each hop of Talos, one per component and node in each hop of Kubernetes, " +
+		MarkdownDescription: "All steps of the roll in the order in which they begin: one per node in each hop of Talos, and before it one for a node that first returns to service, one per component and node in each hop of Kubernetes, " +
 			"and one per sync of the bootstrap manifests. Empty if nothing is to be done or there is no path.",
 		Computed: true,
 		NestedObject: schema.NestedAttributeObject{Attributes: map[string]schema.Attribute{

@@ -353,7 +353,7 @@ func withoutEmpty(rows [][]string) [][]string {
 	return rows
 }
 
-// nodeRows returns one row per node, except for those that are folded.
+// nodeRows returns a row for each step of a node, except for those that are folded.
 func nodeRows(steps []plan.Step, start, end int, folded bool) [][]string {
 	rows := [][]string{{"step", "node", "role", "from", "to", "image", "estimate"}}
 

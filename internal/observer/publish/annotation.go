@@ -345,7 +345,7 @@ func (p product) countSuffix() string {
 // intermediate names the version of a step that does not reach the target, so that the node is not taken to be at
 // the target.
 func (p product) intermediate(event cluster.Event) string {
-	if event.Component == cluster.Manifests || event.To.IsZero() || event.To.Equal(p.target) {
+	if event.Returns || event.Component == cluster.Manifests || event.To.IsZero() || event.To.Equal(p.target) {
 		return ""
 	}
 
@@ -360,6 +360,8 @@ func turnWords(event cluster.Event) (reason, message, ofNode string) {
 	switch {
 	case event.Component == "" && done:
 		return "NodeUpgraded", "Node " + event.Node + " upgraded", "Node upgraded"
+	case event.Returns:
+		return "NodeReturning", "Returning node " + event.Node + " to service", "Returning the node to service"
 	case event.Component == "":
 		return "NodeUpgradeStarted", "Upgrading node " + event.Node, "Upgrading the node"
 	case event.Component == cluster.Manifests && done:

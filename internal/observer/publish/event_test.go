@@ -533,3 +533,12 @@ func TestEvent_IsAcceptedByARealAPIServer(t *testing.T) {
 		t.Log(err)
 	})
 }
+
+// TestEvent_ReturnToServiceNamesNoVersion: the node keeps the one that it runs.
+func TestEvent_ReturnToServiceNamesNoVersion(t *testing.T) {
+	event := cluster.Event{Kind: cluster.EventNodeStarted, Node: "worker-1", To: version.MustParse("1.12.6"), Returns: true}
+
+	if got, want := publish.Text(event), "Returning node worker-1 to service"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}

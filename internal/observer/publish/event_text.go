@@ -150,7 +150,7 @@ func runReached(event cluster.Event) string {
 // unknown.
 func toVersion(event cluster.Event) string {
 	switch {
-	case event.To.IsZero() || event.Component == cluster.Manifests:
+	case event.Returns, event.To.IsZero(), event.Component == cluster.Manifests:
 		return ""
 	case event.Component == "":
 		return " to Talos " + event.To.String()
