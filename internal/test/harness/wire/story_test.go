@@ -19,6 +19,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/harness"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/checker"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/model"
+	simwire "github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/wire"
 )
 
 // story is an upgrade with faults, and runs that are struck, drawn from a seed.
@@ -170,8 +171,9 @@ func (r *rig) live(told story) {
 
 	later.Stop()
 	r.World().SetFaults(nil)
-	// A fault with a duration lasts that long even if the script is replaced.
-	time.Sleep(told.longest() + time.Second)
+	// A fault with a duration lasts that long even if the script is replaced, and endpoints may still wait before they
+	// try a machine again that did not answer.
+	time.Sleep(told.longest() + simwire.LongestPause + time.Second)
 	r.Until("all in service", 2*time.Hour, r.whole)
 
 	var err error

@@ -143,10 +143,13 @@ func plain(target string) string {
 // dialTimeout is how long a proxy tries to reach a silent machine.
 const dialTimeout = 20 * time.Second
 
+// LongestPause is how long a proxy that could not reach a machine waits at most before it tries again.
+const LongestPause = 15 * time.Second
+
 // connect connects to a machine's services, unless that failed a short while ago. Calls to a silent machine wait
 // for the end of the attempt that is under way.
 func (d *director) connect(ctx context.Context, target string) (*grpc.ClientConn, error) {
-	const first, most, factor = time.Second, 15 * time.Second, 1.6
+	const first, factor = time.Second, 1.6
 
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -198,7 +201,7 @@ func (d *director) connect(ctx context.Context, target string) (*grpc.ClientConn
 		waiting = &pause{length: first}
 		d.peers[target] = waiting
 	} else {
-		waiting.length = min(most, time.Duration(float64(waiting.length)*factor))
+		waiting.length = min(LongestPause, time.Duration(float64(waiting.length)*factor))
 	}
 
 	waiting.until = now + waiting.length
