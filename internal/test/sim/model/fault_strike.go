@@ -215,11 +215,16 @@ func (f Fault) text(usual string) string {
 	return usual
 }
 
-// fallSilent takes a machine's API away after a while. What lasts until the script is replaced does not begin once the
-// new script lacks the fault.
+// lapsed reports whether a fault that has struck must not begin any more: it lasts until the script is replaced, and
+// the script in force lacks it.
+func (w *World) lapsed(n *node, fault Fault) bool {
+	return fault.For == 0 && !w.script.has(n.name, fault.Step, fault.Effect)
+}
+
+// fallSilent takes a machine's API away after a while.
 func (w *World) fallSilent(n *node, fault Fault, after time.Duration) {
 	silence := func() {
-		if n.silent || !n.up || fault.For == 0 && !w.script.has(n.name, fault.Step, fault.Effect) {
+		if n.silent || !n.up || w.lapsed(n, fault) {
 			return
 		}
 

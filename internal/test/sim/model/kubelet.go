@@ -286,7 +286,7 @@ func (w *World) becomeReady(n *node) {
 	n.flap = nil
 
 	w.later(n.booting, FlapAfter, func() {
-		if n.kubelet.Ready {
+		if n.kubelet.Ready && !w.lapsed(n, fault) {
 			w.ail(n, fault)
 		}
 	})

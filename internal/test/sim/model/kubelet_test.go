@@ -134,6 +134,20 @@ func TestKubelet_NodeFlapsOnceAfterItBecameReady(t *testing.T) {
 	})
 }
 
+func TestKubelet_NodeDoesNotFlapOnceTheScriptIsReplaced(t *testing.T) {
+	inWorld(t, model.Options{ControlPlanes: 1, Workers: 1}, func(r rig) {
+		r.SetFaults(sick(model.StepBoot, model.EffectFlap, 0))
+		r.reboot("worker-0")
+		r.until("worker-0", "ready", time.Hour, func(state model.NodeState) bool { return state.Up && state.Kubelet.Ready })
+		r.SetFaults(nil)
+		time.Sleep(model.FlapAfter + time.Minute)
+
+		if state := r.node("worker-0"); !state.Kubelet.Ready {
+			t.Errorf("got %+v", state)
+		}
+	})
+}
+
 func TestKubelet_NodeThatIsDownDoesNotGetWell(t *testing.T) {
 	inWorld(t, model.Options{ControlPlanes: 1, Workers: 1}, func(r rig) {
 		r.SetFaults(append(sick(model.StepKubelet, model.EffectNotReady, time.Minute),
