@@ -111,23 +111,16 @@ func (p *planner) scheduleReturns(moves func(*plannedNode) bool) {
 // roomFor reports whether each bound that covers the worker has a place for it, beside the unavailable workers that
 // earlier runs have not cordoned.
 func (p *planner) roomFor(worker *plannedNode) bool {
-	for _, limit := range Bounds(p.snapshot, p.policy) {
-		taken := 0
+	left := map[string]bool{}
 
-		for i := range p.nodes {
-			other := &p.nodes[i]
-			if other.Role == cluster.Worker && other.Kube != nil && !other.Available() && limit.Counts(other.Name) &&
-				!(other.Kube.Unschedulable && other.Kube.CordonedBy != "") {
-				taken++
-			}
-		}
-
-		if limit.Covers(worker.Name) && taken >= limit.Budget {
-			return false
-		}
+	for i := range p.nodes {
+		node := &p.nodes[i]
+		left[node.Name] = node.Kube != nil && node.Kube.Unschedulable && node.Kube.CordonedBy != ""
 	}
 
-	return true
+	return !slices.ContainsFunc(Bounds(p.snapshot, p.policy), func(limit Bound) bool {
+		return limit.Covers(worker.Name) && len(p.spent(limit, left).names) >= limit.Budget
+	})
 }
 
 // markReturns marks the steps that only return a node to service which moves in a later step.
@@ -236,8 +229,9 @@ func (p *planner) unfinishedStep(node *plannedNode) Step {
 //  3. nodes that do not answer, so that they do not keep the others from being finished.
 //
 // Within 1 and 2, nodes that the hop does not move go first: they only return to service, and the pods of a node that
-// is drained may need them. So do spare nodes, whose move comes later (scheduleReturns). All other nodes follow. Otherwise, within each group, canaries go first, then nodes of
-// the first role in the configured order, then unavailable nodes, because disturbing them costs nothing.
+// is drained may need them. So do spare nodes, whose move comes later (scheduleReturns). All other nodes follow.
+// Otherwise, within each group, canaries go first, then nodes of the first role in the configured order, then
+// unavailable nodes, because disturbing them costs nothing.
 func (p *planner) order(hop int, moves func(*plannedNode) bool) []*plannedNode {
 	first := cluster.Worker
 	if p.policy.Order == cluster.ControlPlanesFirst {
