@@ -5,9 +5,11 @@ package bench_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime/pprof"
 	"strconv"
 	"syscall"
 	"testing"
@@ -21,6 +23,9 @@ import (
 const (
 	// usageVariable names a directory in which each process of the provider writes a file with its usage.
 	usageVariable = "TALOSUPGRADE_BENCH_USAGE"
+	// profileVariable names a directory in which each process of the provider writes a profile of its CPU time and one
+	// of its allocations, for go tool pprof.
+	profileVariable = "BENCH_PROFILE"
 
 	registryAddress = "registry.terraform.io/vitistack/talosupgrade"
 )
@@ -39,7 +44,12 @@ func serve(factor string) error {
 		return err
 	}
 
-	ended := func() error { return leaveUsage(os.Getenv(usageVariable)) }
+	profiled, err := profile(os.Getenv(profileVariable))
+	if err != nil {
+		return err
+	}
+
+	ended := func() error { return errors.Join(leaveUsage(os.Getenv(usageVariable)), profiled()) }
 	err = process.Serve(registryAddress, provider.New("test", provider.WithClock(clock{model.NewScaledClock(scale)})), false, func() {
 		_ = ended()
 
@@ -50,6 +60,37 @@ func serve(factor string) error {
 	}
 
 	return ended()
+}
+
+// profile profiles the process until the function that it returns is called.
+func profile(dir string) (ended func() error, err error) {
+	if dir == "" {
+		return func() error { return nil }, nil
+	}
+
+	create := func(kind string) (*os.File, error) {
+		return os.Create(filepath.Join(dir, fmt.Sprintf("%d.%s", os.Getpid(), kind)))
+	}
+
+	cpu, err := create("cpu")
+	if err != nil {
+		return nil, err
+	}
+
+	if err := pprof.StartCPUProfile(cpu); err != nil {
+		return nil, errors.Join(err, cpu.Close())
+	}
+
+	return func() error {
+		pprof.StopCPUProfile()
+
+		allocations, err := create("allocs")
+		if err != nil {
+			return errors.Join(err, cpu.Close())
+		}
+
+		return errors.Join(cpu.Close(), pprof.Lookup("allocs").WriteTo(allocations, 0), allocations.Close())
+	}, nil
 }
 
 // clock is the simulator's clock as an engine.Clock.
