@@ -27,9 +27,16 @@ const (
 
 // acquire takes the lease, after watching an abandoned one for long enough. A lease that its holder renews is
 // refused at once. A lease that is gone, or was recreated without a holder, while the journal has a holder, may
-// have been deleted under a run that has not noticed yet: it is watched for as long.
-func (e *Engine) acquire(ctx context.Context) (*lock, error) {
-	begun := e.clock.Now()
+// have been deleted under a run that has not noticed yet: it is watched for as long. If the run ends before it knows
+// whether it has taken the lease, the lease is given back.
+func (e *Engine) acquire(ctx context.Context) (taken *lock, _ error) {
+	begun, unsure := e.clock.Now(), false
+
+	defer func() {
+		if taken == nil && unsure {
+			e.withdraw(ctx)
+		}
+	}()
 
 	for {
 		current, _, err := e.readLease(ctx)
@@ -69,6 +76,7 @@ func (e *Engine) acquire(ctx context.Context) (*lock, error) {
 		wanted.Transitions++
 
 		written, err := e.kubernetes.WriteLease(ctx, wanted)
+		unsure = unsure || errors.Is(err, cluster.ErrOutcomeUnknown)
 
 		switch {
 		case err == nil:
@@ -86,6 +94,30 @@ func (e *Engine) acquire(ctx context.Context) (*lock, error) {
 			}
 		}
 	}
+}
+
+// withdraw gives the lease back if it is ours. If that cannot be done in time, the next run waits until the lease
+// counts as abandoned.
+func (e *Engine) withdraw(ctx context.Context) {
+	bounded, cancel := e.cleanupWithin(ctx, releaseTimeout)
+	defer cancel()
+
+	_ = e.waitClosely(bounded, "", "the lease to be given back", minPoll, func(ctx context.Context) (bool, string, error) {
+		current, err := e.kubernetes.Lease(ctx)
+		if err != nil {
+			return false, err.Error(), nil
+		}
+
+		if current.Holder != e.holder() {
+			return true, "", nil
+		}
+
+		current.Holder = ""
+
+		_, err = e.kubernetes.WriteLease(ctx, current)
+
+		return err == nil, "it could not be written", nil
+	})
 }
 
 // neverHeld reports whether nobody has held this very lease: because there is none, or because somebody created

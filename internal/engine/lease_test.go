@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -149,6 +150,56 @@ func TestLease_CancelReturnsInTimeWhereNothingAnswers(t *testing.T) {
 
 				if took := time.Since(cancelled); took > cancelMost {
 					t.Errorf("it took %s to return after the cancel\n%s", took, r.Judge.Text())
+				}
+
+				r.Sound()
+			})
+		})
+	}
+}
+
+// TestLease_TakenWithoutAReplyIsGivenBack is about a run that ends before it knows that it took the lease.
+func TestLease_TakenWithoutAReplyIsGivenBack(t *testing.T) {
+	t.Parallel()
+
+	for name, lost := range map[string]struct {
+		// replies is how many replies are lost, and cancelled whether the run is cancelled after the first of them.
+		replies   int32
+		cancelled bool
+	}{
+		"cancelled":        {1, true},
+		"no reply in time": {math.MaxInt32, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			inCluster(t, setup{}, func(r *rig) {
+				ctx, cancel := context.WithCancel(context.Background())
+				defer cancel()
+
+				var writes atomic.Int32
+
+				w := r.Worker("run-1")
+				w.Client.Intercept(func(ctx context.Context, call ports.Call, next func(context.Context) error) error {
+					err := next(ctx)
+
+					if call.Method != "WriteLease" || err != nil || writes.Add(1) > lost.replies {
+						return err
+					}
+
+					if lost.cancelled {
+						cancel()
+					}
+
+					return fmt.Errorf("no reply: %w: %w", cluster.ErrOutcomeUnknown, cluster.ErrUnreachable)
+				})
+
+				if err := w.Apply(ctx, to(toLifecycle)); err == nil {
+					t.Error("the run reports success")
+				}
+
+				if holder := r.Lease().Holder; holder != "" {
+					t.Errorf("the lease is held by %q", holder)
 				}
 
 				r.Sound()
