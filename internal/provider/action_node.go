@@ -97,8 +97,8 @@ func rollBack(ctx context.Context, on *invocation) error {
 		publisher: on.reached.publisher(id, to, known.next), events: on.reached.events(to),
 		trace: on.clusters.trace(ctx, id, options, engine.Request{}, to),
 	}
-	options.Observers = append([]cluster.Observer{progressLog{ctx: ctx}, on}, out.observers()...)
-	options.Permitted = progressLog{ctx: ctx}.permitted
+	options.Observers = append([]cluster.Observer{newProgressLog(ctx), on}, out.observers()...)
+	options.Permitted = newProgressLog(ctx).permitted
 
 	entry, err := engine.New(options).RollBackNode(ctx, request)
 	on.diagnostics.Append(out.close(ctx, to, on.reached.name, cluster.Observation{}, err)...)
@@ -145,7 +145,7 @@ func retryNode(ctx context.Context, on *invocation) error {
 	on.identify(ctx)
 
 	options := on.options(nil, "talosupgrade_retry_node")
-	options.Observers = []cluster.Observer{progressLog{ctx: ctx}, on}
+	options.Observers = []cluster.Observer{newProgressLog(ctx), on}
 
 	entry, err := engine.New(options).AllowRetry(ctx, engine.NodeRequest{Node: node.ValueString(), Policy: cluster.DefaultPolicy()})
 	if err == nil {

@@ -144,7 +144,7 @@ func (r *clusterResource) preview(ctx context.Context, planned clusterModel, pri
 		examined.Findings = append(examined.Findings, object.findings...)
 	}
 
-	diagnostics.Append(planFindings(examined.Findings, work, seen)...)
+	diagnostics.Append(planFindings(examined.Findings, work, seen.name, seen.Nodes)...)
 
 	if diagnostics.HasError() {
 		return work, diagnostics

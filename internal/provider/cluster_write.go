@@ -197,8 +197,8 @@ func (r *clusterResource) upgrade(ctx context.Context, model clusterModel, claim
 		out.publisher, out.events = reached.publisher(id, to, known.next), reached.events(to)
 	}
 
-	options.Observers = append([]cluster.Observer{progressLog{ctx: ctx}, told}, out.observers()...)
-	options.Permitted = progressLog{ctx: ctx}.permitted
+	options.Observers = append([]cluster.Observer{newProgressLog(ctx), told}, out.observers()...)
+	options.Permitted = newProgressLog(ctx).permitted
 
 	observed, err := carryOut(ctx, options, request)
 	if observed.Nodes != nil {

@@ -9,7 +9,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -202,19 +201,6 @@ func TestDiagnostic_PointsAtTheAttributeThatAllFindingsBlame(t *testing.T) {
 	}
 }
 
-func TestDiagnostic_SameFindingOnSeveralNodesIsSaidOnce(t *testing.T) {
-	got := findingList([]cluster.Finding{
-		{Check: "component-images", Node: "worker-0", Found: "not pinned", Remedy: "Pin it."},
-		{Check: "talos-api", Found: "no answer"},
-		{Check: "component-images", Node: "worker-1", Found: "not pinned", Remedy: "Pin it."},
-	})
-
-	want := "- worker-0, worker-1: not pinned (check component-images). Pin it.\n- no answer (check talos-api)."
-	if got != want {
-		t.Errorf("got:\n%s\nwant:\n%s", got, want)
-	}
-}
-
 // TestDiagnostic_OneCauseIsOneFinding: a reader may neither read machine configurations nor have a
 // kubeconfig, and hears of the role alone.
 func TestDiagnostic_OneCauseIsOneFinding(t *testing.T) {
@@ -278,82 +264,6 @@ func pathText(diagnostic diag.Diagnostic) string {
 	}
 
 	return located.Path().String()
-}
-
-func TestFinding_PointsIntoTheConfiguration(t *testing.T) {
-	for want, finding := range map[string]cluster.Finding{
-		"":              {},
-		"talos_version": {Attribute: "talos_version"},
-		"canary[2]":     {Attribute: "canary", Within: []cluster.Within{cluster.Index(2)}},
-		"kubernetes.images.proxy": {
-			Attribute: "kubernetes", Within: []cluster.Within{cluster.Field("images"), cluster.Field("proxy")},
-		},
-		"drain.enabled":  {Attribute: "drain", Within: []cluster.Within{cluster.Field("enabled")}},
-		"node_overrides": {Attribute: "node_overrides"},
-		`node_overrides["worker-0"].installer_image`: {
-			Attribute: "node_overrides", Within: []cluster.Within{cluster.Key("worker-0"), cluster.Field("installer_image")},
-		},
-		`node_overrides["a.b"]`: {Attribute: "node_overrides", Within: []cluster.Within{cluster.Key("a.b")}},
-	} {
-		if got := findingPath(finding).String(); got != want {
-			t.Errorf("got %s, want %s", got, want)
-		}
-	}
-}
-
-// TestDiagnostic_PointsAtWhatTheCommandLineFinds: it shows the first line of the
-// resource for anything deeper than an element.
-func TestDiagnostic_PointsAtWhatTheCommandLineFinds(t *testing.T) {
-	node := path.Root("node_overrides").AtMapKey("worker-0")
-
-	for want, at := range map[string]path.Path{
-		"":                           path.Empty(),
-		"talos_version":              path.Root("talos_version"),
-		"canary[2]":                  path.Root("canary").AtListIndex(2),
-		"drain":                      path.Root("drain").AtName("timeout"),
-		"kubernetes":                 path.Root("kubernetes").AtName("images").AtName("proxy"),
-		`node_overrides["worker-0"]`: node.AtName("installer_image"),
-	} {
-		if got := visible(at).String(); got != want {
-			t.Errorf("%s is shown as %s, want %s", at, got, want)
-		}
-	}
-
-	deep := cluster.Finding{
-		Check: "x", Severity: cluster.Permanent, Found: "wrong", Attribute: "node_overrides",
-		Within: []cluster.Within{cluster.Key("worker-0"), cluster.Field("installer_image")},
-	}
-
-	diagnostics := planFindings([]cluster.Finding{deep}, true, observation{name: "demo"})
-	check(t, diagnostics, outcome{diag.SeverityError, `node_overrides["worker-0"].installer_image`})
-
-	if got := pathText(diagnostics[0]); got != node.String() {
-		t.Errorf("points at %s", got)
-	}
-}
-
-func TestFinding_IsGroupedByPlace(t *testing.T) {
-	at := func(node, found string, within ...cluster.Within) cluster.Finding {
-		return cluster.Finding{Check: "x", Severity: cluster.Permanent, Node: node, Attribute: "canary", Within: within, Found: found, Remedy: "Correct it."}
-	}
-
-	diagnostics := planFindings([]cluster.Finding{
-		at("", "first", cluster.Index(0)), at("", "second", cluster.Index(1)), at("", "third", cluster.Index(0)), at("worker-0", "whole"),
-		{Check: "y", Severity: cluster.Permanent, Found: "nowhere"},
-	}, true, observation{name: "demo"})
-
-	check(t, diagnostics,
-		outcome{diag.SeverityError, "third"}, outcome{diag.SeverityError, "Second.\n\nCorrect it."},
-		outcome{diag.SeverityError, "of node worker-0\nWhole."}, outcome{diag.SeverityError, "Nowhere."})
-
-	var places []string
-	for _, diagnostic := range diagnostics {
-		places = append(places, pathText(diagnostic))
-	}
-
-	if !slices.Equal(places, []string{"canary[0]", "canary[1]", "canary", ""}) {
-		t.Errorf("got %q", places)
-	}
 }
 
 // TestFinding_PointsAtAnAttributeThatExists: whatever a configuration asks
@@ -443,86 +353,6 @@ func absent(finding cluster.Finding, policy cluster.Policy) string {
 	return ""
 }
 
-// TestFinding_OfManyNodesStaysReadable: what is alike is said once, and what is
-// not alike is counted from some number on.
-func TestFinding_OfManyNodesStaysReadable(t *testing.T) {
-	t.Parallel()
-
-	var alike, different []cluster.Finding
-
-	for index := range 1000 {
-		node := fmt.Sprintf("worker-%d", index)
-		alike = append(alike, cluster.Finding{Check: "silent", Severity: cluster.Observed, Node: node, Found: "it is silent", Remedy: "Wait."})
-		different = append(different, cluster.Finding{Check: "reachable", Severity: cluster.Observed, Node: node, Found: "no answer at " + address(index), Remedy: "Look."})
-	}
-
-	other := cluster.Finding{Check: "etcd", Severity: cluster.Observed, Found: "one learner"}
-
-	for want, findings := range map[string][]cluster.Finding{
-		"- worker-0, worker-1, worker-2, worker-3, worker-4, worker-5, worker-6, worker-7, worker-8, worker-9 and 990 more: it is silent (check silent). Wait.\n" +
-			"- one learner (check etcd).": append(slices.Clip(alike), other),
-		"- worker-0: it is silent (check silent). Wait.": alike[:1],
-	} {
-		if got := findingList(findings); got != want {
-			t.Errorf("got:\n%s\nwant:\n%s", got, want)
-		}
-	}
-
-	lines := strings.Split(findingList(append(slices.Clip(different), other)), "\n")
-	if len(lines) != 12 || lines[10] != "- one learner (check etcd)." || lines[11] != "- and 990 more findings of check reachable" {
-		t.Errorf("%d lines:\n%s", len(lines), strings.Join(lines, "\n"))
-	}
-
-	text := ""
-	for _, diagnostic := range planFindings(slices.Concat(alike, different), true, observation{name: "demo"}) {
-		text += diagnostic.Summary() + diagnostic.Detail()
-	}
-
-	if len(text) > 4096 {
-		t.Errorf("%d bytes about silent workers", len(text))
-	}
-}
-
-// TestFinding_ExpiredCertificateIsSaidOnce, naming the nodes.
-func TestFinding_ExpiredCertificateIsSaidOnce(t *testing.T) {
-	var findings []cluster.Finding
-
-	for _, node := range []cluster.Node{{Name: "cp-0", Address: "10.5.0.2"}, {Name: "cp-1", Address: "10.5.0.3"}, {Name: "worker-0", Address: "10.5.0.4"}} {
-		node.Unreachable = fmt.Errorf("unable to read the boot ID of node %s: %w: the client certificate expired on 2026-03-04T05:06:07Z: remote error: tls: expired certificate (through endpoint 10.5.0.2)",
-			node.Address, cluster.ErrCredentials)
-		findings = append(findings, plan.Unaccepted(node))
-	}
-
-	const want = "- cp-0, cp-1, worker-0: its Talos API does not accept the credentials: the client certificate expired on 2026-03-04T05:06:07Z: " +
-		"remote error: tls: expired certificate (through endpoint 10.5.0.2) (check talos-api). " +
-		"Use a talosconfig of this cluster, and renew its certificate if it expired; waiting does not help."
-	if got := findingList(findings); got != want {
-		t.Errorf("got\n%s\nwant\n%s", got, want)
-	}
-}
-
-func TestDiagnostic_SentencesCapitalizeWordsButNoNames(t *testing.T) {
-	t.Parallel()
-
-	for text, want := range map[string]string{
-		"":                                  "",
-		"no control plane was found":        "No control plane was found.",
-		"endpoint: refused.":                "Endpoint: refused.",
-		"über alles":                        "Über alles.",
-		"cp-0 is a control plane":           "cp-0 is a control plane.",
-		"node1.example.com is down":         "node1.example.com is down.",
-		"talos_version asks for 1.13.4":     "talos_version asks for 1.13.4.",
-		`worker-0, worker-1: the node runs`: "worker-0, worker-1: the node runs.",
-		"alpha is a control plane":          "alpha is a control plane.",
-		"alphabet soup":                     "Alphabet soup.",
-		`"1.13" is malformed`:               `"1.13" is malformed.`,
-	} {
-		if got := sentence(text, "alpha", "beta"); got != want {
-			t.Errorf("%q became %q, want %q", text, got, want)
-		}
-	}
-}
-
 // TestDiagnostic_SourceThatGivesNoListSaysWhatToDo asks an Image Factory that answers in every
 // way but the right one.
 func TestDiagnostic_SourceThatGivesNoListSaysWhatToDo(t *testing.T) {
@@ -607,7 +437,7 @@ func TestDiagnostic_NamesAClusterThatIsGoneAfterTheLook(t *testing.T) {
 			return nil, fmt.Errorf("endpoint 10.5.0.2: %w", because)
 		}
 
-		found := noted(t, planFindings(cluster.Blocking(clusters.examine(t.Context(), *planned, seen, made).Findings), true, seen))
+		found := noted(t, planFindings(cluster.Blocking(clusters.examine(t.Context(), *planned, seen, made).Findings), true, seen.name, seen.Nodes))
 		check(t, found, outcome{diag.SeverityWarning, "the cluster could not be asked what stands in the way"})
 		check(t, found, outcome{diag.SeverityWarning, remedy})
 	}

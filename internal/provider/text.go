@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package provider
+
+import (
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+)
+
+// sentence turns an error text into a sentence. The first word keeps its spelling if it is one of the names, or
+// contains more than letters and so may be a name, such as cp-0 or talos_version.
+func sentence(text string, names ...string) string {
+	if text == "" {
+		return text
+	}
+
+	word, _, _ := strings.Cut(text, " ")
+	word = strings.TrimRight(word, ",:;.")
+
+	if !slices.Contains(names, word) && !strings.ContainsFunc(word, func(r rune) bool { return !unicode.IsLetter(r) }) {
+		first, size := utf8.DecodeRuneInString(text)
+		text = string(unicode.ToUpper(first)) + text[size:]
+	}
+
+	if !strings.HasSuffix(text, ".") {
+		text += "."
+	}
+
+	return text
+}
+
+// hanging indents the lines of a list element after the first, such as those of a log: the command line wraps all
+// lines that are not indented.
+func hanging(text string) string { return strings.ReplaceAll(text, "\n", "\n    ") }
+
+// about adds the name of the cluster, if it has one, to a summary: the command line folds warnings with the same
+// summary.
+func about(summary, name string) string {
+	if name == "" {
+		return summary
+	}
+
+	return summary + " (" + name + ")"
+}
+
+// durationText formats a duration without zero units: 30m, not 30m0s.
+func durationText(d time.Duration) string {
+	text := d.String()
+	if strings.HasSuffix(text, "m0s") {
+		text = strings.TrimSuffix(text, "0s")
+	}
+
+	if strings.HasSuffix(text, "h0m") {
+		text = strings.TrimSuffix(text, "0m")
+	}
+
+	return text
+}
