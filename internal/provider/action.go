@@ -23,6 +23,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/observer/publish"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/diagnostic"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/readable"
 )
 
@@ -101,7 +102,7 @@ func (a *clusterAction) Schema(ctx context.Context, _ action.SchemaRequest, resp
 			Optional:            true,
 		},
 		attrTimeout: schema.StringAttribute{
-			MarkdownDescription: "Limit for the action, such as `\"90s\"`. Default: `" + durationText(a.limit) + "`.",
+			MarkdownDescription: "Limit for the action, such as `\"90s\"`. Default: `" + diagnostic.Duration(a.limit) + "`.",
 			Optional:            true,
 			Validators:          []validator.String{durationValidator{}},
 		},
@@ -180,7 +181,7 @@ func (a *clusterAction) carryOut(ctx context.Context, on *invocation, named stri
 
 	err = a.invoke(bounded, on)
 	if err != nil && ctx.Err() == nil && bounded.Err() != nil {
-		late := fmt.Errorf("%w = %s", errLate, durationText(on.limit))
+		late := fmt.Errorf("%w = %s", errLate, diagnostic.Duration(on.limit))
 		if err.Error() == cluster.Ended(bounded).Error() {
 			return late
 		}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/diagnostic"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
@@ -97,8 +98,8 @@ func rollBack(ctx context.Context, on *invocation) error {
 		publisher: on.reached.publisher(id, to, known.next), events: on.reached.events(to),
 		trace: on.clusters.trace(ctx, id, options, engine.Request{}, to),
 	}
-	options.Observers = append([]cluster.Observer{newProgressLog(ctx), on}, out.observers()...)
-	options.Permitted = newProgressLog(ctx).permitted
+	options.Observers = append([]cluster.Observer{diagnostic.NewProgress(ctx), on}, out.observers()...)
+	options.Permitted = diagnostic.NewProgress(ctx).Permitted
 
 	entry, err := engine.New(options).RollBackNode(ctx, request)
 	on.diagnostics.Append(out.close(ctx, to, on.reached.name, cluster.Observation{}, err)...)
@@ -145,7 +146,7 @@ func retryNode(ctx context.Context, on *invocation) error {
 	on.identify(ctx)
 
 	options := on.options(nil, "talosupgrade_retry_node")
-	options.Observers = []cluster.Observer{newProgressLog(ctx), on}
+	options.Observers = []cluster.Observer{diagnostic.NewProgress(ctx), on}
 
 	entry, err := engine.New(options).AllowRetry(ctx, engine.NodeRequest{Node: node.ValueString(), Policy: cluster.DefaultPolicy()})
 	if err == nil {

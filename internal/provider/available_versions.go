@@ -16,6 +16,7 @@ import (
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/compat"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/diagnostic"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/release"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
@@ -150,7 +151,7 @@ func (d *availableVersionsDataSource) standing(ctx context.Context, model availa
 	seen, err := d.clusters.observe(ctx, model.Context.ValueString())
 	if err != nil {
 		unseen := problem("find out what the cluster runs", d.clusters.access, err)
-		diagnostics.Append(withDetail(unseen, unseen.Detail()+"\n\nNo cluster is needed where "+attrTalosVersion+" and "+attrKubernetesVersion+
+		diagnostics.Append(diagnostic.WithDetail(unseen, unseen.Detail()+"\n\nNo cluster is needed where "+attrTalosVersion+" and "+attrKubernetesVersion+
 			" say what to start from."))
 
 		return runningVersions{}, diagnostics
@@ -162,7 +163,7 @@ func (d *availableVersionsDataSource) standing(ctx context.Context, model availa
 	from.lowest.Kubernetes, from.highest.Kubernetes = seen.KubernetesVersions()
 
 	if from.lowest.Kubernetes.IsZero() {
-		diagnostics.AddWarning(about("Kubernetes version not known", seen.name),
+		diagnostics.AddWarning(diagnostic.About("Kubernetes version not known", seen.name),
 			"The cluster does not report which version of Kubernetes it runs. Nothing is said about Kubernetes releases, and Talos releases are not checked against it.\n\n"+
 				"Make the Kubernetes API answer, or set "+attrTalosVersion+" and "+attrKubernetesVersion+", which needs no cluster.")
 	}
@@ -182,12 +183,12 @@ func (m availableVersionsModel) given() (runningVersions, diag.Diagnostics) {
 
 	// Values that were unknown in the validation of the configuration were not validated then.
 	if from.lowest.Talos, err = version.Parse(m.TalosVersion.ValueString()); err != nil {
-		diagnostics.AddAttributeError(path.Root(attrTalosVersion), "Invalid version", sentence(err.Error()))
+		diagnostics.AddAttributeError(path.Root(attrTalosVersion), "Invalid version", diagnostic.Sentence(err.Error()))
 	}
 
 	if !m.KubernetesVersion.IsNull() {
 		if from.lowest.Kubernetes, err = version.Parse(m.KubernetesVersion.ValueString()); err != nil {
-			diagnostics.AddAttributeError(path.Root(attrKubernetesVersion), "Invalid version", sentence(err.Error()))
+			diagnostics.AddAttributeError(path.Root(attrKubernetesVersion), "Invalid version", diagnostic.Sentence(err.Error()))
 		}
 	}
 
@@ -205,8 +206,8 @@ func warnOfUnsupported(diagnostics *diag.Diagnostics, from runningVersions, name
 	}
 
 	if err := compat.Supports(from.lowest.Talos, from.lowest.Kubernetes); err != nil {
-		diagnostics.AddAttributeWarning(path.Root(attrTalosVersion), about("Unsupported versions to start from", name),
-			sentence(err.Error())+" The versions listed as next and eventual lead back to a supported pair; the lists are empty where none does.\n\nChoose one of them, and set "+attrKubernetesVersion+" or "+attrTalosVersion+" of the cluster to that first.")
+		diagnostics.AddAttributeWarning(path.Root(attrTalosVersion), diagnostic.About("Unsupported versions to start from", name),
+			diagnostic.Sentence(err.Error())+" The versions listed as next and eventual lead back to a supported pair; the lists are empty where none does.\n\nChoose one of them, and set "+attrKubernetesVersion+" or "+attrTalosVersion+" of the cluster to that first.")
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/resource"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/diagnostic"
 )
 
 // leftovers are the objects that may remain in the cluster if a destroy cannot reach it.
@@ -70,7 +71,7 @@ func (r *clusterResource) Delete(ctx context.Context, req resource.DeleteRequest
 	}
 
 	if len(kept) > 0 {
-		resp.Diagnostics.AddWarning(about("Objects were left in the cluster", reached.name),
+		resp.Diagnostics.AddWarning(diagnostic.About("Objects were left in the cluster", reached.name),
 			"Removed from state, but kept in cluster "+id+":\n\n- "+strings.Join(kept, "\n- ")+
 				"\n\nA later apply of the same cluster continues from them, and nothing has to be done. If there will be none and no run is at work: drain and reboot the nodes that the journal names, one after the other, "+
 				"because a system may be installed there that has not booted yet, uncordon each of them when it is Ready again, and run kubectl -n kube-system delete configmap talosupgrade-journal.")
@@ -85,12 +86,12 @@ func (r *clusterResource) undeletable(err error, name string) diag.Diagnostic {
 
 	for _, curable := range []error{errUnknown, errMissing, errUnusable, cluster.ErrCredentials, cluster.ErrDenied, context.Canceled} {
 		if errors.Is(err, curable) {
-			return withDetail(found, found.Detail()+
+			return diagnostic.WithDetail(found, found.Detail()+
 				"\n\nThe resource stays in state. If the cluster is gone for good, terraform state rm takes it out without asking the cluster.")
 		}
 	}
 
-	return warning(found, about("Unable to reach the cluster during destroy", name),
+	return diagnostic.AsWarning(found, diagnostic.About("Unable to reach the cluster during destroy", name),
 		"The resource was removed from state. If the cluster still exists it may hold "+leftovers+
 			". Look into the journal before deleting it: a node with an entry may have an upgrade installed that its next reboot starts. A later apply continues from it.")
 }

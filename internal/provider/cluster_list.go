@@ -19,6 +19,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/diagnostic"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/readable"
 )
 
@@ -189,7 +190,7 @@ func (l *clusterList) distinct(refs []contextRef, identities []identity) ([]list
 
 	for _, one := range clusters {
 		if reaching := contexts[one.id]; len(reaching) > 1 {
-			warnings.AddWarning(about("Several contexts reach one cluster", one.id),
+			warnings.AddWarning(diagnostic.About("Several contexts reach one cluster", one.id),
 				fmt.Sprintf("The contexts %s reach cluster %s. It is listed once, from %q.\n\nTo choose another one, name those to list with %s.",
 					readable.QuotedList(reaching), one.id, one.name, attrContexts))
 		}
@@ -247,6 +248,6 @@ func (l *clusterList) results(ctx context.Context, req list.ListRequest, listed 
 
 // unlisted returns the warning about a context that could not be listed.
 func (l *clusterList) unlisted(ref contextRef, err error) diag.Diagnostic {
-	return warning(problem("list the cluster", l.clusters.access, err), about(summaryUnobserved, l.clusters.title(ref)),
+	return diagnostic.AsWarning(problem("list the cluster", l.clusters.access, err), diagnostic.About(summaryUnobserved, l.clusters.title(ref)),
 		"It is not listed; the clusters of the other contexts are.")
 }

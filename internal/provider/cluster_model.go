@@ -27,6 +27,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/diagnostic"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
@@ -143,7 +144,7 @@ func timeoutTypes() map[string]attr.Type {
 func drainValue(policy cluster.DrainPolicy) types.Object {
 	return types.ObjectValueMust(drainTypes(), map[string]attr.Value{
 		"enabled":    types.BoolValue(policy.Enabled),
-		"timeout":    types.StringValue(durationText(policy.Timeout)),
+		"timeout":    types.StringValue(diagnostic.Duration(policy.Timeout)),
 		"on_timeout": types.StringValue(string(policy.OnTimeout)),
 
 		attrWaitForVolumes: types.StringValue(string(policy.Volumes)),
@@ -160,7 +161,7 @@ func newClusterModel(talos, kubernetes version.Version) clusterModel {
 		Context:              types.StringNull(),
 		Order:                types.StringValue(string(policy.Order)),
 		RebootMode:           types.StringValue(string(policy.RebootMode)),
-		NodeTimeout:          types.StringValue(durationText(policy.NodeTimeout)),
+		NodeTimeout:          types.StringValue(diagnostic.Duration(policy.NodeTimeout)),
 		Drain:                drainValue(policy.Drain),
 		InstallerImage:       types.StringNull(),
 		AllowIntermediate:    types.BoolValue(policy.AllowIntermediate),
@@ -171,7 +172,7 @@ func newClusterModel(talos, kubernetes version.Version) clusterModel {
 		Pools:                types.MapNull(types.ObjectType{AttrTypes: poolTypes()}),
 		Canary:               types.ListNull(types.StringType),
 		CanarySelector:       types.StringNull(),
-		Settle:               types.StringValue(durationText(policy.Settle)),
+		Settle:               types.StringValue(diagnostic.Duration(policy.Settle)),
 		NodeOverrides:        types.MapNull(types.ObjectType{AttrTypes: nodeOverrideTypes()}),
 		SelectorOverrides:    types.ListNull(types.ObjectType{AttrTypes: selectorOverrideTypes()}),
 		Kubernetes:           kubernetesValue(policy.Kubernetes, types.BoolValue(!kubernetes.IsZero())),
@@ -295,7 +296,7 @@ func (m clusterModel) target(factory string) (cluster.Target, diag.Diagnostics) 
 
 		parsed, err := version.Parse(value.ValueString())
 		if err != nil {
-			diagnostics.AddAttributeError(path.Root(name), "Invalid version", sentence(err.Error()))
+			diagnostics.AddAttributeError(path.Root(name), "Invalid version", diagnostic.Sentence(err.Error()))
 		}
 
 		return parsed
@@ -414,7 +415,7 @@ func (m clusterModel) policy(ctx context.Context) (cluster.Policy, diag.Diagnost
 		parsed, err := version.Parse(text)
 		if err != nil {
 			at := path.Root(attrIntermediateVersions).AtListIndex(index)
-			diagnostics.AddAttributeError(visible(at), "Invalid version", located(at, err))
+			diagnostics.AddAttributeError(diagnostic.Visible(at), "Invalid version", located(at, err))
 		}
 
 		policy.Intermediate = append(policy.Intermediate, parsed)
@@ -567,7 +568,7 @@ func share(at path.Path, value types.String, fallback cluster.Share, diagnostics
 
 	parsed, err := cluster.ParseShare(value.ValueString())
 	if err != nil {
-		diagnostics.AddAttributeError(visible(at), "Invalid number of workers", at.String()+": "+err.Error()+".")
+		diagnostics.AddAttributeError(diagnostic.Visible(at), "Invalid number of workers", at.String()+": "+err.Error()+".")
 
 		return fallback
 	}
@@ -582,7 +583,7 @@ func duration(at path.Path, value types.String, fallback time.Duration, diagnost
 
 	parsed, err := time.ParseDuration(value.ValueString())
 	if err != nil {
-		diagnostics.AddAttributeError(visible(at), "Invalid duration", fmt.Sprintf("%s is %s: value must be a duration such as \"90s\" or \"1h30m\".", at, value))
+		diagnostics.AddAttributeError(diagnostic.Visible(at), "Invalid duration", fmt.Sprintf("%s is %s: value must be a duration such as \"90s\" or \"1h30m\".", at, value))
 
 		return fallback
 	}
@@ -648,7 +649,7 @@ func manifestsValue(policy cluster.ManifestPolicy, sync types.Bool) types.Object
 	return types.ObjectValueMust(manifestsTypes(), map[string]attr.Value{
 		attrSync:    sync,
 		attrPrune:   types.BoolValue(policy.Prune),
-		attrTimeout: types.StringValue(durationText(policy.Timeout)),
+		attrTimeout: types.StringValue(diagnostic.Duration(policy.Timeout)),
 		attrForce:   types.BoolValue(policy.Force),
 		attrExclude: types.ListNull(manifestObjectType()),
 	})
@@ -922,7 +923,7 @@ func (m clusterModel) window(ctx context.Context) (cluster.Window, diag.Diagnost
 func unusable(at path.Path, summary string, err error) diag.Diagnostic {
 	var problem *gate.Error
 	if !errors.As(err, &problem) {
-		return errorAt(at, summary, located(at, err))
+		return diagnostic.ErrorAt(at, summary, located(at, err))
 	}
 
 	if problem.Field != "" {
@@ -934,7 +935,7 @@ func unusable(at path.Path, summary string, err error) diag.Diagnostic {
 		detail += "\n\n" + problem.Remedy
 	}
 
-	return errorAt(at, summary, detail)
+	return diagnostic.ErrorAt(at, summary, detail)
 }
 
 // positive returns the duration; 0 if there is none. Its error is the same diagnostic as that of the validator, so
@@ -966,7 +967,7 @@ func retryTypes() map[string]attr.Type {
 func retryValue(policy cluster.Repeat) types.Object {
 	return types.ObjectValueMust(retryTypes(), map[string]attr.Value{
 		attrAttempts: types.NumberValue(big.NewFloat(float64(policy.Attempts))),
-		attrBackoff:  types.StringValue(durationText(policy.Backoff)),
+		attrBackoff:  types.StringValue(diagnostic.Duration(policy.Backoff)),
 	})
 }
 

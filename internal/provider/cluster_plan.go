@@ -18,6 +18,7 @@ import (
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/diagnostic"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/readable"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/release"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
@@ -30,7 +31,7 @@ func (r *clusterResource) ModifyPlan(ctx context.Context, req resource.ModifyPla
 		var gone clusterModel
 
 		resp.Diagnostics.Append(req.State.Get(ctx, &gone)...)
-		resp.Diagnostics.AddWarning(about("Destroying changes nothing on the nodes", r.clusters.called(gone)),
+		resp.Diagnostics.AddWarning(diagnostic.About("Destroying changes nothing on the nodes", r.clusters.called(gone)),
 			"The nodes keep the versions they run. Only the objects of this provider are removed from the cluster ("+leftovers+"); an unfinished journal is kept."+
 				r.clusters.kept(gone.publication()))
 
@@ -84,8 +85,8 @@ func (r *clusterResource) preview(ctx context.Context, planned clusterModel, pri
 	var diagnostics diag.Diagnostics
 
 	if access, undecided := r.clusters.undecided(ctx); undecided {
-		diagnostics.Append(warning(problem("look at the cluster", access, errUnknown),
-			about("Looked at during apply", r.clusters.called(planned)), "What the upgrade does is not known before that."))
+		diagnostics.Append(diagnostic.AsWarning(problem("look at the cluster", access, errUnknown),
+			diagnostic.About("Looked at during apply", r.clusters.called(planned)), "What the upgrade does is not known before that."))
 
 		return true, diagnostics
 	}
@@ -144,7 +145,7 @@ func (r *clusterResource) preview(ctx context.Context, planned clusterModel, pri
 		examined.Findings = append(examined.Findings, object.findings...)
 	}
 
-	diagnostics.Append(planFindings(examined.Findings, work, seen.name, seen.Nodes)...)
+	diagnostics.Append(diagnostic.OfFindings(examined.Findings, work, seen.name, seen.Nodes)...)
 
 	if diagnostics.HasError() {
 		return work, diagnostics
@@ -177,7 +178,7 @@ func unplannable(access credentials, err error, name string) diag.Diagnostic {
 		return found
 	}
 
-	return warning(found, about(summaryUnobserved, name), "The apply finds out whether anything has to be upgraded.")
+	return diagnostic.AsWarning(found, diagnostic.About(summaryUnobserved, name), "The apply finds out whether anything has to be upgraded.")
 }
 
 // limitWarnings warns of a roll that probably takes longer than its timeout, or than the client certificate is
@@ -194,14 +195,14 @@ func (m clusterModel) limitWarnings(ctx context.Context, seen observation, estim
 		diagnostics.Append(more...)
 
 		if estimate > limit {
-			diagnostics.AddAttributeWarning(path.Root(attrTimeouts), about("The upgrade may not fit into its limit", seen.name),
+			diagnostics.AddAttributeWarning(path.Root(attrTimeouts), diagnostic.About("The upgrade may not fit into its limit", seen.name),
 				fmt.Sprintf("The upgrade takes %s, and timeouts.%s is %s. When the limit is reached, nodes in progress are finished and the run stops; "+
-					"the next apply continues.\n\nRaise timeouts.%s to have it done in one apply.", estimateText(estimate), name, durationText(limit), name))
+					"the next apply continues.\n\nRaise timeouts.%s to have it done in one apply.", estimateText(estimate), name, diagnostic.Duration(limit), name))
 		}
 	}
 
 	if !seen.expires.IsZero() && seen.Taken.Add(estimate).After(seen.expires) {
-		diagnostics.AddWarning(about("The client certificate may expire during the upgrade", seen.name),
+		diagnostics.AddWarning(diagnostic.About("The client certificate may expire during the upgrade", seen.name),
 			fmt.Sprintf("The client certificate of %s expires on %s, and the upgrade takes %s. A run whose certificate expires stops in the middle of it.\n\n"+
 				"Renew the certificate before the apply (talosctl config new, or a refresh of the data source that it comes from).",
 				seen.name, seen.expires.UTC().Format(time.RFC3339), estimateText(estimate)))

@@ -16,6 +16,7 @@ import (
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/diagnostic"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
@@ -497,9 +498,9 @@ func TestPlan_SkippedChecksAreToldApart(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			seen := observation{name: "demo"}
 
-			check(t, planFindings([]cluster.Finding{skipped}, work, seen.name, seen.Nodes), outcome{diag.SeverityWarning, says})
+			check(t, diagnostic.OfFindings([]cluster.Finding{skipped}, work, seen.name, seen.Nodes), outcome{diag.SeverityWarning, says})
 
-			got := planFindings([]cluster.Finding{skipped, observed, permanent}, work, seen.name, seen.Nodes)
+			got := diagnostic.OfFindings([]cluster.Finding{skipped, observed, permanent}, work, seen.name, seen.Nodes)
 			check(t, got, outcome{diag.SeverityError, "downgrade"}, outcome{diag.SeverityWarning, "the lease is held"}, outcome{diag.SeverityWarning, says})
 
 			if strings.Contains(got[1].Detail(), "NOSPACE") {

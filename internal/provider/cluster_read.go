@@ -11,6 +11,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/diagnostic"
 )
 
 // Read implements [resource.Resource]. If the cluster cannot be observed, the state is kept: an unreachable cluster
@@ -41,7 +42,7 @@ func (r *clusterResource) Read(ctx context.Context, req resource.ReadRequest, re
 	}
 
 	if seen.ID == "" {
-		resp.Diagnostics.AddWarning(about(summaryUnobserved, seen.name), "Neither discovery nor Kubernetes tells which cluster this is, so the state keeps what it says.\n\n"+
+		resp.Diagnostics.AddWarning(diagnostic.About(summaryUnobserved, seen.name), "Neither discovery nor Kubernetes tells which cluster this is, so the state keeps what it says.\n\n"+
 			"Look at why discovery (talosctl get members) and the namespace kube-system say nothing; an apply looks first.")
 
 		return
@@ -62,16 +63,16 @@ func (r *clusterResource) Read(ctx context.Context, req resource.ReadRequest, re
 // credentials are an error. Anything else keeps the state, including a context that was renamed: the plan uses the
 // context in the configuration, and fails if that is the same.
 func (r *clusterResource) unreadable(err error, state clusterModel) diag.Diagnostic {
-	found, summary := problem("read the cluster", r.clusters.access, err), about(summaryUnobserved, r.clusters.called(state))
+	found, summary := problem("read the cluster", r.clusters.access, err), diagnostic.About(summaryUnobserved, r.clusters.called(state))
 
 	switch {
 	case absentContext(err) && !state.Context.IsNull():
-		return diag.NewWarningDiagnostic(summary, sentence(err.Error())+
+		return diag.NewWarningDiagnostic(summary, diagnostic.Sentence(err.Error())+
 			"\n\nIf it was renamed, give the configuration the new name: the apply stores it, and until then the state keeps its values.")
 	case errors.Is(err, errMissing), errors.Is(err, errUnusable):
 		return found
 	default:
-		return warning(found, summary, "The state keeps its values until the cluster can be read again; an apply reads it first.")
+		return diagnostic.AsWarning(found, summary, "The state keeps its values until the cluster can be read again; an apply reads it first.")
 	}
 }
 

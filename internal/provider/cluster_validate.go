@@ -28,6 +28,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/image"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/diagnostic"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
@@ -64,7 +65,7 @@ func (m clusterModel) validateTimeouts() diag.Diagnostics {
 	if limit, err := time.ParseDuration(m.NodeTimeout.ValueString()); err == nil && limit > 0 && limit < leastNodeTimeout {
 		diagnostics.AddAttributeWarning(path.Root(attrNodeTimeout), "Short node_timeout",
 			fmt.Sprintf("%s is %s, from the cordon of a node until it is back in service. Machines that go through their firmware may take %s, so that the run would stop while they boot.\n\n"+
-				"Give it more, or leave it out: the default is %s.", attrNodeTimeout, m.NodeTimeout.ValueString(), durationText(leastNodeTimeout), durationText(cluster.DefaultNodeTimeout)))
+				"Give it more, or leave it out: the default is %s.", attrNodeTimeout, m.NodeTimeout.ValueString(), diagnostic.Duration(leastNodeTimeout), diagnostic.Duration(cluster.DefaultNodeTimeout)))
 	}
 
 	if m.Timeouts.IsNull() || m.Timeouts.IsUnknown() {
@@ -79,7 +80,7 @@ func (m clusterModel) validateTimeouts() diag.Diagnostics {
 
 	return append(diagnostics, diag.NewAttributeWarningDiagnostic(path.Root(attrTimeouts), "Empty timeouts",
 		fmt.Sprintf("%s: none of %s is set, so that the defaults apply, and an upgrade may take %s. Terraform drops names that it does not know: a misspelt one leaves an empty object behind.\n\n"+
-			"Correct the name, or remove %s.", attrTimeouts, strings.Join(slices.Sorted(maps.Keys(timeoutTypes())), ", "), durationText(defaultWriteTimeout), attrTimeouts)))
+			"Correct the name, or remove %s.", attrTimeouts, strings.Join(slices.Sorted(maps.Keys(timeoutTypes())), ", "), diagnostic.Duration(defaultWriteTimeout), attrTimeouts)))
 }
 
 // validateVersions refuses two versions that are incompatible, whatever the state of the cluster.
@@ -98,7 +99,7 @@ func (m clusterModel) validateVersions() diag.Diagnostics {
 	}
 
 	if refused := (plan.Walk{AllowUnknown: m.AllowUnknown.ValueBool()}).CheckPair(talos, kubernetes); refused != nil {
-		diagnostics.AddAttributeError(path.Root(attrKubernetesVersion), "Versions that do not go together", sentence(refused.Reason)+"\n\n"+refused.Remedy)
+		diagnostics.AddAttributeError(path.Root(attrKubernetesVersion), "Versions that do not go together", diagnostic.Sentence(refused.Reason)+"\n\n"+refused.Remedy)
 	}
 
 	return diagnostics
@@ -242,11 +243,11 @@ func (k kubernetesModel) validateManifests(ctx context.Context, unmanaged bool) 
 	switch {
 	case len(idle) == 0:
 	case manifests.Sync.IsNull():
-		diagnostics.Append(errorAt(at, "Options of manifests without effect",
+		diagnostics.Append(diagnostic.ErrorAt(at, "Options of manifests without effect",
 			"Without "+attrKubernetesVersion+" the bootstrap manifests are not synced unless "+at.AtName(attrSync).String()+" = true says so, and nothing looks at "+strings.Join(idle, " and ")+".\n\n"+
 				"Set "+at.AtName(attrSync).String()+" = true, or remove "+strings.Join(idle, " and ")+"."))
 	default:
-		diagnostics.Append(errorAt(at, "Options of manifests that contradict each other",
+		diagnostics.Append(diagnostic.ErrorAt(at, "Options of manifests that contradict each other",
 			at.String()+" says sync = false, so nothing is applied, but sets "+strings.Join(idle, " and ")+" as well.\n\n"+
 				"Remove sync = false, or remove "+strings.Join(idle, " and ")+"."))
 	}
@@ -345,10 +346,10 @@ func unskippable(at path.Path, name string) diag.Diagnostics {
 			hint = fmt.Sprintf(" Did you mean %q?", meant)
 		}
 
-		return diag.Diagnostics{diag.NewAttributeErrorDiagnostic(visible(at), "Unknown check",
+		return diag.Diagnostics{diag.NewAttributeErrorDiagnostic(diagnostic.Visible(at), "Unknown check",
 			fmt.Sprintf("%s names %q, which is not a check.%s\n\n%s", at, name, hint, all))}
 	case check.Firm != "":
-		return diag.Diagnostics{diag.NewAttributeErrorDiagnostic(visible(at), "Check that cannot be skipped",
+		return diag.Diagnostics{diag.NewAttributeErrorDiagnostic(diagnostic.Visible(at), "Check that cannot be skipped",
 			fmt.Sprintf("%s names %q (%s), which cannot be skipped: %s.\n\nRemove it. %s", at, name, check.About, check.Firm, all))}
 	default:
 		return nil
@@ -402,7 +403,7 @@ func (directoryValidator) ValidateString(_ context.Context, req validator.String
 	}
 
 	if problem != "" {
-		resp.Diagnostics.AddAttributeError(visible(req.Path), "Invalid directory", req.Path.String()+" "+problem)
+		resp.Diagnostics.AddAttributeError(diagnostic.Visible(req.Path), "Invalid directory", req.Path.String()+" "+problem)
 	}
 }
 
@@ -453,7 +454,7 @@ func (onFailureValidator) ValidateString(_ context.Context, req validator.String
 		hint = fmt.Sprintf(" Did you mean %q?", meant)
 	}
 
-	resp.Diagnostics.AddAttributeError(visible(req.Path), "Invalid on_failure",
+	resp.Diagnostics.AddAttributeError(diagnostic.Visible(req.Path), "Invalid on_failure",
 		fmt.Sprintf("%s is %q.%s\n\nWrite %q to leave a node that does not become healthy as it is, or %q to send it back to its old system where that is safe.",
 			req.Path, written, hint, cluster.StopOnFailure, cluster.RollBackOnFailure))
 }
@@ -501,13 +502,13 @@ func wrongAttempts(at path.Path, value types.Number) diag.Diagnostic {
 		advice = "What fails that often is not cured by repeating it: look at the error of the last attempt, and run apply again."
 	}
 
-	return diag.NewAttributeErrorDiagnostic(visible(at), "Invalid number of attempts",
+	return diag.NewAttributeErrorDiagnostic(diagnostic.Visible(at), "Invalid number of attempts",
 		fmt.Sprintf("%s is %s: value must be a whole number from 1 to %d.\n\n%s", at, value.ValueBigFloat().Text('g', -1), maxAttempts, advice))
 }
 
 // wrongParallelPulls returns the error of an invalid number of pulls.
 func wrongParallelPulls(at path.Path, value types.Number) diag.Diagnostic {
-	return diag.NewAttributeErrorDiagnostic(visible(at), "Invalid number of pulls",
+	return diag.NewAttributeErrorDiagnostic(diagnostic.Visible(at), "Invalid number of pulls",
 		fmt.Sprintf("%s is %s: value must be a whole number from 1 to %d.\n\nWrite 1 for one node after the other, or leave it out: then it follows max_unavailable.",
 			at, value.ValueBigFloat().Text('g', -1), maxParallelPulls))
 }
@@ -650,7 +651,7 @@ func (modeValidator) ValidateString(_ context.Context, req validator.StringReque
 		hint = fmt.Sprintf(" Did you mean %q?", meant)
 	}
 
-	resp.Diagnostics.AddAttributeError(visible(req.Path), "Invalid mode",
+	resp.Diagnostics.AddAttributeError(diagnostic.Visible(req.Path), "Invalid mode",
 		fmt.Sprintf("%s is %q.%s\n\nWrite %q to have this provider upgrade the nodes, or %q to have the operator of the object in %s do it.",
 			req.Path, written, hint, modeDirect, modeDelegate, attrPublishTo))
 }
@@ -671,7 +672,7 @@ func (v apiVersionValidator) MarkdownDescription(ctx context.Context) string {
 
 func (v apiVersionValidator) ValidateString(ctx context.Context, req validator.StringRequest, resp *validator.StringResponse) {
 	if written, given := plainText(req.ConfigValue); given && !apiVersionText.MatchString(written) {
-		resp.Diagnostics.AddAttributeError(visible(req.Path), "Invalid API version", fmt.Sprintf("%s is %q: %s.", req.Path, written, v.Description(ctx)))
+		resp.Diagnostics.AddAttributeError(diagnostic.Visible(req.Path), "Invalid API version", fmt.Sprintf("%s is %q: %s.", req.Path, written, v.Description(ctx)))
 	}
 }
 
@@ -695,7 +696,7 @@ func (v objectKindValidator) ValidateString(ctx context.Context, req validator.S
 	switch {
 	case !given:
 	case written == "Secret":
-		resp.Diagnostics.AddAttributeError(visible(req.Path), "Invalid kind",
+		resp.Diagnostics.AddAttributeError(diagnostic.Visible(req.Path), "Invalid kind",
 			req.Path.String()+" is \"Secret\": Secrets are neither read nor written for this. Name an object that others may read, such as a ConfigMap.")
 	case !objectKindText.MatchString(written):
 		hint := ""
@@ -703,7 +704,7 @@ func (v objectKindValidator) ValidateString(ctx context.Context, req validator.S
 			hint = fmt.Sprintf(" Did you mean %q?", meant)
 		}
 
-		resp.Diagnostics.AddAttributeError(visible(req.Path), "Invalid kind", fmt.Sprintf("%s is %q: %s.%s", req.Path, written, v.Description(ctx), hint))
+		resp.Diagnostics.AddAttributeError(diagnostic.Visible(req.Path), "Invalid kind", fmt.Sprintf("%s is %q: %s.%s", req.Path, written, v.Description(ctx), hint))
 	}
 }
 
@@ -727,7 +728,7 @@ func (v objectNameValidator) MarkdownDescription(ctx context.Context) string {
 func (v objectNameValidator) ValidateString(ctx context.Context, req validator.StringRequest, resp *validator.StringResponse) {
 	written, given := plainText(req.ConfigValue)
 	if given && (!objectNameText.MatchString(written) || len(written) > maxObjectName) {
-		resp.Diagnostics.AddAttributeError(visible(req.Path), "Invalid name", fmt.Sprintf("%s is %q: %s.", req.Path, written, v.Description(ctx)))
+		resp.Diagnostics.AddAttributeError(diagnostic.Visible(req.Path), "Invalid name", fmt.Sprintf("%s is %q: %s.", req.Path, written, v.Description(ctx)))
 	}
 }
 
@@ -751,9 +752,9 @@ func (reportPathValidator) ValidateString(_ context.Context, req validator.Strin
 	text := req.ConfigValue.ValueString()
 
 	if problem := unusablePath(text); problem != "" {
-		resp.Diagnostics.AddAttributeError(visible(req.Path), "Invalid file", req.Path.String()+" "+problem)
+		resp.Diagnostics.AddAttributeError(diagnostic.Visible(req.Path), "Invalid file", req.Path.String()+" "+problem)
 	} else if strings.HasSuffix(text, "/") || strings.HasSuffix(text, string(os.PathSeparator)) {
-		resp.Diagnostics.AddAttributeError(visible(req.Path), "Invalid file",
+		resp.Diagnostics.AddAttributeError(diagnostic.Visible(req.Path), "Invalid file",
 			fmt.Sprintf("%s is %q, which is a directory. Name a file in it, such as %q.", req.Path, text, text+"upgrade.html"))
 	}
 }
@@ -790,7 +791,7 @@ var (
 // path, because the command line only shows the attribute.
 func located(at path.Path, err error) string {
 	if len(at.Steps()) == 1 {
-		return sentence(err.Error())
+		return diagnostic.Sentence(err.Error())
 	}
 
 	return at.String() + ": " + err.Error() + "."
@@ -836,7 +837,7 @@ func (v durationValidator) ValidateString(ctx context.Context, req validator.Str
 	}
 
 	if duration, err := time.ParseDuration(req.ConfigValue.ValueString()); err != nil || duration < 0 || (duration == 0 && !v.zero) {
-		resp.Diagnostics.AddAttributeError(visible(req.Path), "Invalid duration",
+		resp.Diagnostics.AddAttributeError(diagnostic.Visible(req.Path), "Invalid duration",
 			req.Path.String()+` is "`+req.ConfigValue.ValueString()+`": `+v.Description(ctx)+".")
 	}
 }
@@ -871,14 +872,14 @@ func (v repositoryValidator) ValidateString(_ context.Context, req validator.Str
 	}
 
 	if _, err := parse(req.ConfigValue.ValueString()); err != nil {
-		resp.Diagnostics.AddAttributeError(visible(req.Path), "Invalid image", located(req.Path, err)+
+		resp.Diagnostics.AddAttributeError(diagnostic.Visible(req.Path), "Invalid image", located(req.Path, err)+
 			" The tag is chosen by "+cmp.Or(v.by, attrTalosVersion)+".")
 	}
 }
 
 // missing returns the error of a null element.
 func missing(at path.Path) diag.Diagnostic {
-	return diag.NewAttributeErrorDiagnostic(visible(at), "Missing value", at.String()+" is null. Give it a value, or remove it from the list.")
+	return diag.NewAttributeErrorDiagnostic(diagnostic.Visible(at), "Missing value", at.String()+" is null. Give it a value, or remove it from the list.")
 }
 
 // overridesValidator refuses overrides that set nothing. Terraform drops unknown attributes of a nested object: a
@@ -916,7 +917,7 @@ func (overridesValidator) ValidateMap(_ context.Context, req validator.MapReques
 	at := req.Path.String()
 	names := strings.Join(slices.Sorted(maps.Keys(nodeOverrideTypes())), ", ")
 
-	resp.Diagnostics.AddAttributeError(visible(req.Path), "Empty node override",
+	resp.Diagnostics.AddAttributeError(diagnostic.Visible(req.Path), "Empty node override",
 		fmt.Sprintf("%s: none of %s is set, so nothing is different for the node. Terraform drops names that it does not know: a misspelt one leaves an empty entry behind.\n\n"+
 			"Correct the name, or remove the entry. A module that passes entries on leaves out those of which everything is null: %s = { for name, entry in var.%s : name => entry if anytrue([for value in values(entry) : value != null]) }.",
 			strings.Join(idle, ", "), names, at, at))
@@ -946,7 +947,7 @@ func (selectorOverridesValidator) ValidateList(_ context.Context, req validator.
 		}
 
 		at := req.Path.AtListIndex(index)
-		resp.Diagnostics.AddAttributeError(visible(at), "Empty selector override",
+		resp.Diagnostics.AddAttributeError(diagnostic.Visible(at), "Empty selector override",
 			fmt.Sprintf("%s: none of %s, %s and %s is set, so nothing is different for the nodes. Terraform drops names that it does not know: a misspelt one leaves nothing behind.\n\n"+
 				"Correct the name, or remove the element.", at, attrHold, attrInstallerImage, attrRebootMode))
 	}
@@ -973,7 +974,7 @@ func (manifestObjectsValidator) ValidateList(ctx context.Context, req validator.
 	for index, model := range models {
 		object := cluster.ManifestObject{Kind: model.Kind.ValueString(), Namespace: model.Namespace.ValueString(), Name: model.Name.ValueString()}
 		if at := req.Path.AtListIndex(index); object.Is("DaemonSet/kube-system/" + string(cluster.Proxy)) {
-			resp.Diagnostics.Append(errorAt(at, "Object that cannot be left out",
+			resp.Diagnostics.Append(diagnostic.ErrorAt(at, "Object that cannot be left out",
 				at.String()+" is kube-proxy, whose pods are part of the upgrade: it would wait for them.\n\nRemove it. With sync = false no object is changed at all."))
 		}
 	}
@@ -1016,7 +1017,7 @@ func (selectorValidator) ValidateString(_ context.Context, req validator.StringR
 
 // wrongSelector returns the error of an invalid selector.
 func wrongSelector(at path.Path, written string, err error) diag.Diagnostic {
-	return diag.NewAttributeErrorDiagnostic(visible(at), "Invalid label selector",
+	return diag.NewAttributeErrorDiagnostic(diagnostic.Visible(at), "Invalid label selector",
 		fmt.Sprintf("%s is %q: %s.\n\nWrite it as kubectl get nodes -l takes it, such as \"pool=gpu\", \"pool in (gpu, storage)\" or \"upgrade=hold,!spare\".", at, written, err))
 }
 
@@ -1050,7 +1051,7 @@ func (shareValidator) ValidateString(_ context.Context, req validator.StringRequ
 	}
 
 	if _, err := cluster.ParseShare(req.ConfigValue.ValueString()); err != nil {
-		resp.Diagnostics.AddAttributeError(visible(req.Path), "Invalid number of workers", req.Path.String()+": "+err.Error()+".")
+		resp.Diagnostics.AddAttributeError(diagnostic.Visible(req.Path), "Invalid number of workers", req.Path.String()+": "+err.Error()+".")
 	}
 }
 

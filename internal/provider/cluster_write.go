@@ -23,6 +23,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/observer/report"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/observer/trace"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/protocol"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/diagnostic"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
@@ -183,7 +184,7 @@ func (r *clusterResource) upgrade(ctx context.Context, model clusterModel, claim
 	known, end := r.clusters.releases.outlook(ctx, r.clusters.settings.userAgent())
 	defer end()
 
-	told := &warningLog{}
+	told := &diagnostic.Warnings{}
 	options := r.clusters.engine(reached, beside)
 	options.Run, options.Owner = cluster.RunPrefix+rand.Text(), owner
 
@@ -197,8 +198,8 @@ func (r *clusterResource) upgrade(ctx context.Context, model clusterModel, claim
 		out.publisher, out.events = reached.publisher(id, to, known.next), reached.events(to)
 	}
 
-	options.Observers = append([]cluster.Observer{newProgressLog(ctx), told}, out.observers()...)
-	options.Permitted = newProgressLog(ctx).permitted
+	options.Observers = append([]cluster.Observer{diagnostic.NewProgress(ctx), told}, out.observers()...)
+	options.Permitted = diagnostic.NewProgress(ctx).Permitted
 
 	observed, err := carryOut(ctx, options, request)
 	if observed.Nodes != nil {
@@ -206,7 +207,7 @@ func (r *clusterResource) upgrade(ctx context.Context, model clusterModel, claim
 		observed.ID = cmp.Or(observed.ID, id)
 	}
 
-	diagnostics.Append(told.diagnostics(reached.name)...)
+	diagnostics.Append(told.Diagnostics(reached.name)...)
 	diagnostics.Append(out.close(ctx, to, reached.name, observed, err)...)
 
 	return observed, diagnostics, err
@@ -292,7 +293,7 @@ func (o *runObservers) close(ctx context.Context, to publication, name string, o
 	diagnostics.Append(undrawn(name)...)
 
 	if len(notes) > 0 {
-		diagnostics.AddWarning(about("The progress was overwritten by another writer", name),
+		diagnostics.AddWarning(diagnostic.About("The progress was overwritten by another writer", name),
 			strings.Join(notes, "\n\n")+"\n\nThe upgrade itself does not depend on it.")
 	}
 
@@ -332,15 +333,15 @@ func unsaid(published, told error, to publication, name string) diag.Diagnostics
 
 	if published != nil {
 		summary = "Unable to publish the progress"
-		sentences = append(sentences, sentence(published.Error())+" The upgrade status in "+to.String()+" may be out of date. "+unpublishedRemedy(published))
+		sentences = append(sentences, diagnostic.Sentence(published.Error())+" The upgrade status in "+to.String()+" may be out of date. "+unpublishedRemedy(published))
 	}
 
 	if told != nil {
-		sentences = append(sentences, sentence(told.Error())+" "+untoldRemedy(told))
+		sentences = append(sentences, diagnostic.Sentence(told.Error())+" "+untoldRemedy(told))
 	}
 
 	if len(sentences) > 0 {
-		diagnostics.AddWarning(about(summary, name), strings.Join(sentences, "\n\n")+"\n\nThe upgrade itself does not depend on it.")
+		diagnostics.AddWarning(diagnostic.About(summary, name), strings.Join(sentences, "\n\n")+"\n\nThe upgrade itself does not depend on it.")
 	}
 
 	return diagnostics
@@ -365,8 +366,8 @@ func (o *runObservers) undrawn(ctx context.Context, ending report.Ending) func(n
 		var diagnostics diag.Diagnostics
 
 		if err := <-missing; err != nil {
-			diagnostics.AddWarning(about("Unable to write the report", name),
-				sentence(err.Error())+" It may be out of date. Make room for it, or name another file with "+attrReportPath+"; the next apply that has something to do draws its own.\n\nThe upgrade itself does not depend on it.")
+			diagnostics.AddWarning(diagnostic.About("Unable to write the report", name),
+				diagnostic.Sentence(err.Error())+" It may be out of date. Make room for it, or name another file with "+attrReportPath+"; the next apply that has something to do draws its own.\n\nThe upgrade itself does not depend on it.")
 		}
 
 		return diagnostics
@@ -400,7 +401,7 @@ func (r *clusterResource) unwritable(planned clusterModel) diag.Diagnostics {
 	}
 
 	if err := report.Probe(place); err != nil {
-		return diag.Diagnostics{diag.NewAttributeWarningDiagnostic(path.Root(attrReportPath), "Unable to write the report", sentence(err.Error())+
+		return diag.Diagnostics{diag.NewAttributeWarningDiagnostic(path.Root(attrReportPath), "Unable to write the report", diagnostic.Sentence(err.Error())+
 			" An apply on this machine would be refused before it touches anything.\n\nLet "+attrReportPath+" name a file that can be written where the apply runs, or remove it.")}
 	}
 
@@ -442,7 +443,7 @@ func endingOf(observed cluster.Observation, err error) report.Ending {
 
 	var failure *say.Failure
 	if !errors.As(err, &failure) {
-		ending.Failure = &report.Failure{Summary: "Unable to upgrade the cluster", Seen: sentence(err.Error())}
+		ending.Failure = &report.Failure{Summary: "Unable to upgrade the cluster", Seen: diagnostic.Sentence(err.Error())}
 
 		return ending
 	}
@@ -532,7 +533,7 @@ func (r *runTrace) end(ctx context.Context, ended error) func(name string) diag.
 		var diagnostics diag.Diagnostics
 
 		if err := errors.Join(<-missing, r.err); err != nil {
-			diagnostics.AddWarning(about("Unable to trace the upgrade", name), sentence(err.Error())+
+			diagnostics.AddWarning(diagnostic.About("Unable to trace the upgrade", name), diagnostic.Sentence(err.Error())+
 				" Check the OTEL_* variables of this environment, and that their collector is up and takes traces; unset them to trace nothing.\n\nThe upgrade itself does not depend on it.")
 		}
 

@@ -16,6 +16,7 @@ import (
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/image"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/diagnostic"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/readable"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
@@ -348,13 +349,13 @@ func imageWarnings(seen observation) diag.Diagnostics {
 	}
 
 	if len(mixed) > 0 {
-		diagnostics.AddWarning(about("The machine configurations do not agree about images", seen.name), strings.Join(mixed, "\n")+
+		diagnostics.AddWarning(diagnostic.About("The machine configurations do not agree about images", seen.name), strings.Join(mixed, "\n")+
 			"\n\nimages is null for them, so that nothing takes the image of one node for that of all. Where an upgrade is under way this is over when it is done.\n\n"+
 			"Otherwise name the same image in all machine configurations (talosctl patch machineconfig).")
 	}
 
 	if apart := apartFromConfig(nodes); len(apart) > 0 {
-		diagnostics.AddWarning(about("Not everything runs what its machine configuration names", seen.name), strings.Join(atMost(apart, maxLines, "- and %d more differences"), "\n")+
+		diagnostics.AddWarning(diagnostic.About("Not everything runs what its machine configuration names", seen.name), strings.Join(atMost(apart, diagnostic.MaxLines, "- and %d more differences"), "\n")+
 			"\n\nApply a talosupgrade_cluster with kubernetes_version, which brings both together, or look at why it does not come up (talosctl containers --kubernetes).")
 	}
 

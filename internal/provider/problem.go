@@ -15,6 +15,7 @@ import (
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/say"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/diagnostic"
 )
 
 // errSilent is wrapped if nodes are known and none of them answered, errUnlisted if it is not even known which nodes
@@ -36,7 +37,7 @@ func problem(doing string, access credentials, err error) diag.Diagnostic {
 		return failed(failure)
 	}
 
-	summary, detail := "Unable to "+doing, sentence(cluster.Plain(err.Error()))
+	summary, detail := "Unable to "+doing, diagnostic.Sentence(cluster.Plain(err.Error()))
 
 	switch {
 	case errors.Is(err, errUnknown):
@@ -63,7 +64,7 @@ func problem(doing string, access credentials, err error) diag.Diagnostic {
 
 	if silence := unanswered(err); silence != "" {
 		// It is irrelevant which call failed first.
-		detail = sentence(silence)
+		detail = diagnostic.Sentence(silence)
 	}
 
 	return diag.NewErrorDiagnostic(summary, detail+"\n\n"+cmp.Or(remedy(err), "Correct what it names, then run the command again."))
@@ -71,7 +72,7 @@ func problem(doing string, access credentials, err error) diag.Diagnostic {
 
 // unusableCredentials returns the error of credentials with which nothing can be reached.
 func unusableCredentials(err error) diag.Diagnostic {
-	return diag.NewErrorDiagnostic("Unusable credentials", sentence(err.Error())+"\n\nCorrect them and run the command again; nothing was contacted.")
+	return diag.NewErrorDiagnostic("Unusable credentials", diagnostic.Sentence(err.Error())+"\n\nCorrect them and run the command again; nothing was contacted.")
 }
 
 // remedy returns what to do about an error of a port; empty if its meaning is not known.
@@ -135,19 +136,19 @@ func failed(failure *say.Failure) diag.Diagnostic {
 	at := path.Empty()
 
 	for index, finding := range failure.Findings {
-		if index > 0 && !findingPath(finding).Equal(at) {
+		if index > 0 && !diagnostic.PathOf(finding).Equal(at) {
 			at = path.Empty()
 
 			break
 		}
 
-		at = findingPath(finding)
+		at = diagnostic.PathOf(finding)
 	}
 
 	if silence := unanswered(failure.Err); silence != "" && failure.Node == "" && failure.Component == "" && len(failure.Findings) == 0 {
 		// It is irrelevant which call failed first.
 		reworded := *failure
-		reworded.Seen, failure = sentence(silence), &reworded
+		reworded.Seen, failure = diagnostic.Sentence(silence), &reworded
 	}
 
 	detail := folded(*failure).Detail()
@@ -155,13 +156,13 @@ func failed(failure *say.Failure) diag.Diagnostic {
 		detail += "\n\n" + advice
 	}
 
-	return errorAt(at, failure.Summary, detail)
+	return diagnostic.ErrorAt(at, failure.Summary, detail)
 }
 
 // folded returns the failure with its findings merged into readable text, however many nodes they are about.
 func folded(failure say.Failure) *say.Failure {
 	if len(failure.Findings) > 0 {
-		failure.Seen = strings.TrimPrefix(failure.Seen+"\n\n"+findingList(byCause(failure.Findings)), "\n\n")
+		failure.Seen = strings.TrimPrefix(failure.Seen+"\n\n"+diagnostic.List(diagnostic.ByCause(failure.Findings)), "\n\n")
 		failure.Findings = nil
 	}
 

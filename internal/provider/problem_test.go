@@ -25,6 +25,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/say"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/protocol"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/diagnostic"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
@@ -311,8 +312,8 @@ func TestFinding_PointsAtAnAttributeThatExists(outer *testing.T) {
 				continue
 			}
 
-			if _, diagnostics := schema.TypeAtPath(t.Context(), findingPath(finding)); diagnostics.HasError() {
-				t.Fatalf("%s does not exist: %v", findingPath(finding), diagnostics)
+			if _, diagnostics := schema.TypeAtPath(t.Context(), diagnostic.PathOf(finding)); diagnostics.HasError() {
+				t.Fatalf("%s does not exist: %v", diagnostic.PathOf(finding), diagnostics)
 			}
 
 			if problem := absent(finding, policy); problem != "" {
@@ -437,7 +438,7 @@ func TestDiagnostic_NamesAClusterThatIsGoneAfterTheLook(t *testing.T) {
 			return nil, fmt.Errorf("endpoint 10.5.0.2: %w", because)
 		}
 
-		found := noted(t, planFindings(cluster.Blocking(clusters.examine(t.Context(), *planned, seen, made).Findings), true, seen.name, seen.Nodes))
+		found := noted(t, diagnostic.OfFindings(cluster.Blocking(clusters.examine(t.Context(), *planned, seen, made).Findings), true, seen.name, seen.Nodes))
 		check(t, found, outcome{diag.SeverityWarning, "the cluster could not be asked what stands in the way"})
 		check(t, found, outcome{diag.SeverityWarning, remedy})
 	}

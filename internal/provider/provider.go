@@ -25,6 +25,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/types/basetypes"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/diagnostic"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/functions"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/release"
 )
@@ -381,7 +382,7 @@ func (endpointValidator) ValidateString(_ context.Context, req validator.StringR
 
 	if _, host, isURL := strings.Cut(written, "://"); given && isURL {
 		host, _, _ = strings.Cut(host, "/")
-		resp.Diagnostics.AddAttributeError(visible(req.Path), "Invalid endpoint",
+		resp.Diagnostics.AddAttributeError(diagnostic.Visible(req.Path), "Invalid endpoint",
 			fmt.Sprintf("%s is %q, which is a URL, as of the Kubernetes API. The Talos API wants a host, or a host with a port: 50000 where there is none.\n\nWrite %q.",
 				req.Path, written, hostOf(host)))
 	}

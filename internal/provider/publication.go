@@ -13,6 +13,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/adapter/operator"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/observer/publish"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/diagnostic"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
@@ -154,7 +155,7 @@ func (p publication) leftHold(report cluster.OperatorReport) string {
 // leftWarning says why an apply is planned for a cluster at the target. The command line shows it again after the
 // apply, so it must be true then.
 func leftWarning(left []string, name string) diag.Diagnostic {
-	return diag.NewWarningDiagnostic(about("An earlier apply could not end properly", name),
+	return diag.NewWarningDiagnostic(diagnostic.About("An earlier apply could not end properly", name),
 		"While planning, no node had anything left to do, but:\n\n- "+strings.Join(left, "\n- ")+
 			"\n\nAn apply ends that, and changes nothing on the nodes. If another run is still at it, it is left alone.")
 }

@@ -21,6 +21,7 @@ import (
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/compat"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/image"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/diagnostic"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/release"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
@@ -110,7 +111,7 @@ func (d releaseDefaults) readTable(ctx context.Context, userAgent string) (*comp
 		return table, diagnostics
 	}
 
-	diagnostics.AddWarning("Table of releases not read", "Unable to read "+sentence(err.Error())+"\n\nWhat is built into the provider is used alone, which is as of "+compat.BuiltIn().AsOf+
+	diagnostics.AddWarning("Table of releases not read", "Unable to read "+diagnostic.Sentence(err.Error())+"\n\nWhat is built into the provider is used alone, which is as of "+compat.BuiltIn().AsOf+
 		": versions that only that table withdraws are not refused. An upgrade through several minor versions is refused unless intermediate_versions names the versions to walk through, which would be chosen with that table.\n\n"+
 		"Check "+attrReleaseSource+"."+attrTable+" of the provider block.")
 
@@ -504,7 +505,7 @@ func (tableValidator) ValidateObject(ctx context.Context, req validator.ObjectRe
 
 	at := release.TableLocation{Location: model.Table.ValueString(), SHA256: model.TableSHA256.ValueString()}
 	if err := at.Check(); err != nil {
-		resp.Diagnostics.AddAttributeError(req.Path.AtName(attrTable), "Invalid table of releases", req.Path.AtName(attrTable).String()+": "+sentence(err.Error())+
+		resp.Diagnostics.AddAttributeError(req.Path.AtName(attrTable), "Invalid table of releases", req.Path.AtName(attrTable).String()+": "+diagnostic.Sentence(err.Error())+
 			"\n\nName the path of a file, or an https URL with its SHA-256 in "+attrTableSHA256+" (sha256sum prints it).")
 	}
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/diagnostic"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/readable"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
@@ -29,7 +30,7 @@ func rollWarning(made plan.Plan, name string, changes []cluster.ManifestChange, 
 		text += "\n\n" + unsynced
 	}
 
-	return diag.NewWarningDiagnostic(about(rollHeadline(made), name), text)
+	return diag.NewWarningDiagnostic(diagnostic.About(rollHeadline(made), name), text)
 }
 
 // rollHeadline summarizes a roll in a few words.
@@ -420,7 +421,7 @@ func stepEstimate(estimate time.Duration) string {
 		return ""
 	}
 
-	return durationText(max(estimate.Round(30*time.Second), 30*time.Second))
+	return diagnostic.Duration(max(estimate.Round(30*time.Second), 30*time.Second))
 }
 
 // componentGroup is the steps of one component on similar nodes.

@@ -14,6 +14,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/planmodifier"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/diagnostic"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/readable"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
@@ -74,7 +75,7 @@ func paragraph(text string, names ...string) string {
 		return text
 	}
 
-	return sentence(text, names...)
+	return diagnostic.Sentence(text, names...)
 }
 
 // codeList lists the names in Markdown: `a`, `b` and `c`.

@@ -11,6 +11,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/planmodifier"
 	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
 	"github.com/hashicorp/terraform-plugin-framework/types"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/diagnostic"
 )
 
 func TestValue_Validators(t *testing.T) {
@@ -142,7 +143,7 @@ func TestValue_DurationsArePrintedAsPeopleWriteThem(t *testing.T) {
 	for want, duration := range map[string]time.Duration{
 		"30m": 30 * time.Minute, "1h30m": 90 * time.Minute, "4h": 4 * time.Hour, "90s": 90 * time.Second, "10m30s": 630 * time.Second,
 	} {
-		got := durationText(duration)
+		got := diagnostic.Duration(duration)
 		if parsed, err := time.ParseDuration(got); err != nil || parsed != duration {
 			t.Errorf("%s does not read back: %s", duration, got)
 		}

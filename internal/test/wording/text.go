@@ -38,11 +38,14 @@ var (
 
 // below returns the packages whose messages are on the page of a package.
 func below(name string) []string {
-	if name == "engine" {
+	switch name {
+	case "engine":
 		return []string{name, "engine/say", "engine/rule", "engine/fact", "engine/permit"}
+	case "provider":
+		return []string{name, "provider/diagnostic"}
+	default:
+		return []string{name}
 	}
-
-	return []string{name}
 }
 
 // Texts returns the texts of a package below internal of the module at the root, and of the packages whose messages

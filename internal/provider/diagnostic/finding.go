@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
-package provider
+// Package diagnostic words findings and events for the person at the command line.
+package diagnostic
 
 import (
 	"fmt"
@@ -14,11 +15,11 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/readable"
 )
 
-// planFindings turns the findings of a plan into diagnostics: one error per place in the configuration for those
+// OfFindings turns the findings of a plan into diagnostics: one error per place in the configuration for those
 // that waiting does not resolve; one warning for those that would stop an apply now; one for those whose checks are
 // skipped; and, if there is work and no error, one for advice. name is the display name of the cluster, and nodes are
 // those that were observed.
-func planFindings(findings []cluster.Finding, work bool, name string, nodes []cluster.Node) diag.Diagnostics {
+func OfFindings(findings []cluster.Finding, work bool, name string, nodes []cluster.Node) diag.Diagnostics {
 	var (
 		diagnostics diag.Diagnostics
 		places      []string
@@ -28,7 +29,7 @@ func planFindings(findings []cluster.Finding, work bool, name string, nodes []cl
 	bySeverity := map[cluster.Severity][]cluster.Finding{}
 	byPlace := map[string][]cluster.Finding{}
 
-	for _, finding := range byCause(findings) {
+	for _, finding := range ByCause(findings) {
 		if finding.Skipped {
 			skipped = append(skipped, finding)
 
@@ -41,7 +42,7 @@ func planFindings(findings []cluster.Finding, work bool, name string, nodes []cl
 			continue
 		}
 
-		place := findingPath(finding).String()
+		place := PathOf(finding).String()
 		if !slices.Contains(places, place) {
 			places = append(places, place)
 		}
@@ -59,24 +60,24 @@ func planFindings(findings []cluster.Finding, work bool, name string, nodes []cl
 			summary = "Not everything about the cluster is as it should be"
 		}
 
-		diagnostics.AddWarning(about(summary, name), findingList(observed)+"\n\nThis was observed while planning and is checked again by apply.")
+		diagnostics.AddWarning(About(summary, name), List(observed)+"\n\nThis was observed while planning and is checked again by apply.")
 	}
 
 	if len(skipped) > 0 {
-		diagnostics.AddWarning(about("Checks that are skipped did not pass", name),
-			findingList(skipped)+"\n\nAn apply continues despite them, because preflight.skip names their checks.")
+		diagnostics.AddWarning(About("Checks that are skipped did not pass", name),
+			List(skipped)+"\n\nAn apply continues despite them, because preflight.skip names their checks.")
 	}
 
 	if advice := bySeverity[cluster.Advice]; len(advice) > 0 && work && !diagnostics.HasError() {
-		diagnostics.AddWarning(about("Worth knowing about the upgrade", name), findingList(advice))
+		diagnostics.AddWarning(About("Worth knowing about the upgrade", name), List(advice))
 	}
 
 	return diagnostics
 }
 
-// byCause returns the findings without those of checks that could not be made because of another finding. That
+// ByCause returns the findings without those of checks that could not be made because of another finding. That
 // finding names the checks.
-func byCause(findings []cluster.Finding) []cluster.Finding {
+func ByCause(findings []cluster.Finding) []cluster.Finding {
 	causes := map[string]string{} // By check, if its cause is a finding as well.
 
 	for _, finding := range findings {
@@ -116,8 +117,8 @@ func byCause(findings []cluster.Finding) []cluster.Finding {
 	return kept
 }
 
-// findingPath returns the place in the configuration that a finding is about; empty if there is none.
-func findingPath(finding cluster.Finding) path.Path {
+// PathOf returns the place in the configuration that a finding is about; empty if there is none.
+func PathOf(finding cluster.Finding) path.Path {
 	if finding.Attribute == "" {
 		return path.Empty()
 	}
@@ -140,8 +141,8 @@ func findingPath(finding cluster.Finding) path.Path {
 
 // permanent returns the error for findings about one place.
 func permanent(findings []cluster.Finding, nodes []cluster.Node) diag.Diagnostic {
-	at := findingPath(findings[0])
-	summary, detail := "Unable to plan the upgrade", findingList(findings)
+	at := PathOf(findings[0])
+	summary, detail := "Unable to plan the upgrade", List(findings)
 
 	if len(findings) == 1 {
 		names := make([]string, 0, len(nodes))
@@ -149,7 +150,7 @@ func permanent(findings []cluster.Finding, nodes []cluster.Node) diag.Diagnostic
 			names = append(names, node.Name)
 		}
 
-		detail = sentence(findings[0].Found, names...)
+		detail = Sentence(findings[0].Found, names...)
 		if findings[0].Node != "" {
 			summary += " of node " + findings[0].Node
 		}
@@ -159,11 +160,11 @@ func permanent(findings []cluster.Finding, nodes []cluster.Node) diag.Diagnostic
 		}
 	}
 
-	return errorAt(at, summary, detail)
+	return ErrorAt(at, summary, detail)
 }
 
-// maxLines is the maximum number of different findings of one check that are listed.
-const maxLines = 10
+// MaxLines is the maximum number of different findings of one check that are listed.
+const MaxLines = 10
 
 // findingLine is a finding that is the same on one or several nodes.
 type findingLine struct {
@@ -175,9 +176,9 @@ type findingLine struct {
 // count returns the number of findings that the line stands for.
 func (l *findingLine) count() int { return max(len(l.nodes), 1) }
 
-// findingList lists the findings, one per line. Equal findings of several nodes are one line, and those of a check
+// List lists the findings, one per line. Equal findings of several nodes are one line, and those of a check
 // beyond maxLines are only counted.
-func findingList(findings []cluster.Finding) string {
+func List(findings []cluster.Finding) string {
 	var (
 		lines  []string
 		checks []string
@@ -186,7 +187,7 @@ func findingList(findings []cluster.Finding) string {
 	listed, hidden := map[string]int{}, map[string]int{}
 
 	for _, line := range merged(findings) {
-		if listed[line.Check] == maxLines {
+		if listed[line.Check] == MaxLines {
 			if hidden[line.Check] == 0 {
 				checks = append(checks, line.Check)
 			}

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MPL-2.0
 
-package provider
+package diagnostic
 
 import (
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/path"
 )
 
-// withDetail returns the diagnostic with another detail.
-func withDetail(of diag.Diagnostic, detail string) diag.Diagnostic {
+// WithDetail returns the diagnostic with another detail.
+func WithDetail(of diag.Diagnostic, detail string) diag.Diagnostic {
 	if located, ok := of.(diag.DiagnosticWithPath); ok {
 		return diag.NewAttributeErrorDiagnostic(located.Path(), of.Summary(), detail)
 	}
@@ -16,13 +16,13 @@ func withDetail(of diag.Diagnostic, detail string) diag.Diagnostic {
 	return diag.NewErrorDiagnostic(of.Summary(), detail)
 }
 
-// warning returns the problem as a warning, for operations that can continue despite it.
-func warning(problem diag.Diagnostic, summary, consequence string) diag.Diagnostic {
+// AsWarning returns the problem as a warning, for operations that can continue despite it.
+func AsWarning(problem diag.Diagnostic, summary, consequence string) diag.Diagnostic {
 	return diag.NewWarningDiagnostic(summary, problem.Detail()+"\n\n"+consequence)
 }
 
-// errorAt returns an error about a place in the configuration, or about none if the path is empty.
-func errorAt(at path.Path, summary, detail string) diag.Diagnostic {
+// ErrorAt returns an error about a place in the configuration, or about none if the path is empty.
+func ErrorAt(at path.Path, summary, detail string) diag.Diagnostic {
 	if len(at.Steps()) == 0 {
 		return diag.NewErrorDiagnostic(summary, detail)
 	}
@@ -32,12 +32,12 @@ func errorAt(at path.Path, summary, detail string) diag.Diagnostic {
 		detail += "\n\nThe value at fault is " + at.String() + "."
 	}
 
-	return diag.NewAttributeErrorDiagnostic(visible(at), summary, detail)
+	return diag.NewAttributeErrorDiagnostic(Visible(at), summary, detail)
 }
 
-// visible returns as much of the path as the command line finds in a configuration: an attribute of the resource, or
+// Visible returns as much of the path as the command line finds in a configuration: an attribute of the resource, or
 // one element of it. For anything deeper it shows the first line of the resource, which is the wrong one.
-func visible(at path.Path) path.Path {
+func Visible(at path.Path) path.Path {
 	var shown path.Path
 
 	for index, step := range at.Steps() {

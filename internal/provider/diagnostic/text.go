@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-package provider
+package diagnostic
 
 import (
 	"slices"
@@ -10,9 +10,9 @@ import (
 	"unicode/utf8"
 )
 
-// sentence turns an error text into a sentence. The first word keeps its spelling if it is one of the names, or
+// Sentence turns an error text into a sentence. The first word keeps its spelling if it is one of the names, or
 // contains more than letters and so may be a name, such as cp-0 or talos_version.
-func sentence(text string, names ...string) string {
+func Sentence(text string, names ...string) string {
 	if text == "" {
 		return text
 	}
@@ -36,9 +36,9 @@ func sentence(text string, names ...string) string {
 // lines that are not indented.
 func hanging(text string) string { return strings.ReplaceAll(text, "\n", "\n    ") }
 
-// about adds the name of the cluster, if it has one, to a summary: the command line folds warnings with the same
+// About adds the name of the cluster, if it has one, to a summary: the command line folds warnings with the same
 // summary.
-func about(summary, name string) string {
+func About(summary, name string) string {
 	if name == "" {
 		return summary
 	}
@@ -46,8 +46,8 @@ func about(summary, name string) string {
 	return summary + " (" + name + ")"
 }
 
-// durationText formats a duration without zero units: 30m, not 30m0s.
-func durationText(d time.Duration) string {
+// Duration formats a duration without zero units: 30m, not 30m0s.
+func Duration(d time.Duration) string {
 	text := d.String()
 	if strings.HasSuffix(text, "m0s") {
 		text = strings.TrimSuffix(text, "0s")

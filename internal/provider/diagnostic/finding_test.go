@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-package provider
+package diagnostic
 
 import (
 	"fmt"
@@ -16,7 +16,7 @@ import (
 )
 
 func TestDiagnostic_SameFindingOnSeveralNodesIsSaidOnce(t *testing.T) {
-	got := findingList([]cluster.Finding{
+	got := List([]cluster.Finding{
 		{Check: "component-images", Node: "worker-0", Found: "not pinned", Remedy: "Pin it."},
 		{Check: "talos-api", Found: "no answer"},
 		{Check: "component-images", Node: "worker-1", Found: "not pinned", Remedy: "Pin it."},
@@ -43,7 +43,7 @@ func TestFinding_PointsIntoTheConfiguration(t *testing.T) {
 		},
 		`node_overrides["a.b"]`: {Attribute: "node_overrides", Within: []cluster.Within{cluster.Key("a.b")}},
 	} {
-		if got := findingPath(finding).String(); got != want {
+		if got := PathOf(finding).String(); got != want {
 			t.Errorf("got %s, want %s", got, want)
 		}
 	}
@@ -62,7 +62,7 @@ func TestDiagnostic_PointsAtWhatTheCommandLineFinds(t *testing.T) {
 		"kubernetes":                 path.Root("kubernetes").AtName("images").AtName("proxy"),
 		`node_overrides["worker-0"]`: node.AtName("installer_image"),
 	} {
-		if got := visible(at).String(); got != want {
+		if got := Visible(at).String(); got != want {
 			t.Errorf("%s is shown as %s, want %s", at, got, want)
 		}
 	}
@@ -72,7 +72,7 @@ func TestDiagnostic_PointsAtWhatTheCommandLineFinds(t *testing.T) {
 		Within: []cluster.Within{cluster.Key("worker-0"), cluster.Field("installer_image")},
 	}
 
-	diagnostics := planFindings([]cluster.Finding{deep}, true, "demo", nil)
+	diagnostics := OfFindings([]cluster.Finding{deep}, true, "demo", nil)
 	if len(diagnostics) != 1 || !strings.Contains(diagnostics[0].Detail(), `node_overrides["worker-0"].installer_image`) {
 		t.Fatalf("got %v", diagnostics)
 	}
@@ -87,7 +87,7 @@ func TestFinding_IsGroupedByPlace(t *testing.T) {
 		return cluster.Finding{Check: "x", Severity: cluster.Permanent, Node: node, Attribute: "canary", Within: within, Found: found, Remedy: "Correct it."}
 	}
 
-	diagnostics := planFindings([]cluster.Finding{
+	diagnostics := OfFindings([]cluster.Finding{
 		at("", "first", cluster.Index(0)), at("", "second", cluster.Index(1)), at("", "third", cluster.Index(0)), at("worker-0", "whole"),
 		{Check: "y", Severity: cluster.Permanent, Found: "nowhere"},
 	}, true, "demo", nil)
@@ -123,18 +123,18 @@ func TestFinding_OfManyNodesStaysReadable(t *testing.T) {
 			"- one learner (check etcd).": append(slices.Clip(alike), other),
 		"- worker-0: it is silent (check silent). Wait.": alike[:1],
 	} {
-		if got := findingList(findings); got != want {
+		if got := List(findings); got != want {
 			t.Errorf("got:\n%s\nwant:\n%s", got, want)
 		}
 	}
 
-	lines := strings.Split(findingList(append(slices.Clip(different), other)), "\n")
+	lines := strings.Split(List(append(slices.Clip(different), other)), "\n")
 	if len(lines) != 12 || lines[10] != "- one learner (check etcd)." || lines[11] != "- and 990 more findings of check reachable" {
 		t.Errorf("%d lines:\n%s", len(lines), strings.Join(lines, "\n"))
 	}
 
 	text := ""
-	for _, diagnostic := range planFindings(slices.Concat(alike, different), true, "demo", nil) {
+	for _, diagnostic := range OfFindings(slices.Concat(alike, different), true, "demo", nil) {
 		text += diagnostic.Summary() + diagnostic.Detail()
 	}
 
@@ -156,7 +156,7 @@ func TestFinding_ExpiredCertificateIsSaidOnce(t *testing.T) {
 	const want = "- cp-0, cp-1, worker-0: its Talos API does not accept the credentials: the client certificate expired on 2026-03-04T05:06:07Z: " +
 		"remote error: tls: expired certificate (through endpoint 10.5.0.2) (check talos-api). " +
 		"Use a talosconfig of this cluster, and renew its certificate if it expired; waiting does not help."
-	if got := findingList(findings); got != want {
+	if got := List(findings); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 }

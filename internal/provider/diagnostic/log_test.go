@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-package provider
+package diagnostic
 
 import (
 	"bytes"
@@ -18,7 +18,7 @@ import (
 func TestObserver_LogsEvents(t *testing.T) {
 	var written bytes.Buffer
 
-	log := newProgressLog(tflogtest.RootLogger(t.Context(), &written))
+	log := NewProgress(tflogtest.RootLogger(t.Context(), &written))
 	half := cluster.Progress{Managed: true, Done: 2, Total: 5}
 
 	log.Observe(cluster.Event{Kind: cluster.EventNodeStarted, Node: "cp-0", Component: cluster.APIServer, Step: cluster.StepConfigure, Talos: half, Kubernetes: half})
@@ -26,7 +26,7 @@ func TestObserver_LogsEvents(t *testing.T) {
 	log.Observe(cluster.Event{Kind: cluster.EventNodeStep, Node: "worker-1", Step: cluster.StepRollback})
 	log.Observe(cluster.Event{Kind: cluster.EventRunFailed, Component: cluster.Manifests, Text: "why", Err: errors.New("because"), Talos: cluster.Progress{Done: 2, Total: 5}})
 
-	log.permitted("permitted to reboot worker-1; lease\x1b renewed")
+	log.Permitted("permitted to reboot worker-1; lease\x1b renewed")
 
 	entries, err := tflogtest.MultilineJSONDecode(&written)
 	if err != nil || len(entries) != 5 {
@@ -83,13 +83,13 @@ func TestObserver_WarningsAreShownAtTheEndOfARun(t *testing.T) {
 		}, "- worker-0, worker-1: only cordoned.\n- Only cordoned."},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var told warningLog
+			var told Warnings
 
 			for _, event := range test.events {
 				told.Observe(event)
 			}
 
-			got := told.diagnostics("demo")
+			got := told.Diagnostics("demo")
 			if test.want == "" {
 				if len(got) != 0 {
 					t.Errorf("got %v", got)
@@ -106,13 +106,13 @@ func TestObserver_WarningsAreShownAtTheEndOfARun(t *testing.T) {
 }
 
 func TestObserver_WarningsOfALongRunStayReadable(t *testing.T) {
-	var told warningLog
+	var told Warnings
 
 	for index := range 1000 {
 		told.Observe(cluster.Event{Kind: cluster.EventWarning, Text: fmt.Sprintf("trouble %d", index)})
 	}
 
-	lines := strings.Split(told.diagnostics("demo")[0].Detail(), "\n")
+	lines := strings.Split(told.Diagnostics("demo")[0].Detail(), "\n")
 	if len(lines) != 21 || lines[20] != "- and 980 more, which are in the log (TF_LOG_PROVIDER=WARN)" {
 		t.Errorf("%d lines, the last is %q", len(lines), lines[len(lines)-1])
 	}

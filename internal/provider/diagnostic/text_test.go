@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-package provider
+package diagnostic
 
 import (
 	"testing"
@@ -22,7 +22,7 @@ func TestDiagnostic_SentencesCapitalizeWordsButNoNames(t *testing.T) {
 		"alphabet soup":                     "Alphabet soup.",
 		`"1.13" is malformed`:               `"1.13" is malformed.`,
 	} {
-		if got := sentence(text, "alpha", "beta"); got != want {
+		if got := Sentence(text, "alpha", "beta"); got != want {
 			t.Errorf("%q became %q, want %q", text, got, want)
 		}
 	}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-package provider
+package diagnostic
 
 import (
 	"context"
@@ -16,14 +16,14 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/readable"
 )
 
-var _ cluster.Observer = (*warningLog)(nil)
+var _ cluster.Observer = (*Warnings)(nil)
 
 // maxWarnings is the maximum number of different warnings of a run that are shown.
 const maxWarnings = 20
 
-// warningLog collects the warnings of a run, to show them at its end: a person who reads only the output of
+// Warnings collects the warnings of a run, to show them at its end: a person who reads only the output of
 // Terraform would never see them otherwise.
-type warningLog struct {
+type Warnings struct {
 	mu    sync.Mutex
 	lines []*warningLine
 	// more is the number of warnings beyond maxWarnings.
@@ -37,7 +37,7 @@ type warningLine struct {
 }
 
 // Observe implements [cluster.Observer].
-func (w *warningLog) Observe(event cluster.Event) {
+func (w *Warnings) Observe(event cluster.Event) {
 	// The text of a finding already contains its node.
 	text := strings.TrimPrefix(event.Text, event.Node+": ")
 
@@ -77,9 +77,9 @@ func (w *warningLog) Observe(event cluster.Event) {
 	}
 }
 
-// diagnostics returns one warning with everything that was collected about the named cluster; none if there is
+// Diagnostics returns one warning with everything that was collected about the named cluster; none if there is
 // nothing.
-func (w *warningLog) diagnostics(name string) diag.Diagnostics {
+func (w *Warnings) Diagnostics(name string) diag.Diagnostics {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 
@@ -97,7 +97,7 @@ func (w *warningLog) diagnostics(name string) diag.Diagnostics {
 	}
 
 	if len(texts) > 0 {
-		diagnostics.AddWarning(about("Worth knowing about what was done", name), strings.Join(texts, "\n"))
+		diagnostics.AddWarning(About("Worth knowing about what was done", name), strings.Join(texts, "\n"))
 	}
 
 	return diagnostics
@@ -106,24 +106,24 @@ func (w *warningLog) diagnostics(name string) diag.Diagnostics {
 // String returns the warning as a sentence.
 func (l *warningLine) String() string {
 	if len(l.nodes) == 0 {
-		return sentence(l.text)
+		return Sentence(l.text)
 	}
 
 	return strings.TrimSuffix(readable.List(l.nodes)+": "+l.text, ".") + "."
 }
 
-var _ cluster.Observer = progressLog{}
+var _ cluster.Observer = Progress{}
 
-// progressLog writes the events of a run to Terraform's log.
-type progressLog struct {
+// Progress writes the events of a run to Terraform's log.
+type Progress struct {
 	// ctx carries the logger of the request.
 	ctx context.Context
 }
 
-func newProgressLog(ctx context.Context) progressLog { return progressLog{ctx: ctx} }
+func NewProgress(ctx context.Context) Progress { return Progress{ctx: ctx} }
 
 // Observe implements [cluster.Observer].
-func (p progressLog) Observe(event cluster.Event) {
+func (p Progress) Observe(event cluster.Event) {
 	fields := map[string]any{"event": string(event.Kind)}
 	if event.Node != "" {
 		fields["node"] = readable.Printable(event.Node)
@@ -164,7 +164,7 @@ func (p progressLog) Observe(event cluster.Event) {
 	}
 }
 
-// permitted logs why something may be done to a node, for [engine.Options].
-func (p progressLog) permitted(line string) {
+// Permitted logs why something may be done to a node, for [engine.Options].
+func (p Progress) Permitted(line string) {
 	tflog.Debug(p.ctx, "upgrade: "+readable.Printable(line))
 }
