@@ -23,6 +23,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/observer/publish"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/attribute"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/diagnostic"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/readable"
 )
@@ -104,7 +105,7 @@ func (a *clusterAction) Schema(ctx context.Context, _ action.SchemaRequest, resp
 		attrTimeout: schema.StringAttribute{
 			MarkdownDescription: "Limit for the action, such as `\"90s\"`. Default: `" + diagnostic.Duration(a.limit) + "`.",
 			Optional:            true,
-			Validators:          []validator.String{durationValidator{}},
+			Validators:          []validator.String{attribute.Duration()},
 		},
 	}
 

@@ -11,12 +11,14 @@ import (
 
 	"github.com/hashicorp/terraform-plugin-framework/action"
 	"github.com/hashicorp/terraform-plugin-framework/action/schema"
+	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/protocol"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/attribute"
 )
 
 // attrReason is the attribute that says who invokes an action, and why.
@@ -33,7 +35,7 @@ func newSuspendAction() action.Action {
 				attrReason: schema.StringAttribute{
 					MarkdownDescription: fmt.Sprintf("Who suspends the upgrades and why, such as `\"ola: storage is degraded\"`; at most %d characters. Every message about the suspension shows it.", maxReason),
 					Required:            true,
-					Validators:          []validator.String{reasonValidator{}},
+					Validators:          []validator.String{reasonText()},
 				},
 			}
 		},
@@ -93,34 +95,24 @@ func suspend(ctx context.Context, on *invocation) error {
 // shows it.
 const maxReason = 500
 
-// reasonValidator accepts a readable text that suspends the upgrades.
-type reasonValidator struct{}
-
-// Description implements [validator.String].
-func (reasonValidator) Description(context.Context) string {
-	return fmt.Sprintf("value must say who suspends the upgrades and why, in at most %d characters", maxReason)
-}
-
-// MarkdownDescription implements [validator.String].
-func (v reasonValidator) MarkdownDescription(ctx context.Context) string { return v.Description(ctx) }
-
-// ValidateString implements [validator.String].
-func (reasonValidator) ValidateString(_ context.Context, req validator.StringRequest, resp *validator.StringResponse) {
-	written, given := plainText(req.ConfigValue)
-	if !given && !req.ConfigValue.Equal(types.StringValue("")) {
-		return
-	}
-
+// reasonText accepts a readable text that suspends the upgrades.
+func reasonText() attribute.Text {
 	const remedy = "\n\nWrite who suspends the upgrades and why, such as \"ola: storage is degraded\"."
 
-	switch length := utf8.RuneCountInString(written); {
-	case strings.TrimSpace(written) == "":
-		resp.Diagnostics.AddAttributeError(req.Path, "Invalid reason", req.Path.String()+" is empty."+remedy)
-	case strings.TrimSpace(written) == protocol.SuspendNot:
-		resp.Diagnostics.AddAttributeError(req.Path, "Invalid reason",
-			fmt.Sprintf("%s is %q, which is as good as no suspension. Whoever wants to let upgrades go on invokes talosupgrade_resume.%s", req.Path, written, remedy))
-	case length > maxReason:
-		resp.Diagnostics.AddAttributeError(req.Path, "Invalid reason",
-			fmt.Sprintf("%s has %d characters, and %d are allowed: every message about the suspension shows it.%s", req.Path, length, maxReason, remedy))
-	}
+	accepts := fmt.Sprintf("say who suspends the upgrades and why, in at most %d characters", maxReason)
+
+	return attribute.Text{Accepts: accepts, Check: func(at path.Path, text string) diag.Diagnostic {
+		switch length := utf8.RuneCountInString(text); {
+		case strings.TrimSpace(text) == "":
+			return attribute.Problem(at, "Invalid reason", " is empty."+remedy)
+		case strings.TrimSpace(text) == protocol.SuspendNot:
+			return attribute.Problem(at, "Invalid reason",
+				fmt.Sprintf(" is %q, which is as good as no suspension. Whoever wants to let upgrades go on invokes talosupgrade_resume.%s", text, remedy))
+		case length > maxReason:
+			return attribute.Problem(at, "Invalid reason",
+				fmt.Sprintf(" has %d characters, and %d are allowed: every message about the suspension shows it.%s", length, maxReason, remedy))
+		default:
+			return nil
+		}
+	}}
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/compat"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/attribute"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/diagnostic"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/release"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
@@ -214,13 +215,13 @@ func warnOfUnsupported(diagnostics *diag.Diagnostics, from runningVersions, name
 // answer sets the computed attributes.
 func (m *availableVersionsModel) answer(from runningVersions, talos, kubernetes release.List) {
 	if m.TalosVersion.IsNull() {
-		m.TalosVersion = versionValue(from.lowest.Talos)
-		m.KubernetesVersion = versionValue(from.lowest.Kubernetes)
+		m.TalosVersion = attribute.VersionValue(from.lowest.Talos)
+		m.KubernetesVersion = attribute.VersionValue(from.lowest.Kubernetes)
 	}
 
 	m.TalosVersions, m.KubernetesVersions = versionsValue(talos.Versions), versionsValue(kubernetes.Versions)
-	m.Source = &productTextsModel{textValue(talos.Source), textValue(kubernetes.Source)}
-	m.AsOf = &productTextsModel{textValue(talos.AsOf), textValue(kubernetes.AsOf)}
+	m.Source = &productTextsModel{attribute.TextValue(talos.Source), attribute.TextValue(kubernetes.Source)}
+	m.AsOf = &productTextsModel{attribute.TextValue(talos.AsOf), attribute.TextValue(kubernetes.AsOf)}
 
 	ahead := newReachable(from, talos.Versions, kubernetes.Versions)
 
@@ -236,7 +237,7 @@ func (m *availableVersionsModel) answer(from runningVersions, talos, kubernetes 
 
 // latestValue returns the newest of the versions ahead, or else what runs.
 func latestValue(highest plan.State, ahead []version.Version, half func(plan.State) version.Version) types.String {
-	return versionValue(version.Highest(append([]version.Version{half(highest)}, ahead...)...))
+	return attribute.VersionValue(version.Highest(append([]version.Version{half(highest)}, ahead...)...))
 }
 
 // versionsValue returns the versions as a Terraform list; null if they are nil.
@@ -247,7 +248,7 @@ func versionsValue(versions []version.Version) types.List {
 
 	elements := make([]attr.Value, 0, len(versions))
 	for _, v := range versions {
-		elements = append(elements, versionValue(v))
+		elements = append(elements, attribute.VersionValue(v))
 	}
 
 	return types.ListValueMust(types.StringType, elements)
@@ -266,7 +267,7 @@ func availableVersionsSchema() schema.Schema {
 				MarkdownDescription: "Talos version to start from, with or without `v`. Default: the lowest version that a node runs.",
 				Optional:            true,
 				Computed:            true,
-				Validators:          []validator.String{versionValidator{}},
+				Validators:          []validator.String{attribute.Version()},
 			},
 			attrKubernetesVersion: schema.StringAttribute{
 				MarkdownDescription: "Kubernetes version to start from, with or without `v`. Requires `talos_version`. Default: the lowest version that a node runs. " +
@@ -274,7 +275,7 @@ func availableVersionsSchema() schema.Schema {
 					"checked against it.",
 				Optional:   true,
 				Computed:   true,
-				Validators: []validator.String{versionValidator{}},
+				Validators: []validator.String{attribute.Version()},
 			},
 			attrIncludePreReleases: schema.BoolAttribute{
 				MarkdownDescription: "Whether to include alphas, betas and release candidates. Default: `false`. The built-in list has none.",
@@ -292,13 +293,13 @@ func availableVersionsSchema() schema.Schema {
 				"`allow_intermediate_versions`, from Talos 1.8 on. The newest last.", func(name string) schema.Attribute {
 				return computedVersions("Reachable " + name + " releases.")
 			}),
-			"latest_talos":      computedText("Newest reachable Talos release; if there is none, the highest running version."),
-			"latest_kubernetes": computedText("Newest reachable Kubernetes release; if there is none, the highest running version."),
+			"latest_talos":      attribute.ComputedText("Newest reachable Talos release; if there is none, the highest running version."),
+			"latest_kubernetes": attribute.ComputedText("Newest reachable Kubernetes release; if there is none, the highest running version."),
 			"source": productsSchema("Sources of the lists of releases.", func(name string) schema.Attribute {
-				return computedText("Source of the " + name + " releases.")
+				return attribute.ComputedText("Source of the " + name + " releases.")
 			}),
 			"as_of": productsSchema("Days up to which the lists of releases are complete.", func(name string) schema.Attribute {
-				return computedText("Day up to which the " + name + " releases are complete, such as `2026-10-01`; null if the source was asked just now or the list was given.")
+				return attribute.ComputedText("Day up to which the " + name + " releases are complete, such as `2026-10-01`; null if the source was asked just now or the list was given.")
 			}),
 		},
 	}

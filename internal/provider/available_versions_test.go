@@ -414,12 +414,12 @@ func TestAvailableVersions_ValidateTheirInput(t *testing.T) {
 		"minor version":           {map[string]tftypes.Value{"talos_version": textOf("1.13")}, "talos_version"},
 		"word":                    {map[string]tftypes.Value{"talos_version": textOf("1.13.0"), "kubernetes_version": textOf("latest")}, "kubernetes_version"},
 		"sources":                 {map[string]tftypes.Value{"release_source": sourceOf(map[string]tftypes.Value{"talos": textOf("factory"), "kubernetes": textOf("oci://ghcr.io/siderolabs/kubelet")})}, ""},
-		"factory for Kubernetes":  {map[string]tftypes.Value{"release_source": sourceOf(map[string]tftypes.Value{"kubernetes": textOf("factory")})}, "release_source.kubernetes"},
-		"no source":               {map[string]tftypes.Value{"release_source": sourceOf(map[string]tftypes.Value{"talos": textOf("https://factory.talos.dev")})}, "release_source.talos"},
+		"factory for Kubernetes":  {map[string]tftypes.Value{"release_source": sourceOf(map[string]tftypes.Value{"kubernetes": textOf("factory")})}, "release_source"},
+		"no source":               {map[string]tftypes.Value{"release_source": sourceOf(map[string]tftypes.Value{"talos": textOf("https://factory.talos.dev")})}, "release_source"},
 		"source and list":         {map[string]tftypes.Value{"release_source": sourceOf(map[string]tftypes.Value{"talos": textOf("factory"), "talos_versions": textsOf("1.13.0")})}, "release_source.talos"},
 		"empty list":              {map[string]tftypes.Value{"release_source": sourceOf(map[string]tftypes.Value{"talos_versions": textsOf()})}, "release_source.talos_versions"},
 		"null in the list":        {map[string]tftypes.Value{"release_source": sourceOf(map[string]tftypes.Value{"talos_versions": withNull})}, "release_source"},
-		"bad version in the list": {map[string]tftypes.Value{"release_source": sourceOf(map[string]tftypes.Value{"kubernetes_versions": textsOf("1.34.0", "1.35")})}, "release_source.kubernetes_versions[1]"},
+		"bad version in the list": {map[string]tftypes.Value{"release_source": sourceOf(map[string]tftypes.Value{"kubernetes_versions": textsOf("1.34.0", "1.35")})}, "release_source"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := validateData(t, "talosupgrade_available_versions", configOf(t, availableVersionsSchema(), test.set))

@@ -11,6 +11,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/resource"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/attribute"
 )
 
 // ImportState implements [resource.ResourceWithImportState]. It accepts a cluster ID or "current", optionally with a
@@ -70,7 +71,7 @@ func imported(seen observation, wanted string) (clusterModel, diag.Diagnostics) 
 	talos, _ := seen.TalosVersions()
 	kubernetes, _ := seen.KubernetesVersions()
 	model := newClusterModel(talos, kubernetes)
-	model.Context = textValue(wanted)
+	model.Context = attribute.TextValue(wanted)
 
 	return model, model.observe(seen.Observation)
 }

@@ -16,7 +16,6 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
-	"github.com/hashicorp/terraform-plugin-framework/resource/schema/planmodifier"
 	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 	"github.com/hashicorp/terraform-plugin-framework/types/basetypes"
@@ -27,6 +26,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/attribute"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/diagnostic"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
@@ -156,8 +156,8 @@ func newClusterModel(talos, kubernetes version.Version) clusterModel {
 	policy := cluster.DefaultPolicy()
 
 	options := optionsModel{
-		TalosVersion:         versionValue(talos),
-		KubernetesVersion:    versionValue(kubernetes),
+		TalosVersion:         attribute.VersionValue(talos),
+		KubernetesVersion:    attribute.VersionValue(kubernetes),
 		Context:              types.StringNull(),
 		Order:                types.StringValue(string(policy.Order)),
 		RebootMode:           types.StringValue(string(policy.RebootMode)),
@@ -415,7 +415,7 @@ func (m clusterModel) policy(ctx context.Context) (cluster.Policy, diag.Diagnost
 		parsed, err := version.Parse(text)
 		if err != nil {
 			at := path.Root(attrIntermediateVersions).AtListIndex(index)
-			diagnostics.AddAttributeError(diagnostic.Visible(at), "Invalid version", located(at, err))
+			diagnostics.AddAttributeError(diagnostic.Visible(at), "Invalid version", attribute.Located(at, err))
 		}
 
 		policy.Intermediate = append(policy.Intermediate, parsed)
@@ -506,7 +506,7 @@ func (m clusterModel) selectors(ctx context.Context, policy *cluster.Policy) dia
 func selector(at path.Path, value types.String, diagnostics *diag.Diagnostics) cluster.Selector {
 	parsed, err := label.Parse(value.ValueString())
 	if err != nil {
-		diagnostics.Append(wrongSelector(at, value.ValueString(), err))
+		diagnostics.Append(attribute.WrongSelector(at, value.ValueString(), err))
 	}
 
 	return parsed
@@ -737,7 +737,7 @@ func (k kubernetesModel) images() map[cluster.Component]string {
 // managed: what is not managed is not touched.
 func (m clusterModel) syncs() bool {
 	if manifests, isObject := m.Kubernetes.Attributes()[attrManifests].(types.Object); isObject {
-		if sync, isBool := manifests.Attributes()[attrSync].(types.Bool); isBool && stated(sync) {
+		if sync, isBool := manifests.Attributes()[attrSync].(types.Bool); isBool && attribute.Stated(sync) {
 			return sync.ValueBool()
 		}
 	}
@@ -823,7 +823,7 @@ func (m clusterModel) rules(ctx context.Context) ([]*gate.Rule, diag.Diagnostics
 		at := path.Root(attrGates).AtListIndex(index)
 
 		if element.IsNull() {
-			diagnostics.Append(missing(at))
+			diagnostics.Append(attribute.Missing(at))
 
 			continue
 		}
@@ -869,10 +869,10 @@ func (g gateModel) spec(ctx context.Context, at path.Path, diagnostics *diag.Dia
 		Label:  at.String(),
 		Preset: g.Preset.ValueString(),
 		Query: cluster.ObjectQuery{
-			APIVersion: supposed(g.APIVersion, "v1"), Kind: supposed(g.Kind, "ConfigMap"),
+			APIVersion: attribute.Supposed(g.APIVersion, "v1"), Kind: attribute.Supposed(g.Kind, "ConfigMap"),
 			Namespace: g.Namespace.ValueString(), Name: g.Name.ValueString(), Selector: g.Selector.ValueString(),
 		},
-		Expr:    supposed(g.Expr, "has(object.metadata)"),
+		Expr:    attribute.Supposed(g.Expr, "has(object.metadata)"),
 		Timeout: positive(ctx, at.AtName(attrTimeout), g.Timeout, diagnostics),
 	}
 }
@@ -893,7 +893,7 @@ func (m clusterModel) window(ctx context.Context) (cluster.Window, diag.Diagnost
 	diagnostics.Append(m.MaintenanceWindow.As(ctx, &model, basetypes.ObjectAsOptions{})...)
 
 	spec := gate.WindowSpec{
-		Cron: supposed(model.Cron, "0 0 * * *"), TimeZone: model.TimeZone.ValueString(),
+		Cron: attribute.Supposed(model.Cron, "0 0 * * *"), TimeZone: model.TimeZone.ValueString(),
 		Duration: positive(ctx, at.AtName(attrDuration), model.Duration, &diagnostics),
 	}
 
@@ -923,14 +923,14 @@ func (m clusterModel) window(ctx context.Context) (cluster.Window, diag.Diagnost
 func unusable(at path.Path, summary string, err error) diag.Diagnostic {
 	var problem *gate.Error
 	if !errors.As(err, &problem) {
-		return diagnostic.ErrorAt(at, summary, located(at, err))
+		return diagnostic.ErrorAt(at, summary, attribute.Located(at, err))
 	}
 
 	if problem.Field != "" {
 		at = at.AtName(problem.Field)
 	}
 
-	detail := paragraph(problem.Found, problem.Field)
+	detail := diagnostic.Paragraph(problem.Found, problem.Field)
 	if problem.Remedy != "" {
 		detail += "\n\n" + problem.Remedy
 	}
@@ -943,7 +943,7 @@ func unusable(at path.Path, summary string, err error) diag.Diagnostic {
 func positive(ctx context.Context, at path.Path, value types.String, diagnostics *diag.Diagnostics) time.Duration {
 	var resp validator.StringResponse
 
-	durationValidator{}.ValidateString(ctx, validator.StringRequest{Path: at, ConfigValue: value}, &resp)
+	attribute.Duration().ValidateString(ctx, validator.StringRequest{Path: at, ConfigValue: value}, &resp)
 	diagnostics.Append(resp.Diagnostics...)
 
 	if value.IsNull() || resp.Diagnostics.HasError() {
@@ -1060,13 +1060,8 @@ func snapshotValue(journal *cluster.Journal, earlier types.Object) types.Object 
 		"path":                types.StringValue(taken.Path),
 		"size":                types.Int64Value(taken.Size),
 		"sha256":              types.StringValue(taken.SHA256),
-		"taken":               textValue(moment(taken.Taken)),
-		attrTalosVersion:      versionValue(taken.Target.Talos),
-		attrKubernetesVersion: versionValue(taken.Target.Kubernetes),
+		"taken":               attribute.TextValue(attribute.Moment(taken.Taken)),
+		attrTalosVersion:      attribute.VersionValue(taken.Target.Talos),
+		attrKubernetesVersion: attribute.VersionValue(taken.Target.Kubernetes),
 	})
 }
-
-var (
-	_ planmodifier.String = keepSpelling{}
-	_ planmodifier.List   = keepSpelling{}
-)

@@ -27,6 +27,7 @@ import (
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/adapter/gate"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/attribute"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/diagnostic"
 )
 
@@ -104,16 +105,16 @@ func clusterSchema(ctx context.Context) schema.Schema {
 			Optional: true,
 			Validators: []validator.String{
 				stringvalidator.AtLeastOneOf(path.MatchRoot(attrTalosVersion), path.MatchRoot(attrKubernetesVersion)),
-				versionValidator{},
+				attribute.Version(),
 			},
-			PlanModifiers: []planmodifier.String{keepSpelling{sameVersion}},
+			PlanModifiers: []planmodifier.String{attribute.KeepVersion()},
 		},
 		attrKubernetesVersion: schema.StringAttribute{
 			MarkdownDescription: "Kubernetes version for the control plane, kube-proxy and the kubelets, such as `1.35.2`, with or without `v`. Changing it restarts no node. " +
 				"If unset, Kubernetes stays as it is, and every Talos version on the way must support it.",
 			Optional:      true,
-			Validators:    []validator.String{versionValidator{}},
-			PlanModifiers: []planmodifier.String{keepSpelling{sameVersion}},
+			Validators:    []validator.String{attribute.Version()},
+			PlanModifiers: []planmodifier.String{attribute.KeepVersion()},
 		},
 		attrKubernetes: kubernetesSchema(),
 		attrContext: schema.StringAttribute{
@@ -128,7 +129,7 @@ func clusterSchema(ctx context.Context) schema.Schema {
 				"and so is an image with which a node would lose its platform or its secure boot mode. " +
 				"A digest (`...@sha256:...`) pins one image of `talos_version`, which nodes must reach in one step.",
 			Optional:   true,
-			Validators: []validator.String{repositoryValidator{}},
+			Validators: []validator.String{attribute.InstallerImage(attrTalosVersion)},
 		},
 		attrTimeouts: timeoutsSchema(ctx),
 		attrID: schema.StringAttribute{
@@ -157,7 +158,7 @@ func clusterSchema(ctx context.Context) schema.Schema {
 func timeoutsSchema(ctx context.Context) schema.Attribute {
 	const note = " When it expires, nodes in progress are finished and the run stops; the next apply continues."
 
-	attribute := timeouts.Attributes(ctx, timeouts.Opts{
+	limits := timeouts.Attributes(ctx, timeouts.Opts{
 		Create: true, Update: true, Read: true, Delete: true,
 		CreateDescription: "Limit for the first apply. Default: `4h`." + note + " Up to 15 minutes of it are spent waiting for a cluster that does not answer yet.",
 		UpdateDescription: "Limit for an upgrade. Default: `4h`." + note,
@@ -165,11 +166,11 @@ func timeoutsSchema(ctx context.Context) schema.Attribute {
 		DeleteDescription: "Limit for removing this provider's objects from the cluster on destroy. Default: `3m`.",
 	})
 
-	if nested, ok := attribute.(schema.SingleNestedAttribute); ok {
+	if nested, ok := limits.(schema.SingleNestedAttribute); ok {
 		for name, limit := range nested.Attributes {
 			if text, isText := limit.(schema.StringAttribute); isText {
-				text.Validators = []validator.String{durationValidator{}}
-				text.PlanModifiers = append(text.PlanModifiers, keepSpelling{sameDuration})
+				text.Validators = []validator.String{attribute.Duration()}
+				text.PlanModifiers = append(text.PlanModifiers, attribute.KeepDuration())
 				nested.Attributes[name] = text
 			}
 		}
@@ -179,7 +180,7 @@ func timeoutsSchema(ctx context.Context) schema.Attribute {
 		return nested
 	}
 
-	return attribute
+	return limits
 }
 
 // policySchema returns the attributes that say how the target is reached.
@@ -207,8 +208,8 @@ func policySchema() map[string]schema.Attribute {
 			Optional:      true,
 			Computed:      true,
 			Default:       stringdefault.StaticString(diagnostic.Duration(policy.NodeTimeout)),
-			Validators:    []validator.String{durationValidator{}},
-			PlanModifiers: []planmodifier.String{keepSpelling{sameDuration}},
+			Validators:    []validator.String{attribute.Duration()},
+			PlanModifiers: []planmodifier.String{attribute.KeepDuration()},
 		},
 		attrDrain: drainSchema(policy.Drain),
 	}
@@ -232,8 +233,8 @@ func drainSchema(policy cluster.DrainPolicy) schema.Attribute {
 				Optional:            true,
 				Computed:            true,
 				Default:             stringdefault.StaticString(diagnostic.Duration(policy.Timeout)),
-				Validators:          []validator.String{durationValidator{}},
-				PlanModifiers:       []planmodifier.String{keepSpelling{sameDuration}},
+				Validators:          []validator.String{attribute.Duration()},
+				PlanModifiers:       []planmodifier.String{attribute.KeepDuration()},
 			},
 			"on_timeout": schema.StringAttribute{
 				MarkdownDescription: "What happens when `timeout` expires: `abort` (default) stops the run and takes back its cordon; `delete` deletes the remaining pods regardless of budgets.",
@@ -271,8 +272,8 @@ func pathSchema() map[string]schema.Attribute {
 				"If unset, the newest known patch of each minor version is used. Requires `allow_intermediate_versions`.",
 			ElementType:   types.StringType,
 			Optional:      true,
-			Validators:    []validator.List{listvalidator.ValueStringsAre(versionValidator{})},
-			PlanModifiers: []planmodifier.List{keepSpelling{sameVersion}},
+			Validators:    []validator.List{listvalidator.ValueStringsAre(attribute.Version())},
+			PlanModifiers: []planmodifier.List{attribute.KeepVersion()},
 		},
 		attrAllowUnknown: schema.BoolAttribute{
 			MarkdownDescription: "Whether to accept versions newer than the support matrix of the provider. Default: `false`. " +
@@ -296,7 +297,7 @@ func rollSchema() map[string]schema.Attribute {
 			Optional:   true,
 			Computed:   true,
 			Default:    stringdefault.StaticString(policy.MaxUnavailable.String()),
-			Validators: []validator.String{shareValidator{}},
+			Validators: []validator.String{attribute.Share()},
 		},
 		attrParallelPulls: schema.NumberAttribute{
 			MarkdownDescription: "How many nodes may pull images at a time, from 1 to " + strconv.Itoa(maxParallelPulls) + ". Default: as many as workers may be unavailable, at least 5 and at most 50. " +
@@ -317,15 +318,15 @@ func rollSchema() map[string]schema.Attribute {
 			MarkdownDescription: "Label selector of additional canaries among the workers, such as `upgrade=first`. " +
 				"A worker that loses the label during an apply stays a canary until the apply ends.",
 			Optional:   true,
-			Validators: []validator.String{selectorValidator{}},
+			Validators: []validator.String{attribute.Selector()},
 		},
 		attrSettle: schema.StringAttribute{
 			MarkdownDescription: "How long a node must stay healthy after its upgrade or kubelet replacement before the next one starts. Default: `0s`.",
 			Optional:            true,
 			Computed:            true,
 			Default:             stringdefault.StaticString(diagnostic.Duration(policy.Settle)),
-			Validators:          []validator.String{durationValidator{zero: true}},
-			PlanModifiers:       []planmodifier.String{keepSpelling{sameDuration}},
+			Validators:          []validator.String{attribute.DurationOrZero()},
+			PlanModifiers:       []planmodifier.String{attribute.KeepDuration()},
 		},
 		attrNodeOverrides:     nodeOverridesSchema(),
 		attrSelectorOverrides: selectorOverridesSchema(),
@@ -336,19 +337,19 @@ func poolsSchema() schema.Attribute {
 	return schema.MapNestedAttribute{
 		MarkdownDescription: "Limits for groups of workers, by a name of your choice, within `max_unavailable`. A node in two pools is an error of the plan.",
 		Optional:            true,
-		Validators:          []validator.Map{mapvalidator.KeysAre(stringvalidator.LengthAtLeast(1)), poolsValidator{}},
+		Validators:          []validator.Map{mapvalidator.KeysAre(stringvalidator.LengthAtLeast(1)), attribute.Present()},
 		NestedObject: schema.NestedAttributeObject{
 			Attributes: map[string]schema.Attribute{
 				attrSelector: schema.StringAttribute{
 					MarkdownDescription: "Label selector of the pool's workers, such as `pool=storage`.",
 					Required:            true,
-					Validators:          []validator.String{selectorValidator{}},
+					Validators:          []validator.String{attribute.Selector()},
 				},
 				attrMaxUnavailable: schema.StringAttribute{
 					MarkdownDescription: "How many workers of the pool may be unavailable at a time, in the form of `max_unavailable`; a percentage refers to the workers of the pool. " +
 						"It also limits how many kubelets of the pool restart at a time, within `kubernetes.max_unavailable_kubelets`.",
 					Required:   true,
-					Validators: []validator.String{shareValidator{}},
+					Validators: []validator.String{attribute.Share()},
 				},
 			},
 		},
@@ -365,18 +366,18 @@ func selectorOverridesSchema() schema.Attribute {
 		MarkdownDescription: "Exceptions for nodes by label. A node is held if it is held here or in `node_overrides`; an image or reboot mode in `node_overrides` takes precedence. " +
 			"If two elements give a node different images or reboot modes, and `node_overrides` does not decide, the plan fails. An element that sets nothing is refused.",
 		Optional:   true,
-		Validators: []validator.List{presentValidator{}, selectorOverridesValidator{}},
+		Validators: []validator.List{attribute.Present(), selectorOverrideElements()},
 		NestedObject: schema.NestedAttributeObject{
 			Attributes: map[string]schema.Attribute{
 				attrSelector: schema.StringAttribute{
 					MarkdownDescription: "Label selector, such as `upgrade=hold` or `pool in (gpu, storage)`. An empty selector is refused, because it would match every node.",
 					Required:            true,
-					Validators:          []validator.String{selectorValidator{}},
+					Validators:          []validator.String{attribute.Selector()},
 				},
 				attrInstallerImage: schema.StringAttribute{
 					MarkdownDescription: "Installer image for these nodes, in place of `installer_image` and in the same form.",
 					Optional:            true,
-					Validators:          []validator.String{repositoryValidator{}},
+					Validators:          []validator.String{attribute.InstallerImage(attrTalosVersion)},
 				},
 				attrHold: schema.BoolAttribute{
 					MarkdownDescription: "Whether to leave these nodes alone, as `hold` of `node_overrides` does. Default: `false`. A node whose labels hold it at any moment of an apply is not started in that apply; one already started is finished.",
@@ -404,7 +405,7 @@ func nodeOverridesSchema() schema.Attribute {
 				attrInstallerImage: schema.StringAttribute{
 					MarkdownDescription: "Installer image for this node, in place of `installer_image` and in the same form.",
 					Optional:            true,
-					Validators:          []validator.String{repositoryValidator{}},
+					Validators:          []validator.String{attribute.InstallerImage(attrTalosVersion)},
 				},
 				attrHold: schema.BoolAttribute{
 					MarkdownDescription: "Whether to leave this node alone. Default: `false`. It is not upgraded and does not count as behind, but safety checks still count it. " +
@@ -456,7 +457,7 @@ func kubernetesSchema() schema.Attribute {
 		MarkdownDescription: "How `kubernetes_version` is reached.",
 		Optional:            true,
 		Computed:            true,
-		PlanModifiers:       []planmodifier.Object{unlessConfigured{kubernetesValue(policy, types.BoolUnknown())}},
+		PlanModifiers:       []planmodifier.Object{attribute.UnlessConfigured(kubernetesValue(policy, types.BoolUnknown()))},
 		Attributes: map[string]schema.Attribute{
 			attrImages: imagesSchema(),
 			attrUnavailableKubelets: schema.StringAttribute{
@@ -465,7 +466,7 @@ func kubernetesSchema() schema.Attribute {
 				Optional:   true,
 				Computed:   true,
 				Default:    stringdefault.StaticString(policy.MaxUnavailableKubelets.String()),
-				Validators: []validator.String{shareValidator{}},
+				Validators: []validator.String{attribute.Share()},
 			},
 			attrManifests: manifestsSchema(policy.Manifests),
 		},
@@ -479,7 +480,7 @@ func imagesSchema() schema.Attribute {
 		attributes[image.name] = schema.StringAttribute{
 			MarkdownDescription: "Image of " + string(image.component) + " without tag.",
 			Optional:            true,
-			Validators:          []validator.String{repositoryValidator{by: attrKubernetesVersion}},
+			Validators:          []validator.String{attribute.Image(attrKubernetesVersion)},
 		}
 	}
 
@@ -497,7 +498,7 @@ func manifestsSchema(policy cluster.ManifestPolicy) schema.Attribute {
 			"With `sync`, they are brought up to date at the end of every roll, unless every control plane is held.",
 		Optional:      true,
 		Computed:      true,
-		PlanModifiers: []planmodifier.Object{unlessConfigured{manifestsValue(policy, types.BoolUnknown())}},
+		PlanModifiers: []planmodifier.Object{attribute.UnlessConfigured(manifestsValue(policy, types.BoolUnknown()))},
 		Attributes: map[string]schema.Attribute{
 			attrSync: schema.BoolAttribute{
 				MarkdownDescription: "Whether to sync the objects in the cluster to what Talos renders. Default: `true` if `kubernetes_version` is set, otherwise `false`. With `false`, kube-proxy and CoreDNS stay as they are.",
@@ -516,8 +517,8 @@ func manifestsSchema(policy cluster.ManifestPolicy) schema.Attribute {
 				Optional:            true,
 				Computed:            true,
 				Default:             stringdefault.StaticString(diagnostic.Duration(policy.Timeout)),
-				Validators:          []validator.String{durationValidator{zero: true}},
-				PlanModifiers:       []planmodifier.String{keepSpelling{sameDuration}},
+				Validators:          []validator.String{attribute.DurationOrZero()},
+				PlanModifiers:       []planmodifier.String{attribute.KeepDuration()},
 			},
 			attrForce: schema.BoolAttribute{
 				MarkdownDescription: "Whether to delete and recreate an object of which an immutable field changed. Default: `false`. The object is gone for a moment, and its dependents, such as the objects of a CRD, are deleted with it. No effect while a node runs Talos below 1.13.",
@@ -535,7 +536,7 @@ func manifestObjectsSchema() schema.Attribute {
 		MarkdownDescription: "Objects that stay as they are, such as a Job, whose pod template is immutable. They are not compared, applied, pruned or waited for. " +
 			"kube-proxy cannot be excluded, because its pods are part of the upgrade.",
 		Optional:   true,
-		Validators: []validator.List{presentValidator{}, manifestObjectsValidator{}},
+		Validators: []validator.List{attribute.Present(), excludedObjects()},
 		NestedObject: schema.NestedAttributeObject{
 			Attributes: map[string]schema.Attribute{
 				attrKind: schema.StringAttribute{
@@ -597,7 +598,7 @@ func guardSchema() map[string]schema.Attribute {
 						"[Some checks](../guides/guards.md#all-checks) cannot be skipped.",
 					ElementType: types.StringType,
 					Optional:    true,
-					Validators:  []validator.Set{skipValidator{}},
+					Validators:  []validator.Set{checksToSkip()},
 				},
 			},
 		},
@@ -609,7 +610,7 @@ func guardSchema() map[string]schema.Attribute {
 				attrDirectory: schema.StringAttribute{
 					MarkdownDescription: "Directory for `<cluster>-<UTC>.db` and its `.sha256`, created if missing. Only the owner can read them: a snapshot holds every Secret of the cluster.",
 					Required:            true,
-					Validators:          []validator.String{directoryValidator{}},
+					Validators:          []validator.String{directoryText()},
 				},
 			},
 		},
@@ -653,8 +654,8 @@ func gatesSchema() schema.Attribute {
 					Optional:            true,
 					Computed:            true,
 					Default:             stringdefault.StaticString(diagnostic.Duration(gate.DefaultTimeout)),
-					Validators:          []validator.String{durationValidator{}},
-					PlanModifiers:       []planmodifier.String{keepSpelling{sameDuration}},
+					Validators:          []validator.String{attribute.Duration()},
+					PlanModifiers:       []planmodifier.String{attribute.KeepDuration()},
 				},
 			},
 		},
@@ -673,8 +674,8 @@ func windowSchema() schema.Attribute {
 			attrDuration: schema.StringAttribute{
 				MarkdownDescription: "Length of the window, such as `6h`.",
 				Required:            true,
-				Validators:          []validator.String{durationValidator{}},
-				PlanModifiers:       []planmodifier.String{keepSpelling{sameDuration}},
+				Validators:          []validator.String{attribute.Duration()},
+				PlanModifiers:       []planmodifier.String{attribute.KeepDuration()},
 			},
 			attrTimeZone: schema.StringAttribute{
 				MarkdownDescription: "IANA time zone of `cron`, such as `Europe/Oslo`. Default: `" + defaultTimeZone + "`.",
@@ -714,7 +715,7 @@ func failureSchema() map[string]schema.Attribute {
 			Optional:   true,
 			Computed:   true,
 			Default:    stringdefault.StaticString(string(policy.OnFailure)),
-			Validators: []validator.String{onFailureValidator{}},
+			Validators: []validator.String{onFailureText()},
 		},
 		attrOnSuspend: schema.StringAttribute{
 			MarkdownDescription: "What an apply does while upgrades are [suspended](../guides/suspending-upgrades.md): `wait` (default) continues when they are resumed, within `timeouts`; " +
@@ -745,8 +746,8 @@ func failureSchema() map[string]schema.Attribute {
 					Optional:      true,
 					Computed:      true,
 					Default:       stringdefault.StaticString(diagnostic.Duration(policy.Repeat.Backoff)),
-					Validators:    []validator.String{durationValidator{zero: true}},
-					PlanModifiers: []planmodifier.String{keepSpelling{sameDuration}},
+					Validators:    []validator.String{attribute.DurationOrZero()},
+					PlanModifiers: []planmodifier.String{attribute.KeepDuration()},
 				},
 			},
 		},
@@ -781,22 +782,22 @@ func publishSchema() map[string]schema.Attribute {
 				attrAPIVersion: schema.StringAttribute{
 					MarkdownDescription: "API version of the object, such as `example.com/v1`. Default: `vitistack.io/v1alpha1` for `KubernetesCluster`, `talos.alperen.cloud/v1alpha1` for `TalosControlPlane`, `v1` for `ConfigMap`. Required for other kinds.",
 					Optional:            true,
-					Validators:          []validator.String{apiVersionValidator{}},
+					Validators:          []validator.String{attribute.APIVersion()},
 				},
 				attrKind: schema.StringAttribute{
 					MarkdownDescription: "Kind of the object, such as `KubernetesCluster`. Secrets are refused.",
 					Required:            true,
-					Validators:          []validator.String{objectKindValidator{}},
+					Validators:          []validator.String{attribute.Kind(knownKinds()...)},
 				},
 				attrNamespace: schema.StringAttribute{
 					MarkdownDescription: "Namespace of the object.",
 					Required:            true,
-					Validators:          []validator.String{objectNameValidator{}},
+					Validators:          []validator.String{attribute.ObjectName()},
 				},
 				attrName: schema.StringAttribute{
 					MarkdownDescription: "Name of the object.",
 					Required:            true,
-					Validators:          []validator.String{objectNameValidator{}},
+					Validators:          []validator.String{attribute.ObjectName()},
 				},
 			},
 		},
@@ -808,7 +809,7 @@ func publishSchema() map[string]schema.Attribute {
 			Optional:   true,
 			Computed:   true,
 			Default:    stringdefault.StaticString(modeDirect),
-			Validators: []validator.String{modeValidator{}},
+			Validators: []validator.String{modeText()},
 		},
 	}
 }
@@ -907,7 +908,43 @@ func reportSchema() map[string]schema.Attribute {
 				"It is rewritten as the run goes on; an apply with nothing to do leaves it as it is. Missing directories are created. " +
 				"If another file is there, that is an error before anything is touched. The report has the names, addresses and images of nodes, and no secrets.",
 			Optional:   true,
-			Validators: []validator.String{reportPathValidator{}},
+			Validators: []validator.String{reportPathText()},
 		},
+	}
+}
+
+// codeList lists the names in Markdown: `a`, `b` and `c`.
+func codeList(names []string) string {
+	last := len(names) - 1
+
+	return "`" + strings.Join(names[:last], "`, `") + "` and `" + names[last] + "`"
+}
+
+// followsKubernetes plans whether the bootstrap manifests are synced if the configuration does not say: they are if
+// kubernetes_version is set.
+type followsKubernetes struct{}
+
+// Description implements [planmodifier.Bool].
+func (followsKubernetes) Description(context.Context) string {
+	return "If " + attrKubernetesVersion + " is set, the bootstrap manifests are synced by default."
+}
+
+// MarkdownDescription implements [planmodifier.Bool].
+func (m followsKubernetes) MarkdownDescription(ctx context.Context) string { return m.Description(ctx) }
+
+// PlanModifyBool implements [planmodifier.Bool].
+func (followsKubernetes) PlanModifyBool(ctx context.Context, req planmodifier.BoolRequest, resp *planmodifier.BoolResponse) {
+	var kubernetes types.String
+
+	if attribute.Stated(req.ConfigValue) {
+		return
+	}
+
+	resp.Diagnostics.Append(req.Config.GetAttribute(ctx, path.Root(attrKubernetesVersion), &kubernetes)...)
+
+	if req.ConfigValue.IsUnknown() || kubernetes.IsUnknown() {
+		resp.PlanValue = types.BoolUnknown()
+	} else {
+		resp.PlanValue = types.BoolValue(!kubernetes.IsNull())
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
 	preset "github.com/hashicorp/terraform-plugin-framework/resource/schema/defaults"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/planmodifier"
+	"github.com/hashicorp/terraform-plugin-framework/types"
 	"github.com/hashicorp/terraform-plugin-go/tfprotov6"
 	"github.com/hashicorp/terraform-plugin-go/tftypes"
 )
@@ -152,4 +154,44 @@ func TestSchema_DefaultsAreKnown(t *testing.T) {
 	if walk(path.Empty(), clusterSchema(t.Context()).Attributes) == 0 {
 		t.Error("no object has a default")
 	}
+}
+
+// TestSchema_EveryDurationMayBeSpelledOtherwise: whoever rewrites 60s to 1m changes
+// nothing about the cluster.
+func TestSchema_EveryDurationMayBeSpelledOtherwise(t *testing.T) {
+	attributes := testSchema(t).Attributes
+
+	for name, of := range map[string]map[string]schema.Attribute{
+		attrNodeTimeout: attributes, attrSettle: attributes,
+		"timeout": nestedIn(t, attributes[attrDrain]), "timeout of manifests": {
+			"timeout of manifests": nestedIn(t, nestedIn(t, attributes[attrKubernetes])[attrManifests])[attrTimeout],
+		},
+		attrBackoff: nestedIn(t, attributes[attrRetry]),
+		"create":    nestedIn(t, attributes[attrTimeouts]), "update": nestedIn(t, attributes[attrTimeouts]), "read": nestedIn(t, attributes[attrTimeouts]),
+	} {
+		text, isText := of[name].(schema.StringAttribute)
+		if !isText {
+			t.Fatalf("%s is %T", name, of[name])
+		}
+
+		resp := planmodifier.StringResponse{PlanValue: types.StringValue("1m")}
+		for _, modifier := range text.PlanModifiers {
+			modifier.PlanModifyString(t.Context(), planmodifier.StringRequest{StateValue: types.StringValue("60s"), PlanValue: resp.PlanValue}, &resp)
+		}
+
+		if got := resp.PlanValue.ValueString(); got != "60s" {
+			t.Errorf("%s: got %s", name, got)
+		}
+	}
+}
+
+func nestedIn(t *testing.T, attribute schema.Attribute) map[string]schema.Attribute {
+	t.Helper()
+
+	object, isObject := attribute.(schema.SingleNestedAttribute)
+	if !isObject {
+		t.Fatalf("%T has nothing in it", attribute)
+	}
+
+	return object.Attributes
 }

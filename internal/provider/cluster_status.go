@@ -15,6 +15,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/compat"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/protocol"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/attribute"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/readable"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
@@ -76,8 +77,8 @@ func nodeModelOf(value attr.Value) (nodeModel, bool) {
 // newNodeModel returns the model of an observed node.
 func newNodeModel(node cluster.Node) nodeModel {
 	model := nodeModel{
-		Role:              textValue(string(node.Role)),
-		Address:           textValue(node.Address),
+		Role:              attribute.TextValue(string(node.Role)),
+		Address:           attribute.TextValue(node.Address),
 		ComponentVersions: componentValue(node),
 	}
 
@@ -85,16 +86,16 @@ func newNodeModel(node cluster.Node) nodeModel {
 		return model
 	}
 
-	model.TalosVersion = versionValue(node.Machine.Talos)
+	model.TalosVersion = attribute.VersionValue(node.Machine.Talos)
 	if node.Machine.TalosTag != "" {
-		model.TalosVersion = textValue(node.Machine.TalosTag)
+		model.TalosVersion = attribute.TextValue(node.Machine.TalosTag)
 	}
 
-	model.Schematic = textValue(node.Machine.Schematic)
-	model.Platform = textValue(node.Machine.Platform)
+	model.Schematic = attribute.TextValue(node.Machine.Schematic)
+	model.Platform = attribute.TextValue(node.Machine.Platform)
 
 	if node.Machine.Config != nil {
-		model.Image = textValue(node.Machine.Config.InstallImage)
+		model.Image = attribute.TextValue(node.Machine.Config.InstallImage)
 	}
 
 	return model
@@ -194,8 +195,8 @@ func statusTypes() map[string]attr.Type {
 func (h productStatus) value() types.Object {
 	return types.ObjectValueMust(productStatusTypes(), map[string]attr.Value{
 		"status":  types.StringValue(h.Status),
-		"lowest":  versionValue(h.Lowest),
-		"highest": versionValue(h.Highest),
+		"lowest":  attribute.VersionValue(h.Lowest),
+		"highest": attribute.VersionValue(h.Highest),
 	})
 }
 

@@ -3,18 +3,15 @@
 package provider
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"maps"
 	"math/big"
 	"os"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/agext/levenshtein"
 	"github.com/hashicorp/terraform-plugin-framework/attr"
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/path"
@@ -23,11 +20,10 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/types"
 	"github.com/hashicorp/terraform-plugin-framework/types/basetypes"
 
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/adapter/label"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/adapter/operator"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/image"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/attribute"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/diagnostic"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
@@ -87,7 +83,7 @@ func (m clusterModel) validateTimeouts() diag.Diagnostics {
 func (m clusterModel) validateVersions() diag.Diagnostics {
 	var diagnostics diag.Diagnostics
 
-	if m.AllowUnknown.IsUnknown() || !stated(m.TalosVersion) || !stated(m.KubernetesVersion) {
+	if m.AllowUnknown.IsUnknown() || !attribute.Stated(m.TalosVersion) || !attribute.Stated(m.KubernetesVersion) {
 		return diagnostics
 	}
 
@@ -157,7 +153,7 @@ func distinct(at path.Path, list types.List, meaning func(string) string) diag.D
 		place := at.AtListIndex(index)
 
 		if element.IsNull() {
-			diagnostics.Append(missing(place))
+			diagnostics.Append(attribute.Missing(place))
 
 			continue
 		}
@@ -230,7 +226,7 @@ func (k kubernetesModel) validateManifests(ctx context.Context, unmanaged bool) 
 		idle = append(idle, attrForce+" = true")
 	}
 
-	if stated(manifests.Timeout) {
+	if attribute.Stated(manifests.Timeout) {
 		idle = append(idle, attrTimeout)
 	}
 
@@ -264,12 +260,12 @@ func (k kubernetesModel) validateUnmanaged() diag.Diagnostics {
 	)
 
 	for _, image := range imageAttributes() {
-		if stated(k.Images.Attributes()[image.name]) {
+		if attribute.Stated(k.Images.Attributes()[image.name]) {
 			idle = append(idle, path.Root(attrKubernetes).AtName(attrImages).AtName(image.name).String())
 		}
 	}
 
-	if stated(k.UnavailableKubelets) {
+	if attribute.Stated(k.UnavailableKubelets) {
 		idle = append(idle, path.Root(attrKubernetes).AtName(attrUnavailableKubelets).String())
 	}
 
@@ -281,11 +277,6 @@ func (k kubernetesModel) validateUnmanaged() diag.Diagnostics {
 
 	return diagnostics
 }
-
-var (
-	_ validator.Set    = skipValidator{}
-	_ validator.String = directoryValidator{}
-)
 
 // validateGuards refuses invalid gates and windows, as far as they are known. It warns of a window that never closes.
 func (m clusterModel) validateGuards(ctx context.Context) diag.Diagnostics {
@@ -307,53 +298,34 @@ func (m clusterModel) validateGuards(ctx context.Context) diag.Diagnostics {
 	return diagnostics
 }
 
-// skipValidator accepts names of checks that can be skipped.
-type skipValidator struct{}
+// checksToSkip accepts names of checks that can be skipped.
+func checksToSkip() attribute.Elements {
+	all := strings.Join(skippable(), ", ")
 
-func (skipValidator) Description(context.Context) string {
-	return "every element must be the name of a check that can be skipped: " + strings.Join(skippable(), ", ")
-}
+	return attribute.Elements{Require: "every element must be the name of a check that can be skipped: " + all, Check: func(at path.Path, element attr.Value) diag.Diagnostic {
+		text, isText := element.(types.String)
 
-func (v skipValidator) MarkdownDescription(ctx context.Context) string { return v.Description(ctx) }
-
-func (skipValidator) ValidateSet(_ context.Context, req validator.SetRequest, resp *validator.SetResponse) {
-	for _, element := range req.ConfigValue.Elements() {
-		name, isText := element.(types.String)
-		if !isText || name.IsUnknown() {
-			continue
+		switch {
+		case !isText, text.IsUnknown():
+			return nil
+		case text.IsNull():
+			return attribute.Missing(at)
 		}
 
-		if name.IsNull() {
-			resp.Diagnostics.Append(missing(req.Path))
+		name := text.ValueString()
+		check, found := cluster.CheckNamed(name)
 
-			continue
+		switch {
+		case !found:
+			return attribute.Problem(at, "Unknown check", fmt.Sprintf(" names %q, which is not a check.%s\n\nChecks that can be skipped: %s.",
+				name, attribute.DidYouMean(name, checkNames()...), all))
+		case check.Firm != "":
+			return attribute.Problem(at, "Check that cannot be skipped", fmt.Sprintf(" names %q (%s), which cannot be skipped: %s.\n\nRemove it. Checks that can be skipped: %s.",
+				name, check.About, check.Firm, all))
+		default:
+			return nil
 		}
-
-		resp.Diagnostics.Append(unskippable(req.Path, name.ValueString())...)
-	}
-}
-
-// unskippable returns why the named check cannot be skipped; nothing if it can.
-func unskippable(at path.Path, name string) diag.Diagnostics {
-	all := "Checks that can be skipped: " + strings.Join(skippable(), ", ") + "."
-
-	check, found := cluster.CheckNamed(name)
-
-	switch {
-	case !found:
-		hint := ""
-		if meant := nearest(name, checkNames()); meant != "" {
-			hint = fmt.Sprintf(" Did you mean %q?", meant)
-		}
-
-		return diag.Diagnostics{diag.NewAttributeErrorDiagnostic(diagnostic.Visible(at), "Unknown check",
-			fmt.Sprintf("%s names %q, which is not a check.%s\n\n%s", at, name, hint, all))}
-	case check.Firm != "":
-		return diag.Diagnostics{diag.NewAttributeErrorDiagnostic(diagnostic.Visible(at), "Check that cannot be skipped",
-			fmt.Sprintf("%s names %q (%s), which cannot be skipped: %s.\n\nRemove it. %s", at, name, check.About, check.Firm, all))}
-	default:
-		return nil
-	}
+	}}
 }
 
 func checkNames() []string {
@@ -378,39 +350,24 @@ func skippable() []string {
 	return names
 }
 
-// directoryValidator accepts the path of a directory on the machine that runs Terraform. Whether it is writable is
-// left to a check.
-type directoryValidator struct{}
+var _ validator.Number = wholeNumberValidator{}
 
-func (directoryValidator) Description(context.Context) string {
-	return "value must be the path of a directory"
+// directoryText accepts the path of a directory on the machine that runs Terraform. Whether it is writable is left to
+// a check.
+func directoryText() attribute.Text {
+	return attribute.Text{Accepts: "be the path of a directory", Check: func(at path.Path, text string) diag.Diagnostic {
+		problem := unusablePath(text)
+		if strings.TrimSpace(text) == "" {
+			problem = "is empty. Name a directory, such as \"${path.root}/snapshots\", or remove " + attrEtcdSnapshot + " to upgrade without a snapshot."
+		}
+
+		if problem == "" {
+			return nil
+		}
+
+		return attribute.Problem(at, "Invalid directory", " "+problem)
+	}}
 }
-
-func (v directoryValidator) MarkdownDescription(ctx context.Context) string {
-	return v.Description(ctx)
-}
-
-func (directoryValidator) ValidateString(_ context.Context, req validator.StringRequest, resp *validator.StringResponse) {
-	if req.ConfigValue.IsNull() || req.ConfigValue.IsUnknown() {
-		return
-	}
-
-	text := req.ConfigValue.ValueString()
-
-	problem := unusablePath(text)
-	if strings.TrimSpace(text) == "" {
-		problem = "is empty. Name a directory, such as \"${path.root}/snapshots\", or remove " + attrEtcdSnapshot + " to upgrade without a snapshot."
-	}
-
-	if problem != "" {
-		resp.Diagnostics.AddAttributeError(diagnostic.Visible(req.Path), "Invalid directory", req.Path.String()+" "+problem)
-	}
-}
-
-var (
-	_ validator.String = onFailureValidator{}
-	_ validator.Number = wholeNumberValidator{}
-)
 
 // validateOnFailure refuses a rollback if Talos is not upgraded.
 func (m clusterModel) validateOnFailure() diag.Diagnostics {
@@ -426,37 +383,13 @@ func (m clusterModel) validateOnFailure() diag.Diagnostics {
 	return diagnostics
 }
 
-// onFailureValidator accepts values of on_failure.
-type onFailureValidator struct{}
+// onFailureText accepts values of on_failure.
+func onFailureText() attribute.Text {
+	const stop, rollBack = string(cluster.StopOnFailure), string(cluster.RollBackOnFailure)
 
-func (onFailureValidator) Description(context.Context) string {
-	return fmt.Sprintf("value must be %q or %q", cluster.StopOnFailure, cluster.RollBackOnFailure)
-}
+	advice := fmt.Sprintf("Write %q to leave a node that does not become healthy as it is, or %q to send it back to its old system where that is safe.", stop, rollBack)
 
-func (v onFailureValidator) MarkdownDescription(ctx context.Context) string {
-	return v.Description(ctx)
-}
-
-func (onFailureValidator) ValidateString(_ context.Context, req validator.StringRequest, resp *validator.StringResponse) {
-	if req.ConfigValue.IsNull() || req.ConfigValue.IsUnknown() {
-		return
-	}
-
-	written := req.ConfigValue.ValueString()
-
-	switch cluster.OnFailure(written) {
-	case cluster.StopOnFailure, cluster.RollBackOnFailure:
-		return
-	}
-
-	hint := ""
-	if meant := nearest(written, []string{string(cluster.StopOnFailure), string(cluster.RollBackOnFailure)}); meant != "" {
-		hint = fmt.Sprintf(" Did you mean %q?", meant)
-	}
-
-	resp.Diagnostics.AddAttributeError(diagnostic.Visible(req.Path), "Invalid on_failure",
-		fmt.Sprintf("%s is %q.%s\n\nWrite %q to leave a node that does not become healthy as it is, or %q to send it back to its old system where that is safe.",
-			req.Path, written, hint, cluster.StopOnFailure, cluster.RollBackOnFailure))
+	return attribute.Choice("Invalid on_failure", advice, stop, rollBack)
 }
 
 // wholeNumberValidator accepts a whole number from 1 to most. wrong returns the error of any other.
@@ -513,13 +446,6 @@ func wrongParallelPulls(at path.Path, value types.Number) diag.Diagnostic {
 			at, value.ValueBigFloat().Text('g', -1), maxParallelPulls))
 }
 
-var (
-	_ validator.String = modeValidator{}
-	_ validator.String = apiVersionValidator{}
-	_ validator.String = objectKindValidator{}
-	_ validator.String = objectNameValidator{}
-)
-
 // knownKinds returns the kinds whose API version is known.
 func knownKinds() []string { return []string{"KubernetesCluster", "TalosControlPlane", "ConfigMap"} }
 
@@ -552,18 +478,13 @@ func (m clusterModel) validatePublishTo() diag.Diagnostics {
 	}
 
 	of := m.published()
-	if _, complete := operator.Complete(of); complete || !objectKindText.MatchString(of.Kind) {
+	if _, complete := operator.Complete(of); complete || !attribute.IsKind(of.Kind) {
 		return diagnostics
-	}
-
-	hint := ""
-	if meant := nearest(of.Kind, knownKinds()); meant != "" {
-		hint = fmt.Sprintf(" Did you mean %q?", meant)
 	}
 
 	diagnostics.AddAttributeError(path.Root(attrPublishTo), "Missing API version",
 		fmt.Sprintf("%s.%s is %q, and the API version of that kind is not known.%s\n\nSet %s.%s, such as \"example.com/v1\": kubectl api-resources lists it. It is known for %s.",
-			attrPublishTo, attrKind, of.Kind, hint, attrPublishTo, attrAPIVersion, strings.Join(knownKinds(), ", ")))
+			attrPublishTo, attrKind, of.Kind, attribute.DidYouMean(of.Kind, knownKinds()...), attrPublishTo, attrAPIVersion, strings.Join(knownKinds(), ", ")))
 
 	return diagnostics
 }
@@ -617,7 +538,7 @@ func (m clusterModel) validateDelegated() diag.Diagnostics {
 	)
 
 	for _, one := range m.choices() {
-		if one.decides == aboutNodes && stated(one.value) {
+		if one.decides == aboutNodes && attribute.Stated(one.value) {
 			idle = append(idle, one.name)
 		}
 	}
@@ -631,132 +552,27 @@ func (m clusterModel) validateDelegated() diag.Diagnostics {
 	return diagnostics
 }
 
-// modeValidator accepts values of mode.
-type modeValidator struct{}
+// modeText accepts values of mode.
+func modeText() attribute.Text {
+	advice := fmt.Sprintf("Write %q to have this provider upgrade the nodes, or %q to have the operator of the object in %s do it.", modeDirect, modeDelegate, attrPublishTo)
 
-func (modeValidator) Description(context.Context) string {
-	return fmt.Sprintf("value must be %q or %q", modeDirect, modeDelegate)
+	return attribute.Choice("Invalid mode", advice, modeDirect, modeDelegate)
 }
 
-func (v modeValidator) MarkdownDescription(ctx context.Context) string { return v.Description(ctx) }
-
-func (modeValidator) ValidateString(_ context.Context, req validator.StringRequest, resp *validator.StringResponse) {
-	written, given := plainText(req.ConfigValue)
-	if !given || written == modeDirect || written == modeDelegate {
-		return
-	}
-
-	hint := ""
-	if meant := nearest(written, []string{modeDirect, modeDelegate}); meant != "" {
-		hint = fmt.Sprintf(" Did you mean %q?", meant)
-	}
-
-	resp.Diagnostics.AddAttributeError(diagnostic.Visible(req.Path), "Invalid mode",
-		fmt.Sprintf("%s is %q.%s\n\nWrite %q to have this provider upgrade the nodes, or %q to have the operator of the object in %s do it.",
-			req.Path, written, hint, modeDirect, modeDelegate, attrPublishTo))
-}
-
-// apiVersionValidator accepts API versions as in manifests.
-type apiVersionValidator struct{}
-
-// apiVersionText matches a version with an optional group.
-var apiVersionText = regexp.MustCompile(`^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?v[0-9][a-z0-9]*$`)
-
-func (apiVersionValidator) Description(context.Context) string {
-	return "value must be an API version such as v1 or example.com/v1beta1"
-}
-
-func (v apiVersionValidator) MarkdownDescription(ctx context.Context) string {
-	return v.Description(ctx)
-}
-
-func (v apiVersionValidator) ValidateString(ctx context.Context, req validator.StringRequest, resp *validator.StringResponse) {
-	if written, given := plainText(req.ConfigValue); given && !apiVersionText.MatchString(written) {
-		resp.Diagnostics.AddAttributeError(diagnostic.Visible(req.Path), "Invalid API version", fmt.Sprintf("%s is %q: %s.", req.Path, written, v.Description(ctx)))
-	}
-}
-
-// objectKindValidator accepts kinds of objects that may be annotated.
-type objectKindValidator struct{}
-
-// objectKindText matches a kind as in manifests.
-var objectKindText = regexp.MustCompile(`^[A-Z][A-Za-z0-9]*$`)
-
-func (objectKindValidator) Description(context.Context) string {
-	return "value must be the kind of an object as in its manifest, such as KubernetesCluster, and not Secret"
-}
-
-func (v objectKindValidator) MarkdownDescription(ctx context.Context) string {
-	return v.Description(ctx)
-}
-
-func (v objectKindValidator) ValidateString(ctx context.Context, req validator.StringRequest, resp *validator.StringResponse) {
-	written, given := plainText(req.ConfigValue)
-
-	switch {
-	case !given:
-	case written == "Secret":
-		resp.Diagnostics.AddAttributeError(diagnostic.Visible(req.Path), "Invalid kind",
-			req.Path.String()+" is \"Secret\": Secrets are neither read nor written for this. Name an object that others may read, such as a ConfigMap.")
-	case !objectKindText.MatchString(written):
-		hint := ""
-		if meant := nearest(written, knownKinds()); meant != "" {
-			hint = fmt.Sprintf(" Did you mean %q?", meant)
+// reportPathText accepts the path of a file on the machine that runs Terraform. Whether it is writable is left to the
+// apply.
+func reportPathText() attribute.Text {
+	return attribute.Text{Accepts: "be the path of a file", Check: func(at path.Path, text string) diag.Diagnostic {
+		if problem := unusablePath(text); problem != "" {
+			return attribute.Problem(at, "Invalid file", " "+problem)
 		}
 
-		resp.Diagnostics.AddAttributeError(diagnostic.Visible(req.Path), "Invalid kind", fmt.Sprintf("%s is %q: %s.%s", req.Path, written, v.Description(ctx), hint))
-	}
-}
+		if strings.HasSuffix(text, "/") || strings.HasSuffix(text, string(os.PathSeparator)) {
+			return attribute.Problem(at, "Invalid file", fmt.Sprintf(" is %q, which is a directory. Name a file in it, such as %q.", text, text+"upgrade.html"))
+		}
 
-// objectNameValidator accepts names of objects and of namespaces.
-type objectNameValidator struct{}
-
-// objectNameText matches names made of what a DNS name may have, as required by most kinds of objects; it does not
-// check each label. maxObjectName is the maximum length.
-var objectNameText = regexp.MustCompile(`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`)
-
-const maxObjectName = 253
-
-func (objectNameValidator) Description(context.Context) string {
-	return "value must be the name of an object: lower-case letters, digits, hyphens and dots"
-}
-
-func (v objectNameValidator) MarkdownDescription(ctx context.Context) string {
-	return v.Description(ctx)
-}
-
-func (v objectNameValidator) ValidateString(ctx context.Context, req validator.StringRequest, resp *validator.StringResponse) {
-	written, given := plainText(req.ConfigValue)
-	if given && (!objectNameText.MatchString(written) || len(written) > maxObjectName) {
-		resp.Diagnostics.AddAttributeError(diagnostic.Visible(req.Path), "Invalid name", fmt.Sprintf("%s is %q: %s.", req.Path, written, v.Description(ctx)))
-	}
-}
-
-// reportPathValidator accepts the path of a file on the machine that runs Terraform. Whether it is writable is left
-// to the apply.
-type reportPathValidator struct{}
-
-func (reportPathValidator) Description(context.Context) string {
-	return "value must be the path of a file"
-}
-
-func (v reportPathValidator) MarkdownDescription(ctx context.Context) string {
-	return v.Description(ctx)
-}
-
-func (reportPathValidator) ValidateString(_ context.Context, req validator.StringRequest, resp *validator.StringResponse) {
-	if req.ConfigValue.IsNull() || req.ConfigValue.IsUnknown() {
-		return
-	}
-
-	text := req.ConfigValue.ValueString()
-
-	if problem := unusablePath(text); problem != "" {
-		resp.Diagnostics.AddAttributeError(diagnostic.Visible(req.Path), "Invalid file", req.Path.String()+" "+problem)
-	} else if strings.HasSuffix(text, "/") || strings.HasSuffix(text, string(os.PathSeparator)) {
-		resp.Diagnostics.AddAttributeError(diagnostic.Visible(req.Path), "Invalid file",
-			fmt.Sprintf("%s is %q, which is a directory. Name a file in it, such as %q.", req.Path, text, text+"upgrade.html"))
-	}
+		return nil
+	}}
 }
 
 // unusablePath returns what is wrong with a path on any machine; empty if nothing is.
@@ -775,112 +591,7 @@ func unusablePath(text string) string {
 	}
 }
 
-var (
-	_ validator.String = versionValidator{}
-	_ validator.String = durationValidator{}
-	_ validator.String = repositoryValidator{}
-	_ validator.String = shareValidator{}
-	_ validator.Map    = overridesValidator{}
-	_ validator.List   = presentValidator{}
-	_ validator.List   = selectorOverridesValidator{}
-	_ validator.Map    = poolsValidator{}
-	_ validator.String = selectorValidator{}
-)
-
-// located returns the error as a sentence. If the value is only a part of an attribute, the sentence begins with its
-// path, because the command line only shows the attribute.
-func located(at path.Path, err error) string {
-	if len(at.Steps()) == 1 {
-		return diagnostic.Sentence(err.Error())
-	}
-
-	return at.String() + ": " + err.Error() + "."
-}
-
-// versionValidator accepts versions, with or without v.
-type versionValidator struct{}
-
-func (versionValidator) Description(context.Context) string {
-	return "value must be a version such as 1.13.4, with or without v"
-}
-
-func (v versionValidator) MarkdownDescription(ctx context.Context) string { return v.Description(ctx) }
-
-func (versionValidator) ValidateString(_ context.Context, req validator.StringRequest, resp *validator.StringResponse) {
-	if req.ConfigValue.IsNull() || req.ConfigValue.IsUnknown() {
-		return
-	}
-
-	if _, err := version.Parse(req.ConfigValue.ValueString()); err != nil {
-		resp.Diagnostics.AddAttributeError(req.Path, "Invalid version", located(req.Path, err))
-	}
-}
-
-// durationValidator accepts durations above zero, and zero if that is allowed.
-type durationValidator struct {
-	zero bool
-}
-
-func (v durationValidator) Description(context.Context) string {
-	if v.zero {
-		return `value must be a duration such as "0s", "90s" or "1h30m"`
-	}
-
-	return `value must be a duration above zero such as "90s" or "1h30m"`
-}
-
-func (v durationValidator) MarkdownDescription(ctx context.Context) string { return v.Description(ctx) }
-
-func (v durationValidator) ValidateString(ctx context.Context, req validator.StringRequest, resp *validator.StringResponse) {
-	if req.ConfigValue.IsNull() || req.ConfigValue.IsUnknown() {
-		return
-	}
-
-	if duration, err := time.ParseDuration(req.ConfigValue.ValueString()); err != nil || duration < 0 || (duration == 0 && !v.zero) {
-		resp.Diagnostics.AddAttributeError(diagnostic.Visible(req.Path), "Invalid duration",
-			req.Path.String()+` is "`+req.ConfigValue.ValueString()+`": `+v.Description(ctx)+".")
-	}
-}
-
-// repositoryValidator accepts image references without tag and digest or, if by is empty, images of installers as in
-// [image.ParseInstaller].
-type repositoryValidator struct {
-	// by is the attribute that chooses the tag; empty for an installer, whose tag talos_version chooses.
-	by string
-}
-
-func (v repositoryValidator) Description(context.Context) string {
-	if v.by == "" {
-		return "value must be an image reference without tag, with the tag of " + attrTalosVersion + ", or with a digest"
-	}
-
-	return "value must be an image reference without tag"
-}
-
-func (v repositoryValidator) MarkdownDescription(ctx context.Context) string {
-	return v.Description(ctx)
-}
-
-func (v repositoryValidator) ValidateString(_ context.Context, req validator.StringRequest, resp *validator.StringResponse) {
-	if req.ConfigValue.IsNull() || req.ConfigValue.IsUnknown() {
-		return
-	}
-
-	parse := image.ParseRepository
-	if v.by == "" {
-		parse = image.ParseInstaller
-	}
-
-	if _, err := parse(req.ConfigValue.ValueString()); err != nil {
-		resp.Diagnostics.AddAttributeError(diagnostic.Visible(req.Path), "Invalid image", located(req.Path, err)+
-			" The tag is chosen by "+cmp.Or(v.by, attrTalosVersion)+".")
-	}
-}
-
-// missing returns the error of a null element.
-func missing(at path.Path) diag.Diagnostic {
-	return diag.NewAttributeErrorDiagnostic(diagnostic.Visible(at), "Missing value", at.String()+" is null. Give it a value, or remove it from the list.")
-}
+var _ validator.Map = overridesValidator{}
 
 // overridesValidator refuses overrides that set nothing. Terraform drops unknown attributes of a nested object: a
 // misspelt hold leaves an empty override.
@@ -923,151 +634,49 @@ func (overridesValidator) ValidateMap(_ context.Context, req validator.MapReques
 			strings.Join(idle, ", "), names, at, at))
 }
 
-// selectorOverridesValidator refuses overrides that set nothing, as [overridesValidator] does.
-type selectorOverridesValidator struct{}
+// selectorOverrideElements refuses overrides that set nothing, as [overridesValidator] does.
+func selectorOverrideElements() attribute.Elements {
+	const require = "every element must set hold, installer_image or reboot_mode"
 
-func (selectorOverridesValidator) Description(context.Context) string {
-	return "every element must set hold, installer_image or reboot_mode"
-}
-
-func (v selectorOverridesValidator) MarkdownDescription(ctx context.Context) string {
-	return v.Description(ctx)
-}
-
-func (selectorOverridesValidator) ValidateList(_ context.Context, req validator.ListRequest, resp *validator.ListResponse) {
-	for index, element := range req.ConfigValue.Elements() {
+	return attribute.Elements{Require: require, Check: func(at path.Path, element attr.Value) diag.Diagnostic {
 		object, isObject := element.(types.Object)
 		if !isObject || object.IsNull() || object.IsUnknown() {
-			continue
+			return nil
 		}
 
 		attributes := object.Attributes()
 		if slices.ContainsFunc([]string{attrHold, attrInstallerImage, attrRebootMode}, func(name string) bool { return !attributes[name].IsNull() }) {
-			continue
+			return nil
 		}
 
-		at := req.Path.AtListIndex(index)
-		resp.Diagnostics.AddAttributeError(diagnostic.Visible(at), "Empty selector override",
-			fmt.Sprintf("%s: none of %s, %s and %s is set, so nothing is different for the nodes. Terraform drops names that it does not know: a misspelt one leaves nothing behind.\n\n"+
-				"Correct the name, or remove the element.", at, attrHold, attrInstallerImage, attrRebootMode))
-	}
+		return attribute.Problem(at, "Empty selector override", fmt.Sprintf(
+			": none of %s, %s and %s is set, so nothing is different for the nodes. Terraform drops names that it does not know: a misspelt one leaves nothing behind.\n\n"+
+				"Correct the name, or remove the element.", attrHold, attrInstallerImage, attrRebootMode))
+	}}
 }
 
-// manifestObjectsValidator refuses to exclude kube-proxy, because an upgrade waits for its pods.
-type manifestObjectsValidator struct{}
+// excludedObjects refuses to exclude kube-proxy, because an upgrade waits for its pods.
+func excludedObjects() attribute.Elements {
+	const require = "kube-proxy cannot be excluded, because it is part of the upgrade"
 
-func (manifestObjectsValidator) Description(context.Context) string {
-	return "kube-proxy cannot be excluded, because it is part of the upgrade"
-}
-
-func (v manifestObjectsValidator) MarkdownDescription(ctx context.Context) string {
-	return v.Description(ctx)
-}
-
-func (manifestObjectsValidator) ValidateList(ctx context.Context, req validator.ListRequest, resp *validator.ListResponse) {
-	var models []manifestObjectModel
-	if req.ConfigValue.IsUnknown() || req.ConfigValue.ElementsAs(ctx, &models, false).HasError() {
-		// An unknown list is validated once it is known. In the other case, the schema reports the error.
-		return
-	}
-
-	for index, model := range models {
-		object := cluster.ManifestObject{Kind: model.Kind.ValueString(), Namespace: model.Namespace.ValueString(), Name: model.Name.ValueString()}
-		if at := req.Path.AtListIndex(index); object.Is("DaemonSet/kube-system/" + string(cluster.Proxy)) {
-			resp.Diagnostics.Append(diagnostic.ErrorAt(at, "Object that cannot be left out",
-				at.String()+" is kube-proxy, whose pods are part of the upgrade: it would wait for them.\n\nRemove it. With sync = false no object is changed at all."))
-		}
-	}
-}
-
-// poolsValidator refuses pools that are null.
-type poolsValidator struct{}
-
-func (poolsValidator) Description(context.Context) string { return "no pool may be null" }
-
-func (v poolsValidator) MarkdownDescription(ctx context.Context) string { return v.Description(ctx) }
-
-func (poolsValidator) ValidateMap(_ context.Context, req validator.MapRequest, resp *validator.MapResponse) {
-	for _, name := range slices.Sorted(maps.Keys(req.ConfigValue.Elements())) {
-		if req.ConfigValue.Elements()[name].IsNull() {
-			resp.Diagnostics.Append(missing(req.Path.AtMapKey(name)))
-		}
-	}
-}
-
-// selectorValidator accepts label selectors with at least one requirement.
-type selectorValidator struct{}
-
-func (selectorValidator) Description(context.Context) string {
-	return `value must be a label selector such as "pool=gpu" or "pool in (gpu, storage),!spare"`
-}
-
-func (v selectorValidator) MarkdownDescription(ctx context.Context) string { return v.Description(ctx) }
-
-func (selectorValidator) ValidateString(_ context.Context, req validator.StringRequest, resp *validator.StringResponse) {
-	written, given := plainText(req.ConfigValue)
-	if !given {
-		return
-	}
-
-	if _, err := label.Parse(written); err != nil {
-		resp.Diagnostics.Append(wrongSelector(req.Path, written, err))
-	}
-}
-
-// wrongSelector returns the error of an invalid selector.
-func wrongSelector(at path.Path, written string, err error) diag.Diagnostic {
-	return diag.NewAttributeErrorDiagnostic(diagnostic.Visible(at), "Invalid label selector",
-		fmt.Sprintf("%s is %q: %s.\n\nWrite it as kubectl get nodes -l takes it, such as \"pool=gpu\", \"pool in (gpu, storage)\" or \"upgrade=hold,!spare\".", at, written, err))
-}
-
-// presentValidator refuses lists with null elements.
-type presentValidator struct{}
-
-func (presentValidator) Description(context.Context) string { return "no element may be null" }
-
-func (v presentValidator) MarkdownDescription(ctx context.Context) string { return v.Description(ctx) }
-
-func (presentValidator) ValidateList(_ context.Context, req validator.ListRequest, resp *validator.ListResponse) {
-	for index, element := range req.ConfigValue.Elements() {
-		if element.IsNull() {
-			resp.Diagnostics.Append(missing(req.Path.AtListIndex(index)))
-		}
-	}
-}
-
-// shareValidator accepts numbers and percentages of workers.
-type shareValidator struct{}
-
-func (shareValidator) Description(context.Context) string {
-	return `value must be a whole number of at least 1, or a percentage from "1%" to "100%"`
-}
-
-func (v shareValidator) MarkdownDescription(ctx context.Context) string { return v.Description(ctx) }
-
-func (shareValidator) ValidateString(_ context.Context, req validator.StringRequest, resp *validator.StringResponse) {
-	if req.ConfigValue.IsNull() || req.ConfigValue.IsUnknown() {
-		return
-	}
-
-	if _, err := cluster.ParseShare(req.ConfigValue.ValueString()); err != nil {
-		resp.Diagnostics.AddAttributeError(diagnostic.Visible(req.Path), "Invalid number of workers", req.Path.String()+": "+err.Error()+".")
-	}
-}
-
-// nearest returns the name that was most likely meant by what was written: the one with the smallest edit distance,
-// up to a third of its length. It is empty if no name is that close.
-func nearest(written string, names []string) string {
-	best, fewest := "", 0
-
-	for _, name := range names {
-		distance := levenshtein.Distance(written, name, nil)
-		if distance > len(name)/3 || (best != "" && distance >= fewest) {
-			continue
+	return attribute.Elements{Require: require, Check: func(at path.Path, element attr.Value) diag.Diagnostic {
+		given, isObject := element.(types.Object)
+		if !isObject {
+			return nil
 		}
 
-		best, fewest = name, distance
-	}
+		text := func(name string) string {
+			value, _ := given.Attributes()[name].(types.String)
 
-	return best
+			return value.ValueString()
+		}
+
+		object := cluster.ManifestObject{Kind: text(attrKind), Namespace: text(attrNamespace), Name: text(attrName)}
+		if !object.Is("DaemonSet/kube-system/" + string(cluster.Proxy)) {
+			return nil
+		}
+
+		return diagnostic.ErrorAt(at, "Object that cannot be left out",
+			at.String()+" is kube-proxy, whose pods are part of the upgrade: it would wait for them.\n\nRemove it. With sync = false no object is changed at all.")
+	}}
 }

@@ -3,6 +3,7 @@
 package provider
 
 import (
+	"fmt"
 	"math/big"
 	"strings"
 	"testing"
@@ -16,6 +17,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-go/tftypes"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/attribute"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
@@ -656,7 +658,7 @@ func overriding(t *testing.T, repositories map[string]string) types.Object {
 
 	values := map[string]attr.Value{}
 	for _, image := range imageAttributes() {
-		values[image.name] = textValue(repositories[image.name])
+		values[image.name] = attribute.TextValue(repositories[image.name])
 	}
 
 	return types.ObjectValueMust(overrideImageTypes(), values)
@@ -741,7 +743,7 @@ func TestValidate_Kubernetes(t *testing.T) {
 // publishedTo is publish_to; a part that is empty is not set.
 func publishedTo(apiVersion, kind, namespace, name string) types.Object {
 	return types.ObjectValueMust(publishToTypes(), map[string]attr.Value{
-		attrAPIVersion: textValue(apiVersion), attrKind: textValue(kind), attrNamespace: textValue(namespace), attrName: textValue(name),
+		attrAPIVersion: attribute.TextValue(apiVersion), attrKind: attribute.TextValue(kind), attrNamespace: attribute.TextValue(namespace), attrName: attribute.TextValue(name),
 	})
 }
 
@@ -877,7 +879,7 @@ func TestValidate_ObjectIsCompleted(t *testing.T) {
 		"delegated":         {publishedTo("", "TalosControlPlane", "a", "b"), modeDelegate, "TalosControlPlane a/b", "talos.alperen.cloud/v1alpha1", true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			model := clusterModel{optionsModel: optionsModel{PublishTo: test.to, Mode: textValue(test.mode)}}
+			model := clusterModel{optionsModel: optionsModel{PublishTo: test.to, Mode: attribute.TextValue(test.mode)}}
 
 			got := model.publication()
 			if got.String() != test.want || got.delegated != test.delegated {
@@ -937,8 +939,12 @@ func TestValidate_SuggestsTheNearestName(t *testing.T) {
 		"x":               "",
 		"everything":      "",
 	} {
-		if got := nearest(written, checkNames()); got != want {
-			t.Errorf("%q is taken for %q, want %q", written, got, want)
+		if want != "" {
+			want = fmt.Sprintf(" Did you mean %q?", want)
+		}
+
+		if got := attribute.DidYouMean(written, checkNames()...); got != want {
+			t.Errorf("%q: got %q, want %q", written, got, want)
 		}
 	}
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/observer/report"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/observer/trace"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/protocol"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/attribute"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/diagnostic"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
@@ -390,7 +391,7 @@ func (e reportError) Unwrap() error { return e.error }
 // cannot be written now is only a warning: until the apply, the directory may be created, and the apply may run on
 // another machine.
 func (r *clusterResource) unwritable(planned clusterModel) diag.Diagnostics {
-	file, given := plainText(planned.ReportPath)
+	file, given := attribute.PlainText(planned.ReportPath)
 	if !given {
 		return nil
 	}

@@ -296,11 +296,11 @@ func TestReport_RefusesUnusablePaths(t *testing.T) {
 		"reports/":                    `such as "reports/upgrade.html"`,
 	} {
 		t.Run(says, func(t *testing.T) {
-			check(t, judged(reportPathValidator{}, path)(t), outcome{diag.SeverityError, says})
+			check(t, judged(reportPathText(), path)(t), outcome{diag.SeverityError, says})
 		})
 	}
 
-	check(t, judged(reportPathValidator{}, "reports/upgrade.html")(t))
+	check(t, judged(reportPathText(), "reports/upgrade.html")(t))
 }
 
 // TestReport_WithoutAPlaceStopsTheUpgrade before it looks at the cluster.

@@ -14,6 +14,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/compat"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/attribute"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
@@ -88,7 +89,7 @@ func (d *compatibilityDataSource) Read(ctx context.Context, req datasource.ReadR
 	}
 
 	table := d.clusters.releases.known()
-	model.AsOf = textValue(table.AsOf)
+	model.AsOf = attribute.TextValue(table.AsOf)
 	model.Matrix = []matrixRowModel{}
 
 	for _, row := range compat.Rows() {
@@ -106,11 +107,11 @@ func (d *compatibilityDataSource) Read(ctx context.Context, req datasource.ReadR
 
 // filterMinor parses a filter. Values that were unknown in the validation of the configuration were not validated
 // then.
-func filterMinor(diagnostics *diag.Diagnostics, attribute string, value types.String) version.Minor {
-	minor, ok := parseMinor(value.ValueString())
+func filterMinor(diagnostics *diag.Diagnostics, name string, value types.String) version.Minor {
+	minor, ok := attribute.ParseMinor(value.ValueString())
 	if !ok {
-		diagnostics.AddAttributeError(path.Root(attribute), "Invalid version",
-			attribute+` is "`+value.ValueString()+`": `+minorValidator{}.Description(context.Background())+".")
+		diagnostics.AddAttributeError(path.Root(name), "Invalid version",
+			name+` is "`+value.ValueString()+`": `+attribute.Minor().Description(context.Background())+".")
 	}
 
 	return minor
@@ -127,7 +128,7 @@ func newMatrixRowModel(row compat.Row, table *compat.Table) matrixRowModel {
 	}
 
 	if newest, known := table.Newest(version.Talos, row.Talos); known {
-		model.NewestTalos = versionValue(newest)
+		model.NewestTalos = attribute.VersionValue(newest)
 	}
 
 	return model
@@ -165,64 +166,28 @@ func compatibilitySchema() schema.Schema {
 			attrTalosVersion: schema.StringAttribute{
 				MarkdownDescription: "Only the row of this Talos version: a version such as `1.13.4` or a minor version such as `1.13`, with or without `v`.",
 				Optional:            true,
-				Validators:          []validator.String{minorValidator{}},
+				Validators:          []validator.String{attribute.Minor()},
 			},
 			attrKubernetesVersion: schema.StringAttribute{
 				MarkdownDescription: "Only the rows that support this Kubernetes version: a version such as `1.35.2` or a minor version such as `1.35`, with " +
 					"or without `v`.",
 				Optional:   true,
-				Validators: []validator.String{minorValidator{}},
+				Validators: []validator.String{attribute.Minor()},
 			},
 			"matrix": schema.ListNestedAttribute{
 				MarkdownDescription: "The rows, newest Talos version last. If none matches, the list is empty, with a warning.",
 				Computed:            true,
 				NestedObject: schema.NestedAttributeObject{Attributes: map[string]schema.Attribute{
-					"talos":                computedText("Minor version of Talos, such as `1.13`."),
-					"kubernetes_min":       computedText("Oldest supported minor version of Kubernetes."),
-					"kubernetes_max":       computedText("Newest supported minor version of Kubernetes."),
-					"upgradeable_from_min": computedText("Oldest minor version of Talos that its installer replaces."),
-					"upgradeable_from_max": computedText("Newest minor version of Talos that its installer replaces. If it is newer than " +
+					"talos":                attribute.ComputedText("Minor version of Talos, such as `1.13`."),
+					"kubernetes_min":       attribute.ComputedText("Oldest supported minor version of Kubernetes."),
+					"kubernetes_max":       attribute.ComputedText("Newest supported minor version of Kubernetes."),
+					"upgradeable_from_min": attribute.ComputedText("Oldest minor version of Talos that its installer replaces."),
+					"upgradeable_from_max": attribute.ComputedText("Newest minor version of Talos that its installer replaces. If it is newer than " +
 						"`talos`, that is a downgrade, which `talosupgrade_cluster` refuses."),
-					"newest_talos": computedText("Newest release of the minor version that was not withdrawn, in the built-in list and `release_source.table`; null if none is known."),
+					"newest_talos": attribute.ComputedText("Newest release of the minor version that was not withdrawn, in the built-in list and `release_source.table`; null if none is known."),
 				}},
 			},
-			"as_of": computedText("Day up to which `newest_talos` is complete, such as `2026-10-01`."),
+			"as_of": attribute.ComputedText("Day up to which `newest_talos` is complete, such as `2026-10-01`."),
 		},
 	}
-}
-
-var _ validator.String = minorValidator{}
-
-// minorValidator accepts versions and minor versions.
-type minorValidator struct{}
-
-// Description implements [validator.String].
-func (minorValidator) Description(context.Context) string {
-	return "value must be a version such as 1.13.4 or a minor version such as 1.13, with or without v"
-}
-
-// MarkdownDescription implements [validator.String].
-func (v minorValidator) MarkdownDescription(ctx context.Context) string { return v.Description(ctx) }
-
-// ValidateString implements [validator.String].
-func (v minorValidator) ValidateString(ctx context.Context, req validator.StringRequest, resp *validator.StringResponse) {
-	if req.ConfigValue.IsNull() || req.ConfigValue.IsUnknown() {
-		return
-	}
-
-	if _, ok := parseMinor(req.ConfigValue.ValueString()); !ok {
-		resp.Diagnostics.AddAttributeError(req.Path, "Invalid version",
-			req.Path.String()+` is "`+req.ConfigValue.ValueString()+`": `+v.Description(ctx)+".")
-	}
-}
-
-// parseMinor returns the minor version of "1.13" or "1.13.4".
-func parseMinor(text string) (version.Minor, bool) {
-	if strings.Count(text, ".") == 1 && !strings.Contains(text, "-") {
-		text += ".0"
-	}
-
-	parsed, err := version.Parse(text)
-
-	return parsed.Minor(), err == nil
 }

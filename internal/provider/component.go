@@ -10,6 +10,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/attribute"
 )
 
 // imageAttribute is an attribute with the image of a component.
@@ -67,7 +68,7 @@ func overrideImageTypes() map[string]attr.Type {
 func componentValue(node cluster.Node) types.Object {
 	values := map[string]attr.Value{}
 	for _, component := range cluster.Components(cluster.ControlPlane) {
-		values[componentAttribute(component)] = versionValue(node.Versions[component])
+		values[componentAttribute(component)] = attribute.VersionValue(node.Versions[component])
 	}
 
 	return types.ObjectValueMust(componentTypes(), values)

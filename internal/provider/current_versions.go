@@ -16,6 +16,7 @@ import (
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/image"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/attribute"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/diagnostic"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/readable"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
@@ -106,7 +107,7 @@ func (d *currentVersionsDataSource) Read(ctx context.Context, req datasource.Rea
 }
 
 func (m *currentVersionsModel) observe(observed cluster.Observation) {
-	m.ID = textValue(observed.ID)
+	m.ID = attribute.TextValue(observed.ID)
 	m.Talos = newRangeModel(observed.TalosVersions())
 	m.Kubernetes = newRangeModel(observed.KubernetesVersions())
 	m.Images = commonImages(observed).value()
@@ -118,7 +119,7 @@ func (m *currentVersionsModel) observe(observed cluster.Observation) {
 }
 
 func newRangeModel(lowest, highest version.Version) *rangeModel {
-	return &rangeModel{Lowest: versionValue(lowest), Highest: versionValue(highest)}
+	return &rangeModel{Lowest: attribute.VersionValue(lowest), Highest: attribute.VersionValue(highest)}
 }
 
 func newCurrentNodeModel(node cluster.Node) currentNodeModel {
@@ -143,7 +144,7 @@ func newCurrentNodeModel(node cluster.Node) currentNodeModel {
 	}
 
 	if node.Machine != nil {
-		model.BootID = textValue(node.Machine.BootID)
+		model.BootID = attribute.TextValue(node.Machine.BootID)
 	}
 
 	return model
@@ -152,12 +153,12 @@ func newCurrentNodeModel(node cluster.Node) currentNodeModel {
 func currentVersionsSchema() schema.Schema {
 	components := map[string]schema.Attribute{}
 	for _, name := range componentNames() {
-		components[name] = computedText("Version of " + name + ".")
+		components[name] = attribute.ComputedText("Version of " + name + ".")
 	}
 
-	images := map[string]schema.Attribute{attrInstaller: computedText("`machine.install.image`.")}
+	images := map[string]schema.Attribute{attrInstaller: attribute.ComputedText("`machine.install.image`.")}
 	for _, image := range imageAttributes() {
-		images[image.name] = computedText("Image of " + string(image.component) + ".")
+		images[image.name] = attribute.ComputedText("Image of " + string(image.component) + ".")
 	}
 
 	return schema.Schema{
@@ -168,7 +169,7 @@ func currentVersionsSchema() schema.Schema {
 				MarkdownDescription: "Context of the talosconfig. Default: the provider's.",
 				Optional:            true,
 			},
-			attrID:       computedText("Talos cluster ID. If discovery is off, the UID of the namespace `kube-system`."),
+			attrID:       attribute.ComputedText("Talos cluster ID. If discovery is off, the UID of the namespace `kube-system`."),
 			"talos":      rangeSchema("Talos"),
 			"kubernetes": rangeSchema("Kubernetes"),
 			attrImages: schema.SingleNestedAttribute{
@@ -182,8 +183,8 @@ func currentVersionsSchema() schema.Schema {
 				Computed:            true,
 				NestedObject: schema.NestedAttributeObject{
 					Attributes: map[string]schema.Attribute{
-						"role":    computedText("`controlplane` or `worker`."),
-						"address": computedText("Address at which the node is reached."),
+						"role":    attribute.ComputedText("`controlplane` or `worker`."),
+						"address": attribute.ComputedText("Address at which the node is reached."),
 						"ready": schema.BoolAttribute{
 							MarkdownDescription: "Whether the node is Ready; null if Kubernetes does not report it.",
 							Computed:            true,
@@ -196,7 +197,7 @@ func currentVersionsSchema() schema.Schema {
 							MarkdownDescription: "`false` while the node is cordoned; null if Kubernetes does not report it.",
 							Computed:            true,
 						},
-						"talos_version": computedText("Running Talos version."),
+						"talos_version": attribute.ComputedText("Running Talos version."),
 						"component_versions": schema.SingleNestedAttribute{
 							MarkdownDescription: "Versions of the Kubernetes components that run on the node.",
 							Computed:            true,
@@ -207,10 +208,10 @@ func currentVersionsSchema() schema.Schema {
 							Computed:            true,
 							Attributes:          images,
 						},
-						"install_image": computedText("`machine.install.image`; null if the credentials may not read it."),
-						"schematic":     computedText("Image Factory schematic of the running system; null if no factory built it."),
-						"platform":      computedText("Platform as Talos names it."),
-						"boot_id":       computedText("Boot ID, which changes with every start of the kernel; null if the credentials may not read it."),
+						"install_image": attribute.ComputedText("`machine.install.image`; null if the credentials may not read it."),
+						"schematic":     attribute.ComputedText("Image Factory schematic of the running system; null if no factory built it."),
+						"platform":      attribute.ComputedText("Platform as Talos names it."),
+						"boot_id":       attribute.ComputedText("Boot ID, which changes with every start of the kernel; null if the credentials may not read it."),
 					},
 				},
 			},
@@ -223,8 +224,8 @@ func rangeSchema(name string) schema.Attribute {
 		MarkdownDescription: name + " versions on the nodes.",
 		Computed:            true,
 		Attributes: map[string]schema.Attribute{
-			"lowest":  computedText("Lowest " + name + " version on any node."),
-			"highest": computedText("Highest " + name + " version on any node."),
+			"lowest":  attribute.ComputedText("Lowest " + name + " version on any node."),
+			"highest": attribute.ComputedText("Highest " + name + " version on any node."),
 		},
 	}
 }
@@ -243,7 +244,7 @@ func imageTypes() map[string]attr.Type {
 func (i images) value() types.Object {
 	values := map[string]attr.Value{}
 	for name := range imageTypes() {
-		values[name] = textValue(i[name])
+		values[name] = attribute.TextValue(i[name])
 	}
 
 	return types.ObjectValueMust(imageTypes(), values)

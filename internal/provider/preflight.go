@@ -24,6 +24,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/attribute"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
@@ -248,7 +249,7 @@ func preflightSchema(ctx context.Context) schema.Schema {
 			MarkdownDescription: "Whether an apply would go on: no check has the severity `error`.",
 			Computed:            true,
 		},
-		attrSummary: computedText("Result in one line, with the names of the checks that have errors."),
+		attrSummary: attribute.ComputedText("Result in one line, with the names of the checks that have errors."),
 		attrChecks:  checksSchema(),
 		attrHops:    hopsSchema(),
 		attrSteps:   stepsSchema(),
@@ -293,7 +294,7 @@ func readTimeoutSchema() schema.Attribute {
 			attrRead: schema.StringAttribute{
 				MarkdownDescription: "Limit for the checks. Default: `1m`. What could not be asked by then has the status `unknown`.",
 				Optional:            true,
-				Validators:          []validator.String{durationValidator{}},
+				Validators:          []validator.String{attribute.Duration()},
 			},
 		},
 	}
@@ -305,13 +306,13 @@ func checksSchema() schema.Attribute {
 			"without findings. A check that the upgrade does not call for is not listed.",
 		Computed: true,
 		NestedObject: schema.NestedAttributeObject{Attributes: map[string]schema.Attribute{
-			"name": computedText("Name of the check, such as `etcd-quorum`."),
-			"status": computedText("`passed`; `warning`; `failed`; `unknown` (could not be made); or `skipped` " +
+			"name": attribute.ComputedText("Name of the check, such as `etcd-quorum`."),
+			"status": attribute.ComputedText("`passed`; `warning`; `failed`; `unknown` (could not be made); or `skipped` " +
 				"(did not pass, and `preflight.skip` made that a warning)."),
-			"severity": computedText("`none`; `warning`, which stops nothing; or `error`, which stops an apply, and also a plan if waiting cannot fix it."),
-			"node":     computedText("Kubernetes node name; null if the whole cluster is concerned."),
-			"finding":  computedText("What was found; null if the check passed."),
-			"remedy":   computedText("What to do about the finding; null if nothing is known or needed."),
+			"severity": attribute.ComputedText("`none`; `warning`, which stops nothing; or `error`, which stops an apply, and also a plan if waiting cannot fix it."),
+			"node":     attribute.ComputedText("Kubernetes node name; null if the whole cluster is concerned."),
+			"finding":  attribute.ComputedText("What was found; null if the check passed."),
+			"remedy":   attribute.ComputedText("What to do about the finding; null if nothing is known or needed."),
 		}},
 	}
 }
@@ -457,10 +458,10 @@ func hopsSchema() schema.Attribute {
 		MarkdownDescription: "Path from the running to the target versions, one minor version of one product per hop. Empty if nothing is to be upgraded or there is no path, as `checks` explains.",
 		Computed:            true,
 		NestedObject: schema.NestedAttributeObject{Attributes: map[string]schema.Attribute{
-			"product":       computedText("`talos` or `kubernetes`."),
-			"from":          computedText("Version before the hop."),
-			"to":            computedText("Version after the hop; the same as `from` if only images change."),
-			"release_notes": computedText("URL of the release notes; null if the version stays."),
+			"product":       attribute.ComputedText("`talos` or `kubernetes`."),
+			"from":          attribute.ComputedText("Version before the hop."),
+			"to":            attribute.ComputedText("Version after the hop; the same as `from` if only images change."),
+			"release_notes": attribute.ComputedText("URL of the release notes; null if the version stays."),
 		}},
 	}
 }
@@ -470,12 +471,12 @@ func newHopModels(made plan.Plan) []hopModel {
 	models := []hopModel{}
 
 	for _, hop := range made.Hops {
-		model := hopModel{Product: types.StringValue(string(hop.Product)), From: versionValue(hop.From.Talos), To: versionValue(hop.To.Talos)}
+		model := hopModel{Product: types.StringValue(string(hop.Product)), From: attribute.VersionValue(hop.From.Talos), To: attribute.VersionValue(hop.To.Talos)}
 		if hop.Product == version.Kubernetes {
-			model.From, model.To = versionValue(hop.From.Kubernetes), versionValue(hop.To.Kubernetes)
+			model.From, model.To = attribute.VersionValue(hop.From.Kubernetes), attribute.VersionValue(hop.To.Kubernetes)
 		}
 
-		model.ReleaseNotes = textValue(releaseNotes(hop))
+		model.ReleaseNotes = attribute.TextValue(releaseNotes(hop))
 		models = append(models, model)
 	}
 
@@ -504,14 +505,14 @@ func stepsSchema() schema.Attribute {
 		Computed: true,
 		NestedObject: schema.NestedAttributeObject{Attributes: map[string]schema.Attribute{
 			"hop":        schema.Int64Attribute{MarkdownDescription: "Index of the hop in `hops`.", Computed: true},
-			"node":       computedText("Kubernetes node name; null for the bootstrap manifests."),
-			"role":       computedText("`controlplane` or `worker`; null for the bootstrap manifests."),
-			"component":  computedText("Component that is replaced, such as `kubelet`, or `manifests` for the bootstrap manifests; null for a Talos upgrade, which restarts the node."),
-			"from":       computedText("Version before the step."),
-			"to":         computedText("Version after the step."),
-			"image":      computedText("Full image reference, with tag or digest; null for the bootstrap manifests."),
+			"node":       attribute.ComputedText("Kubernetes node name; null for the bootstrap manifests."),
+			"role":       attribute.ComputedText("`controlplane` or `worker`; null for the bootstrap manifests."),
+			"component":  attribute.ComputedText("Component that is replaced, such as `kubelet`, or `manifests` for the bootstrap manifests; null for a Talos upgrade, which restarts the node."),
+			"from":       attribute.ComputedText("Version before the step."),
+			"to":         attribute.ComputedText("Version after the step."),
+			"image":      attribute.ComputedText("Full image reference, with tag or digest; null for the bootstrap manifests."),
 			"canary":     schema.BoolAttribute{MarkdownDescription: "Whether other nodes wait for this node.", Computed: true},
-			"pool":       computedText("Name of the worker's pool in `pools`; null if there is none."),
+			"pool":       attribute.ComputedText("Name of the worker's pool in `pools`; null if there is none."),
 			"unfinished": schema.BoolAttribute{MarkdownDescription: "Whether an earlier run left this step unfinished.", Computed: true},
 			"estimate":   schema.Int64Attribute{MarkdownDescription: "Estimated duration in seconds.", Computed: true},
 		}},
@@ -525,14 +526,14 @@ func newStepModels(made plan.Plan) []stepModel {
 	for _, step := range made.Steps {
 		models = append(models, stepModel{
 			Hop:        types.Int64Value(int64(step.Hop)),
-			Node:       textValue(step.Node),
-			Role:       textValue(string(step.Role)),
-			Component:  textValue(string(step.Component)),
-			From:       versionValue(step.From),
-			To:         versionValue(step.To),
-			Image:      textValue(step.Image),
+			Node:       attribute.TextValue(step.Node),
+			Role:       attribute.TextValue(string(step.Role)),
+			Component:  attribute.TextValue(string(step.Component)),
+			From:       attribute.VersionValue(step.From),
+			To:         attribute.VersionValue(step.To),
+			Image:      attribute.TextValue(step.Image),
 			Canary:     types.BoolValue(step.Canary),
-			Pool:       textValue(step.Pool),
+			Pool:       attribute.TextValue(step.Pool),
 			Unfinished: types.BoolValue(step.Finish),
 			Estimate:   types.Int64Value(int64(step.Estimate.Seconds())),
 		})
@@ -621,9 +622,9 @@ func newCheckModel(finding cluster.Finding) checkModel {
 		Name:     types.StringValue(finding.Check),
 		Status:   types.StringValue(status),
 		Severity: types.StringValue(severity),
-		Node:     textValue(finding.Node),
-		Finding:  textValue(finding.Found),
-		Remedy:   textValue(finding.Remedy),
+		Node:     attribute.TextValue(finding.Node),
+		Finding:  attribute.TextValue(finding.Found),
+		Remedy:   attribute.TextValue(finding.Remedy),
 	}
 }
 

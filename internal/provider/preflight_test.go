@@ -21,6 +21,7 @@ import (
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/attribute"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
@@ -243,7 +244,7 @@ func TestPreflight_HasTheDefaultsOfTheResource(t *testing.T) {
 func gateValue(set map[string]string) attr.Value {
 	values := map[string]attr.Value{}
 	for name := range gateTypes() {
-		values[name] = textValue(set[name])
+		values[name] = attribute.TextValue(set[name])
 	}
 
 	return types.ObjectValueMust(gateTypes(), values)

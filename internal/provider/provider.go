@@ -25,7 +25,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/types/basetypes"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/diagnostic"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/attribute"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/functions"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/release"
 )
@@ -364,28 +364,20 @@ func requireBoth(resp *provider.ValidateConfigResponse, given map[string]bool, p
 		present+" is set without "+missing+". The two belong together: add "+missing+", or use talosconfig instead of both.")
 }
 
-// endpointValidator accepts addresses of the Talos API. It refuses URLs: one with https:// is most likely that of
-// the Kubernetes API.
-type endpointValidator struct{}
+// endpointText accepts addresses of the Talos API. It refuses URLs: one with https:// is most likely that of the
+// Kubernetes API.
+func endpointText() attribute.Text {
+	return attribute.Text{Accepts: "be a host, or a host with a port", Check: func(at path.Path, text string) diag.Diagnostic {
+		_, host, isURL := strings.Cut(text, "://")
+		if !isURL {
+			return nil
+		}
 
-// Description implements [validator.String].
-func (endpointValidator) Description(context.Context) string {
-	return "value must be a host, or a host with a port"
-}
-
-// MarkdownDescription implements [validator.String].
-func (v endpointValidator) MarkdownDescription(ctx context.Context) string { return v.Description(ctx) }
-
-// ValidateString implements [validator.String].
-func (endpointValidator) ValidateString(_ context.Context, req validator.StringRequest, resp *validator.StringResponse) {
-	written, given := plainText(req.ConfigValue)
-
-	if _, host, isURL := strings.Cut(written, "://"); given && isURL {
 		host, _, _ = strings.Cut(host, "/")
-		resp.Diagnostics.AddAttributeError(diagnostic.Visible(req.Path), "Invalid endpoint",
-			fmt.Sprintf("%s is %q, which is a URL, as of the Kubernetes API. The Talos API wants a host, or a host with a port: 50000 where there is none.\n\nWrite %q.",
-				req.Path, written, hostOf(host)))
-	}
+
+		return attribute.Problem(at, "Invalid endpoint", fmt.Sprintf(
+			" is %q, which is a URL, as of the Kubernetes API. The Talos API wants a host, or a host with a port: 50000 where there is none.\n\nWrite %q.", text, hostOf(host)))
+	}}
 }
 
 // selected returns the names of the group that are given.
@@ -434,7 +426,7 @@ func providerSchema() schema.Schema {
 				MarkdownDescription: "Addresses of control planes, with or without a port. Requires `client_configuration`.",
 				ElementType:         types.StringType,
 				Optional:            true,
-				Validators:          []validator.List{listvalidator.ValueStringsAre(endpointValidator{})},
+				Validators:          []validator.List{listvalidator.ValueStringsAre(endpointText())},
 			},
 			attrClientConfiguration: schema.SingleNestedAttribute{
 				MarkdownDescription: "Client certificate of the Talos API, as `talos_machine_secrets.this.client_configuration` emits it. Requires `endpoints`.",
@@ -511,12 +503,12 @@ func providerCredentialsFrom() schema.Attribute {
 			attrNamespace: schema.StringAttribute{
 				MarkdownDescription: "Namespace of the `KubernetesCluster`.",
 				Required:            true,
-				Validators:          []validator.String{objectNameValidator{}},
+				Validators:          []validator.String{attribute.ObjectName()},
 			},
 			attrName: schema.StringAttribute{
 				MarkdownDescription: "Name of the `KubernetesCluster`. If there is none, a Secret of that name with the keys `talosconfig` and `kube.config` is used.",
 				Required:            true,
-				Validators:          []validator.String{objectNameValidator{}},
+				Validators:          []validator.String{attribute.ObjectName()},
 			},
 		},
 	}

@@ -26,6 +26,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-go/tftypes"
 	"go.uber.org/goleak"
 
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/attribute"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/wording"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
@@ -377,10 +378,10 @@ func TestProvider_NoMessageRepeatsAPassword(t *testing.T) {
 		"https://registry.example.com?token=s3cret",
 	} {
 		for way, attempt := range map[string]func(*testing.T) diag.Diagnostics{
-			"validated as a source of Talos":      judged(locationValidator{product: version.Talos}, address),
-			"validated as a source of Kubernetes": judged(locationValidator{product: version.Kubernetes}, address),
-			"validated as a factory":              judged(factoryURLValidator{}, address),
-			"validated as an installer image":     judged(repositoryValidator{}, address),
+			"validated as a source of Talos":      judged(locationText(version.Talos), address),
+			"validated as a source of Kubernetes": judged(locationText(version.Kubernetes), address),
+			"validated as a factory":              judged(factoryURLText(), address),
+			"validated as an installer image":     judged(attribute.InstallerImage(attrTalosVersion), address),
 			"read from a source": func(t *testing.T) diag.Diagnostics {
 				t.Helper()
 

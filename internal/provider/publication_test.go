@@ -25,6 +25,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/say"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/observer/publish"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/protocol"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/attribute"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
@@ -143,7 +144,7 @@ func TestPublication_LeftByAnEarlierApplyIsWork(t *testing.T) {
 				fake.home, fake.managed = &fakeHome{object: annotated(test.annotations)}, true
 
 				state := stored(t, fake, "1.13.4", "")
-				state.PublishTo, state.Mode = publishedTo("", "KubernetesCluster", "tenant-a", "prod"), textValue(mode)
+				state.PublishTo, state.Mode = publishedTo("", "KubernetesCluster", "tenant-a", "prod"), attribute.TextValue(mode)
 
 				got, diagnostics := planned(t, fake.clusters(t), state, state)
 				if work := got.Status.IsUnknown() && got.Nodes.IsUnknown(); work != (says != "") {
@@ -486,7 +487,7 @@ func TestPublication_BusyOperatorIsAWarningAtPlan(t *testing.T) {
 				fake.home, fake.managed = test.home, managed
 
 				plan := desired("1.13.4", "")
-				plan.PublishTo, plan.Mode = publishedTo("", "KubernetesCluster", "tenant-a", "prod"), textValue(test.mode)
+				plan.PublishTo, plan.Mode = publishedTo("", "KubernetesCluster", "tenant-a", "prod"), attribute.TextValue(test.mode)
 
 				_, diagnostics := planned(t, fake.clusters(t), nil, plan)
 				check(t, diagnostics, test.want...)

@@ -21,6 +21,7 @@ import (
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/compat"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/image"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/attribute"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/diagnostic"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/release"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
@@ -382,7 +383,7 @@ func providerImageFactoryURL() schema.Attribute {
 			"Nodes whose machine configuration names no install image get their installer from it. So do nodes with the generic installer, from Talos 1.14 on, " +
 			"and earlier if they would lose their schematic, platform or secure boot.",
 		Optional:   true,
-		Validators: []validator.String{factoryURLValidator{}},
+		Validators: []validator.String{factoryURLText()},
 	}
 }
 
@@ -415,72 +416,44 @@ func locationValidators(product version.Product) []validator.String {
 	}
 
 	return []validator.String{
-		locationValidator{product: product},
+		locationText(product),
 		stringvalidator.ConflictsWith(path.MatchRelative().AtParent().AtName(list)),
 	}
 }
 
 func versionListValidators() []validator.List {
-	return []validator.List{listvalidator.SizeAtLeast(1), presentValidator{}, listvalidator.ValueStringsAre(versionValidator{})}
+	return []validator.List{listvalidator.SizeAtLeast(1), attribute.Present(), listvalidator.ValueStringsAre(attribute.Version())}
 }
 
-var (
-	_ validator.Object = tableValidator{}
-	_ validator.String = locationValidator{}
-	_ validator.String = factoryURLValidator{}
-)
+var _ validator.Object = tableValidator{}
 
-// locationValidator accepts sources of the releases of a product.
-type locationValidator struct {
-	product version.Product
+// locationText accepts sources of the releases of a product.
+func locationText(product version.Product) attribute.Text {
+	return attribute.Text{Accepts: "name a source of the releases of " + product.Name(), Check: func(at path.Path, text string) diag.Diagnostic {
+		if _, err := release.New(product, text, release.Options{}); err != nil {
+			return attribute.Problem(at, "Invalid source of releases", ": "+err.Error()+".")
+		}
+
+		return nil
+	}}
 }
 
-// Description implements [validator.String].
-func (v locationValidator) Description(context.Context) string {
-	return "value must name a source of the releases of " + v.product.Name()
-}
+// factoryURLText accepts URLs of an Image Factory.
+func factoryURLText() attribute.Text {
+	const accepts = "be an absolute http or https URL without credentials, query or fragment, whose host and path can begin the name of an image"
 
-// MarkdownDescription implements [validator.String].
-func (v locationValidator) MarkdownDescription(ctx context.Context) string { return v.Description(ctx) }
+	return attribute.Text{Accepts: accepts, Check: func(at path.Path, text string) diag.Diagnostic {
+		err := release.CheckFactoryURL(text)
+		if err == nil {
+			err = image.CheckFactory(factoryName(text))
+		}
 
-// ValidateString implements [validator.String].
-func (v locationValidator) ValidateString(_ context.Context, req validator.StringRequest, resp *validator.StringResponse) {
-	if req.ConfigValue.IsNull() || req.ConfigValue.IsUnknown() {
-		return
-	}
+		if err != nil {
+			return attribute.Problem(at, "Invalid URL of the Image Factory", ": "+err.Error()+".")
+		}
 
-	if _, err := release.New(v.product, req.ConfigValue.ValueString(), release.Options{}); err != nil {
-		resp.Diagnostics.AddAttributeError(req.Path, "Invalid source of releases", req.Path.String()+": "+err.Error()+".")
-	}
-}
-
-// factoryURLValidator accepts URLs of an Image Factory.
-type factoryURLValidator struct{}
-
-// Description implements [validator.String].
-func (factoryURLValidator) Description(context.Context) string {
-	return "value must be an absolute http or https URL without credentials, query or fragment, whose host and path can begin the name of an image"
-}
-
-// MarkdownDescription implements [validator.String].
-func (v factoryURLValidator) MarkdownDescription(ctx context.Context) string {
-	return v.Description(ctx)
-}
-
-// ValidateString implements [validator.String].
-func (factoryURLValidator) ValidateString(_ context.Context, req validator.StringRequest, resp *validator.StringResponse) {
-	if req.ConfigValue.IsNull() || req.ConfigValue.IsUnknown() {
-		return
-	}
-
-	err := release.CheckFactoryURL(req.ConfigValue.ValueString())
-	if err == nil {
-		err = image.CheckFactory(factoryName(req.ConfigValue.ValueString()))
-	}
-
-	if err != nil {
-		resp.Diagnostics.AddAttributeError(req.Path, "Invalid URL of the Image Factory", req.Path.String()+": "+err.Error()+".")
-	}
+		return nil
+	}}
 }
 
 // tableValidator accepts locations of a table of releases.

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/hashicorp/terraform-plugin-framework/diag"
+	"github.com/hashicorp/terraform-plugin-framework/path"
+	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 	"github.com/hashicorp/terraform-plugin-go/tfprotov6"
 	"github.com/hashicorp/terraform-plugin-go/tftypes"
@@ -218,4 +220,27 @@ func TestImageFactory_UnknownIsLookedAtDuringApply(t *testing.T) {
 
 	_, diagnostics := planned(t, clusters, nil, desired("1.14.0", ""))
 	check(t, diagnostics, outcome{diag.SeverityWarning, "only after an apply (image_factory_url)"})
+}
+
+func TestReleaseSource_URLOfTheFactory(t *testing.T) {
+	for name, test := range map[string]struct {
+		value types.String
+		valid bool
+	}{
+		"factory":                 {types.StringValue("https://factory.example.com:8443/mirror/talos/"), true},
+		"factory of one word":     {types.StringValue("http://factory"), false},
+		"factory on this machine": {types.StringValue("http://localhost:8080"), true},
+		"factory in upper case":   {types.StringValue("https://factory.example.com/Mirror"), false},
+		"factory behind no port":  {types.StringValue("https://factory.example.com:99999"), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var resp validator.StringResponse
+
+			factoryURLText().ValidateString(t.Context(), validator.StringRequest{Path: path.Root("x"), ConfigValue: test.value}, &resp)
+
+			if resp.Diagnostics.HasError() == test.valid {
+				t.Errorf("valid is %t: %v", !test.valid, resp.Diagnostics)
+			}
+		})
+	}
 }

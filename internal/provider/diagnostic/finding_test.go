@@ -77,8 +77,8 @@ func TestDiagnostic_PointsAtWhatTheCommandLineFinds(t *testing.T) {
 		t.Fatalf("got %v", diagnostics)
 	}
 
-	if got := diagnostics[0].(diag.DiagnosticWithPath).Path(); !got.Equal(node) {
-		t.Errorf("points at %s", got)
+	if located, ok := diagnostics[0].(diag.DiagnosticWithPath); !ok || !located.Path().Equal(node) {
+		t.Errorf("points at another place: %v", diagnostics[0])
 	}
 }
 

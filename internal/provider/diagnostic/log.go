@@ -120,6 +120,7 @@ type Progress struct {
 	ctx context.Context
 }
 
+// NewProgress returns a log that writes to the logger in the context.
 func NewProgress(ctx context.Context) Progress { return Progress{ctx: ctx} }
 
 // Observe implements [cluster.Observer].

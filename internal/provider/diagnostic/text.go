@@ -59,3 +59,13 @@ func Duration(d time.Duration) string {
 
 	return text
 }
+
+// Paragraph returns a text of several lines unchanged, such as the message of a compiler with its mark below the
+// source, and any other as a sentence in which the names keep their spelling.
+func Paragraph(text string, names ...string) string {
+	if strings.Contains(text, "\n") {
+		return text
+	}
+
+	return Sentence(text, names...)
+}

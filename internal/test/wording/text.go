@@ -33,7 +33,7 @@ func (t Text) In(said Entry) bool { return t.pattern.MatchString(said.text()) }
 // or the function that it is for, madeBy that of the call that makes a finding or a diagnostic of it.
 var (
 	heldBy = regexp.MustCompile(`^(?i:summary)$|(?i:detail|seen|state(?:text)?|remedy|found|advice|cure)$`)
-	madeBy = regexp.MustCompile(`(?i)(finding|error(?:at)?|warning|diagnostic|detail|problem|unknown|unusable)$`)
+	madeBy = regexp.MustCompile(`(?i)(finding|error(?:at)?|warning|diagnostic|detail|problem|unknown|unusable|matching|parsed|choice)$`)
 )
 
 // below returns the packages whose messages are on the page of a package.
@@ -42,7 +42,7 @@ func below(name string) []string {
 	case "engine":
 		return []string{name, "engine/say", "engine/rule", "engine/fact", "engine/permit"}
 	case "provider":
-		return []string{name, "provider/diagnostic"}
+		return []string{name, "provider/attribute", "provider/diagnostic"}
 	default:
 		return []string{name}
 	}
