@@ -105,7 +105,7 @@ func (e *Engine) withdraw(ctx context.Context) {
 	_ = e.waitClosely(bounded, "", "the lease to be given back", minPoll, func(ctx context.Context) (bool, string, error) {
 		current, err := e.kubernetes.Lease(ctx)
 		if err != nil {
-			return false, err.Error(), nil
+			return false, err.Error(), permanentOnly(err)
 		}
 
 		if current.Holder != e.holder() {
@@ -116,7 +116,7 @@ func (e *Engine) withdraw(ctx context.Context) {
 
 		_, err = e.kubernetes.WriteLease(ctx, current)
 
-		return err == nil, "it could not be written", nil
+		return err == nil, "it could not be written", permanentOnly(err)
 	})
 }
 
