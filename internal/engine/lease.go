@@ -75,7 +75,13 @@ func (e *Engine) acquire(ctx context.Context) (taken *lock, _ error) {
 		wanted.Holder, wanted.Acquired, wanted.Renewed, wanted.Duration = e.holder(), now, now, leaseDuration
 		wanted.Transitions++
 
-		written, err := e.kubernetes.WriteLease(ctx, wanted)
+		var written cluster.Lease
+
+		err = e.callWhole(ctx, func(ctx context.Context) (err error) {
+			written, err = e.kubernetes.WriteLease(ctx, wanted)
+
+			return err
+		})
 		unsure = unsure || errors.Is(err, cluster.ErrOutcomeUnknown)
 
 		switch {
@@ -96,13 +102,13 @@ func (e *Engine) acquire(ctx context.Context) (taken *lock, _ error) {
 	}
 }
 
-// withdraw gives the lease back if it is ours. If that cannot be done in time, the next run waits until the lease
-// counts as abandoned.
+// withdraw gives the lease back if it turns out to be ours. If that cannot be done in time, the next run waits until
+// the lease counts as abandoned.
 func (e *Engine) withdraw(ctx context.Context) {
 	bounded, cancel := e.cleanupWithin(ctx, releaseTimeout)
 	defer cancel()
 
-	_ = e.waitClosely(bounded, "", "the lease to be given back", minPoll, func(ctx context.Context) (bool, string, error) {
+	err := e.waitClosely(bounded, "", "the lease to be given back", minPoll, func(ctx context.Context) (bool, string, error) {
 		current, err := e.kubernetes.Lease(ctx)
 		if err != nil {
 			return false, err.Error(), permanentOnly(err)
@@ -118,6 +124,9 @@ func (e *Engine) withdraw(ctx context.Context) {
 
 		return err == nil, "it could not be written", permanentOnly(err)
 	})
+	if err != nil {
+		e.warn("it is not known whether the lease was taken, and it could not be given back: " + err.Error())
+	}
 }
 
 // neverHeld reports whether nobody has held this very lease: because there is none, or because somebody created

@@ -3,10 +3,10 @@
 package engine_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -158,17 +158,45 @@ func TestLease_CancelReturnsInTimeWhereNothingAnswers(t *testing.T) {
 	}
 }
 
-// TestLease_TakenWithoutAReplyIsGivenBack is about a run that ends before it knows that it took the lease.
+// TestLease_TakenWithoutAReplyIsGivenBack is about a run that ends before it knows whether it has taken the lease.
 func TestLease_TakenWithoutAReplyIsGivenBack(t *testing.T) {
 	t.Parallel()
 
-	for name, lost := range map[string]struct {
-		// replies is how many replies are lost, and cancelled whether the run is cancelled after the first of them.
-		replies   int32
-		cancelled bool
+	const late = 700 * time.Millisecond
+
+	lost := fmt.Errorf("no reply: %w: %w", cluster.ErrOutcomeUnknown, cluster.ErrUnreachable)
+
+	for name, test := range map[string]struct {
+		// write takes the place of a write of the lease. It may cancel the run.
+		write  func(ctx context.Context, r *rig, next func(context.Context) error, cancel func()) error
+		holder string
 	}{
-		"cancelled":        {1, true},
-		"no reply in time": {math.MaxInt32, false},
+		"cancelled": {write: func(ctx context.Context, _ *rig, next func(context.Context) error, cancel func()) error {
+			defer cancel()
+
+			return cmp.Or(next(ctx), lost)
+		}},
+		"no reply in time": {write: func(ctx context.Context, _ *rig, next func(context.Context) error, _ func()) error {
+			return cmp.Or(next(ctx), lost)
+		}},
+		// The request arrives, whatever becomes of who has sent it, unless that waits for it.
+		"carried out late": {write: func(ctx context.Context, _ *rig, next func(context.Context) error, cancel func()) error {
+			cancel()
+
+			select {
+			case <-time.After(late):
+				return next(ctx)
+			case <-ctx.Done():
+				time.AfterFunc(late, func() { _ = next(context.WithoutCancel(ctx)) })
+
+				return lost
+			}
+		}},
+		"somebody else takes it": {holder: "other", write: func(_ context.Context, r *rig, _ func(context.Context) error, cancel func()) error {
+			defer cancel()
+
+			return cmp.Or(r.HoldLease("other"), lost)
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -177,35 +205,78 @@ func TestLease_TakenWithoutAReplyIsGivenBack(t *testing.T) {
 				ctx, cancel := context.WithCancel(context.Background())
 				defer cancel()
 
-				var writes atomic.Int32
+				var (
+					writes    atomic.Int32
+					cancelled atomic.Bool
+				)
 
 				w := r.Worker("run-1")
 				w.Client.Intercept(func(ctx context.Context, call ports.Call, next func(context.Context) error) error {
-					err := next(ctx)
-
-					if call.Method != "WriteLease" || err != nil || writes.Add(1) > lost.replies {
-						return err
+					if call.Method != "WriteLease" || cancelled.Load() {
+						return next(ctx)
 					}
 
-					if lost.cancelled {
+					writes.Add(1)
+
+					return test.write(ctx, r, next, func() {
+						cancelled.Store(true)
 						cancel()
-					}
-
-					return fmt.Errorf("no reply: %w: %w", cluster.ErrOutcomeUnknown, cluster.ErrUnreachable)
+					})
 				})
 
 				if err := w.Apply(ctx, to(toLifecycle)); err == nil {
 					t.Error("the run reports success")
 				}
 
-				if holder := r.Lease().Holder; holder != "" {
-					t.Errorf("the lease is held by %q", holder)
+				time.Sleep(2 * late)
+
+				if holder := r.Lease().Holder; holder != test.holder || writes.Load() == 0 {
+					t.Errorf("the lease is held by %q after %d writes, want %q", holder, writes.Load(), test.holder)
 				}
 
 				r.Sound()
 			})
 		})
 	}
+}
+
+// TestLease_CancelReturnsInTimeWhileItIsTaken is about an API server that answers nothing since the lease was written.
+func TestLease_CancelReturnsInTimeWhileItIsTaken(t *testing.T) {
+	t.Parallel()
+
+	inCluster(t, setup{}, func(r *rig) {
+		ctx, cancel := context.WithCancel(context.Background())
+		defer cancel()
+
+		var gone atomic.Bool
+
+		w := r.Worker("run-1")
+		w.Client.Intercept(func(ctx context.Context, call ports.Call, next func(context.Context) error) error {
+			if call.Method == "WriteLease" && !gone.Swap(true) {
+				cancel()
+			}
+
+			if !gone.Load() || !ofKubernetes(call.Method) {
+				return next(ctx)
+			}
+
+			_ = engine.RealClock().Sleep(ctx, time.Minute)
+
+			return fmt.Errorf("no reply: %w: %w", cluster.ErrOutcomeUnknown, cluster.ErrUnreachable)
+		})
+
+		begun := time.Now()
+
+		if err := w.Apply(ctx, to(toLifecycle)); err == nil {
+			t.Error("the run reports success")
+		}
+
+		if took := time.Since(begun); took > cancelMost {
+			t.Errorf("it took %s to return\n%s", took, r.Judge.Text())
+		}
+
+		r.Sound()
+	})
 }
 
 // ofKubernetes reports whether a method belongs to the port of Kubernetes. The
