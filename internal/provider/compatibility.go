@@ -110,8 +110,7 @@ func (d *compatibilityDataSource) Read(ctx context.Context, req datasource.ReadR
 func filterMinor(diagnostics *diag.Diagnostics, name string, value types.String) version.Minor {
 	minor, ok := attribute.ParseMinor(value.ValueString())
 	if !ok {
-		diagnostics.AddAttributeError(path.Root(name), "Invalid version",
-			name+` is "`+value.ValueString()+`": `+attribute.Minor().Description(context.Background())+".")
+		diagnostics.Append(attribute.Minor().Check(path.Root(name), value.ValueString()))
 	}
 
 	return minor

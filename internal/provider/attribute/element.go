@@ -23,8 +23,8 @@ var (
 type Elements struct {
 	// Require describes what is required of an element.
 	Require string
-	// Check returns the error of an element at a path; nil if the element is valid. The path of an element of a set is
-	// that of the set.
+	// Check returns the error of an element at a path; nil if the element is valid. It is also called for null and
+	// unknown elements. The path of an element of a set is that of the set.
 	Check func(at path.Path, element attr.Value) diag.Diagnostic
 }
 

@@ -50,7 +50,8 @@ func (t Text) ValidateString(_ context.Context, req validator.StringRequest, res
 	}
 }
 
-// Problem returns the error of the value at the path. The detail follows the path.
+// Problem returns the error of the value at the path. Its text is the path and the detail, which begins with a space or
+// a colon.
 func Problem(at path.Path, summary, detail string) diag.Diagnostic {
 	return diag.NewAttributeErrorDiagnostic(diagnostic.Visible(at), summary, at.String()+detail)
 }
@@ -66,7 +67,8 @@ func matching(summary, accepts string, valid func(text string) bool) Text {
 	}}
 }
 
-// parsed returns a check for texts that the function parses without an error. Its error is followed by the advice.
+// parsed returns a check for texts that the function parses without an error. The error of the
+// check is that of the function, followed by the advice.
 func parsed(summary, advice string, parse func(text string) error) func(path.Path, string) diag.Diagnostic {
 	return func(at path.Path, text string) diag.Diagnostic {
 		err := parse(text)
@@ -99,8 +101,8 @@ func Choice(summary, advice, one, other string) Text {
 	}}
 }
 
-// DidYouMean returns a question after the name that was most likely meant by what was written: the one with the
-// smallest edit distance, up to a third of its length. It is empty if no name is that close.
+// DidYouMean returns a question, after a space, that names what was most likely meant by what was written: the name
+// with the smallest edit distance, up to a third of its length. It is empty if no name is that close.
 func DidYouMean(written string, names ...string) string {
 	best, fewest := "", 0
 

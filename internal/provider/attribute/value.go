@@ -118,7 +118,7 @@ func (m KeepSpelling) PlanModifyList(_ context.Context, req planmodifier.ListReq
 	}
 }
 
-// UnlessConfigured plans the value of an object that the configuration does not set. If it were a default, an object
+// UnlessConfigured plans the value if the configuration does not set the object. If it were a default, an object
 // with an unknown value would differ from the state, and every computed value of each node would be planned anew
 // although nothing has changed.
 func UnlessConfigured(value types.Object) planmodifier.Object { return unlessConfigured{value} }

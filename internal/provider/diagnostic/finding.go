@@ -177,7 +177,7 @@ type findingLine struct {
 func (l *findingLine) count() int { return max(len(l.nodes), 1) }
 
 // List lists the findings, one per line. Equal findings of several nodes are one line, and those of a check
-// beyond maxLines are only counted.
+// beyond MaxLines are only counted.
 func List(findings []cluster.Finding) string {
 	var (
 		lines  []string

@@ -165,7 +165,7 @@ func (p Progress) Observe(event cluster.Event) {
 	}
 }
 
-// Permitted logs why something may be done to a node, for [engine.Options].
+// Permitted logs why something may be done to a node.
 func (p Progress) Permitted(line string) {
 	tflog.Debug(p.ctx, "upgrade: "+readable.Printable(line))
 }

@@ -9,8 +9,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"runtime/pprof"
 	"strconv"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -49,7 +51,8 @@ func serve(factor string) error {
 		return err
 	}
 
-	ended := func() error { return errors.Join(leaveUsage(os.Getenv(usageVariable)), profiled()) }
+	// Both the end of the command line and a signal end the process.
+	ended := sync.OnceValue(func() error { return errors.Join(leaveUsage(os.Getenv(usageVariable)), profiled()) })
 	err = process.Serve(registryAddress, provider.New("test", provider.WithClock(clock{model.NewScaledClock(scale)})), false, func() {
 		_ = ended()
 
@@ -68,6 +71,10 @@ func profile(dir string) (ended func() error, err error) {
 		return func() error { return nil }, nil
 	}
 
+	if err := os.MkdirAll(dir, 0o750); err != nil {
+		return nil, err
+	}
+
 	create := func(kind string) (*os.File, error) {
 		return os.Create(filepath.Join(dir, fmt.Sprintf("%d.%s", os.Getpid(), kind)))
 	}
@@ -83,6 +90,9 @@ func profile(dir string) (ended func() error, err error) {
 
 	return func() error {
 		pprof.StopCPUProfile()
+
+		// The profile shows what was allocated up to the last collection.
+		runtime.GC()
 
 		allocations, err := create("allocs")
 		if err != nil {

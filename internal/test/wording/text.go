@@ -64,6 +64,8 @@ func Texts(root, name string) ([]Text, error) {
 
 	var texts []Text
 
+	inside := filepath.Join(root, "internal") + string(filepath.Separator)
+
 	for _, path := range files {
 		if strings.HasSuffix(path, "_test.go") {
 			continue
@@ -78,7 +80,7 @@ func Texts(root, name string) ([]Text, error) {
 
 		take := func(node ast.Node) bool {
 			if literal, ok := node.(*ast.BasicLit); ok && literal.Kind == token.STRING {
-				at := fmt.Sprintf("%s:%d", filepath.Join(name, filepath.Base(path)), set.Position(literal.Pos()).Line)
+				at := fmt.Sprintf("%s:%d", strings.TrimPrefix(path, inside), set.Position(literal.Pos()).Line)
 				texts = append(texts, readText(at, literal.Value)...)
 			}
 
