@@ -329,6 +329,16 @@ func (s Observation) Managed() []Node {
 	return s.nodes(func(n *Node) bool { return !n.Gone })
 }
 
+// EachManaged yields the nodes that [Observation.Managed] returns, without copies: rules ask for all nodes of a
+// thousand before each step.
+func (s Observation) EachManaged(yield func(*Node) bool) {
+	for index := range s.Nodes {
+		if node := &s.Nodes[index]; !node.Gone && !yield(node) {
+			return
+		}
+	}
+}
+
 // ControlPlanes returns the managed nodes that run etcd.
 func (s Observation) ControlPlanes() []Node {
 	return s.nodes(func(n *Node) bool { return !n.Gone && n.Role == ControlPlane })
@@ -337,6 +347,25 @@ func (s Observation) ControlPlanes() []Node {
 // Workers returns the managed nodes that do not run etcd.
 func (s Observation) Workers() []Node {
 	return s.nodes(func(n *Node) bool { return !n.Gone && n.Role == Worker })
+}
+
+// EachWorker yields the nodes that [Observation.Workers] returns, without copies.
+func (s Observation) EachWorker(yield func(*Node) bool) {
+	for node := range s.EachManaged {
+		if node.Role == Worker && !yield(node) {
+			return
+		}
+	}
+}
+
+// CountWorkers returns how many managed nodes do not run etcd.
+func (s Observation) CountWorkers() int {
+	count := 0
+	for range s.EachWorker {
+		count++
+	}
+
+	return count
 }
 
 // nodes returns copies of the wanted nodes, and copies no others: a guard asks for five control planes among a

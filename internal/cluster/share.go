@@ -36,7 +36,7 @@ func ParseShare(text string) (Share, error) {
 }
 
 // Budget returns how many workers of the cluster a share is, rounded as in [Share.Of].
-func (s Observation) Budget(share Share) int { return share.Of(len(s.Workers())) }
+func (s Observation) Budget(share Share) int { return share.Of(s.CountWorkers()) }
 
 // Of returns how many of the given number of workers a share is: percentages are rounded down, and the result is
 // at least one.

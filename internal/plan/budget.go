@@ -32,7 +32,7 @@ func KubeletBounds(observed cluster.Observation, policy cluster.Policy) []Bound 
 
 func bounds(observed cluster.Observation, policy cluster.Policy, attribute string, most cluster.Share) []Bound {
 	all := make([]Bound, 0, 1+len(policy.Selected.Pools))
-	all = append(all, Bound{Says: fmt.Sprintf("%s = %s of %d workers", attribute, most, len(observed.Workers())), Budget: observed.Budget(most)})
+	all = append(all, Bound{Says: fmt.Sprintf("%s = %s of %d workers", attribute, most, observed.CountWorkers()), Budget: observed.Budget(most)})
 
 	for i := range policy.Selected.Pools {
 		pool := &policy.Selected.Pools[i]

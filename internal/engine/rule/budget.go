@@ -64,7 +64,7 @@ func budget(s View) []cluster.Finding {
 func (s View) awayBeside(node string) []string {
 	var away []string
 
-	for _, other := range s.Workers() {
+	for other := range s.EachWorker {
 		if other.Name == node {
 			continue
 		}
@@ -114,7 +114,7 @@ func kubelets(s View) []cluster.Finding {
 
 	var broken []string
 
-	for _, node := range s.Workers() {
+	for node := range s.EachWorker {
 		if node.Name == s.Step.Node || node.Kube == nil || node.Kube.Ready || !node.Kube.Kubelet.Equal(s.Step.To) || s.Policy.Holds(node.Name) {
 			continue
 		}

@@ -42,13 +42,13 @@ func machines(s View) []cluster.Finding {
 			"Look at the machine (talosctl read /proc/sys/kernel/random/boot_id), and at what the credentials allow.", nil)...)
 	}
 
-	for _, other := range s.Managed() {
+	for other := range s.EachManaged {
 		if other.Machine != nil || other.Name != s.Step.Node && other.Role != cluster.ControlPlane {
 			continue
 		}
 
 		if cluster.Unaccepted(other.Unreachable) != "" {
-			findings = append(findings, plan.Unaccepted(other))
+			findings = append(findings, plan.Unaccepted(*other))
 		} else {
 			findings = append(findings, NewFinding(cluster.CheckTalosAPI, other.Name, fmt.Sprintf("its Talos API does not answer: %v", other.Unreachable),
 				"Bring the machine back, or its network.", other.Unreachable)...)
@@ -81,12 +81,12 @@ func machine(s View) []cluster.Finding {
 func external(s View) []cluster.Finding {
 	var findings []cluster.Finding
 
-	for _, node := range s.Managed() {
-		doing := doneElsewhere(node)
+	for node := range s.EachManaged {
+		doing := doneElsewhere(*node)
 		_, busy := s.Others[node.Name]
 		held := node.Role == cluster.Worker && s.Policy.Holds(node.Name)
 
-		if doing != "" && !busy && !held && node.Name != s.Step.Node && !Unfinished(s.Observation, node) {
+		if doing != "" && !busy && !held && node.Name != s.Step.Node && !Unfinished(s.Observation, *node) {
 			findings = append(findings, NewFinding(cluster.CheckExternalChanges, node.Name, doing+", and not by this upgrade",
 				"Wait until that is over, or find out who does it (talosctl -n "+node.Address+" get machinestatus).", nil)...)
 		}

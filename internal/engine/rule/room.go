@@ -57,7 +57,7 @@ func roomForPods(s View) []cluster.Finding {
 
 	var later, emptied []string
 
-	for _, other := range s.Managed() {
+	for other := range s.EachManaged {
 		if other.Name == node.Name || other.Kube == nil {
 			continue
 		}

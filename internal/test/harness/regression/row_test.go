@@ -274,6 +274,12 @@ func leaseRows() []row {
 			wrong:    "The first look was cut off after the 30 s that a lease lasts, which has nothing to do with it.",
 			scenario: "seed 0, 3+2; the list of members takes 45 s",
 		},
+		{
+			area: areaLease, seen: "936d86f", test: engineTest("TestLease_TakenWithoutAReplyIsGivenBack"),
+			symptom:  "A run that was cancelled just after it had begun left its lease behind, and the next one watched it for 30 s.",
+			wrong:    "The reply to the write of the lease was lost, or the cancel cut the write off, and a lease without a reply counted as not taken.",
+			scenario: "story 1462872251; the first request that changes something loses its reply, and a cancel follows",
+		},
 	}
 }
 
