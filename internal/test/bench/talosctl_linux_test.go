@@ -94,6 +94,7 @@ func TestRollsAgainstTalosctl(t *testing.T) {
 					fmt.Sprintf("%d+%d", contest.controlPlanes, contest.workers), contest.what, simulated(ours), by.name, simulated(theirs),
 					strconv.FormatFloat(theirs.Seconds()/ours.Seconds(), 'f', 2, 64),
 				})
+				t.Log(lines[len(lines)-1])
 			}
 		})
 	}
