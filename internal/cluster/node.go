@@ -329,8 +329,8 @@ func (s Observation) Managed() []Node {
 	return s.nodes(func(n *Node) bool { return !n.Gone })
 }
 
-// EachManaged yields the nodes that [Observation.Managed] returns, without copies: rules ask for all nodes of a
-// thousand before each step.
+// EachManaged yields the nodes that [Observation.Managed] returns, without copies: rules go through all nodes, of
+// which there may be a thousand, before each step.
 func (s Observation) EachManaged(yield func(*Node) bool) {
 	for index := range s.Nodes {
 		if node := &s.Nodes[index]; !node.Gone && !yield(node) {

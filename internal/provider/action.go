@@ -24,7 +24,6 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/observer/publish"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/attribute"
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/diagnostic"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/readable"
 )
 
@@ -103,7 +102,7 @@ func (a *clusterAction) Schema(ctx context.Context, _ action.SchemaRequest, resp
 			Optional:            true,
 		},
 		attrTimeout: schema.StringAttribute{
-			MarkdownDescription: "Limit for the action, such as `\"90s\"`. Default: `" + diagnostic.Duration(a.limit) + "`.",
+			MarkdownDescription: "Limit for the action, such as `\"90s\"`. Default: `" + readable.Duration(a.limit) + "`.",
 			Optional:            true,
 			Validators:          []validator.String{attribute.Duration()},
 		},
@@ -182,7 +181,7 @@ func (a *clusterAction) carryOut(ctx context.Context, on *invocation, named stri
 
 	err = a.invoke(bounded, on)
 	if err != nil && ctx.Err() == nil && bounded.Err() != nil {
-		late := fmt.Errorf("%w = %s", errLate, diagnostic.Duration(on.limit))
+		late := fmt.Errorf("%w = %s", errLate, readable.Duration(on.limit))
 		if err.Error() == cluster.Ended(bounded).Error() {
 			return late
 		}

@@ -28,6 +28,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/attribute"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/diagnostic"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/readable"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
@@ -144,7 +145,7 @@ func timeoutTypes() map[string]attr.Type {
 func drainValue(policy cluster.DrainPolicy) types.Object {
 	return types.ObjectValueMust(drainTypes(), map[string]attr.Value{
 		"enabled":    types.BoolValue(policy.Enabled),
-		"timeout":    types.StringValue(diagnostic.Duration(policy.Timeout)),
+		"timeout":    types.StringValue(readable.Duration(policy.Timeout)),
 		"on_timeout": types.StringValue(string(policy.OnTimeout)),
 
 		attrWaitForVolumes: types.StringValue(string(policy.Volumes)),
@@ -161,7 +162,7 @@ func newClusterModel(talos, kubernetes version.Version) clusterModel {
 		Context:              types.StringNull(),
 		Order:                types.StringValue(string(policy.Order)),
 		RebootMode:           types.StringValue(string(policy.RebootMode)),
-		NodeTimeout:          types.StringValue(diagnostic.Duration(policy.NodeTimeout)),
+		NodeTimeout:          types.StringValue(readable.Duration(policy.NodeTimeout)),
 		Drain:                drainValue(policy.Drain),
 		InstallerImage:       types.StringNull(),
 		AllowIntermediate:    types.BoolValue(policy.AllowIntermediate),
@@ -172,7 +173,7 @@ func newClusterModel(talos, kubernetes version.Version) clusterModel {
 		Pools:                types.MapNull(types.ObjectType{AttrTypes: poolTypes()}),
 		Canary:               types.ListNull(types.StringType),
 		CanarySelector:       types.StringNull(),
-		Settle:               types.StringValue(diagnostic.Duration(policy.Settle)),
+		Settle:               types.StringValue(readable.Duration(policy.Settle)),
 		NodeOverrides:        types.MapNull(types.ObjectType{AttrTypes: nodeOverrideTypes()}),
 		SelectorOverrides:    types.ListNull(types.ObjectType{AttrTypes: selectorOverrideTypes()}),
 		Kubernetes:           kubernetesValue(policy.Kubernetes, types.BoolValue(!kubernetes.IsZero())),
@@ -649,7 +650,7 @@ func manifestsValue(policy cluster.ManifestPolicy, sync types.Bool) types.Object
 	return types.ObjectValueMust(manifestsTypes(), map[string]attr.Value{
 		attrSync:    sync,
 		attrPrune:   types.BoolValue(policy.Prune),
-		attrTimeout: types.StringValue(diagnostic.Duration(policy.Timeout)),
+		attrTimeout: types.StringValue(readable.Duration(policy.Timeout)),
 		attrForce:   types.BoolValue(policy.Force),
 		attrExclude: types.ListNull(manifestObjectType()),
 	})
@@ -967,7 +968,7 @@ func retryTypes() map[string]attr.Type {
 func retryValue(policy cluster.Repeat) types.Object {
 	return types.ObjectValueMust(retryTypes(), map[string]attr.Value{
 		attrAttempts: types.NumberValue(big.NewFloat(float64(policy.Attempts))),
-		attrBackoff:  types.StringValue(diagnostic.Duration(policy.Backoff)),
+		attrBackoff:  types.StringValue(readable.Duration(policy.Backoff)),
 	})
 }
 

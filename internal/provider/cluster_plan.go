@@ -197,7 +197,7 @@ func (m clusterModel) limitWarnings(ctx context.Context, seen observation, estim
 		if estimate > limit {
 			diagnostics.AddAttributeWarning(path.Root(attrTimeouts), diagnostic.About("The upgrade may not fit into its limit", seen.name),
 				fmt.Sprintf("The upgrade takes %s, and timeouts.%s is %s. When the limit is reached, nodes in progress are finished and the run stops; "+
-					"the next apply continues.\n\nRaise timeouts.%s to have it done in one apply.", estimateText(estimate), name, diagnostic.Duration(limit), name))
+					"the next apply continues.\n\nRaise timeouts.%s to have it done in one apply.", estimateText(estimate), name, readable.Duration(limit), name))
 		}
 	}
 

@@ -28,7 +28,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/adapter/gate"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/attribute"
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/diagnostic"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/readable"
 )
 
 var (
@@ -207,7 +207,7 @@ func policySchema() map[string]schema.Attribute {
 				"so has the second download with which a node below Talos 1.13 begins its upgrade.",
 			Optional:      true,
 			Computed:      true,
-			Default:       stringdefault.StaticString(diagnostic.Duration(policy.NodeTimeout)),
+			Default:       stringdefault.StaticString(readable.Duration(policy.NodeTimeout)),
 			Validators:    []validator.String{attribute.Duration()},
 			PlanModifiers: []planmodifier.String{attribute.KeepDuration()},
 		},
@@ -232,7 +232,7 @@ func drainSchema(policy cluster.DrainPolicy) schema.Attribute {
 				MarkdownDescription: "Limit for evictions. Default: `5m`.",
 				Optional:            true,
 				Computed:            true,
-				Default:             stringdefault.StaticString(diagnostic.Duration(policy.Timeout)),
+				Default:             stringdefault.StaticString(readable.Duration(policy.Timeout)),
 				Validators:          []validator.String{attribute.Duration()},
 				PlanModifiers:       []planmodifier.String{attribute.KeepDuration()},
 			},
@@ -324,7 +324,7 @@ func rollSchema() map[string]schema.Attribute {
 			MarkdownDescription: "How long a node must stay healthy after its upgrade or kubelet replacement before the next one starts. Default: `0s`.",
 			Optional:            true,
 			Computed:            true,
-			Default:             stringdefault.StaticString(diagnostic.Duration(policy.Settle)),
+			Default:             stringdefault.StaticString(readable.Duration(policy.Settle)),
 			Validators:          []validator.String{attribute.DurationOrZero()},
 			PlanModifiers:       []planmodifier.String{attribute.KeepDuration()},
 		},
@@ -516,7 +516,7 @@ func manifestsSchema(policy cluster.ManifestPolicy) schema.Attribute {
 				MarkdownDescription: "How long to wait for the rollout of what was applied. Default: `5m`. `0s` does not wait.",
 				Optional:            true,
 				Computed:            true,
-				Default:             stringdefault.StaticString(diagnostic.Duration(policy.Timeout)),
+				Default:             stringdefault.StaticString(readable.Duration(policy.Timeout)),
 				Validators:          []validator.String{attribute.DurationOrZero()},
 				PlanModifiers:       []planmodifier.String{attribute.KeepDuration()},
 			},
@@ -650,10 +650,10 @@ func gatesSchema() schema.Attribute {
 				attrExpr: text("[CEL](https://cel.dev) expression that is `true` if the node may be upgraded. Required without `preset`. `object` is each object in turn: at least one must exist, and each must give `true`. " +
 					"`objects` is the list of all objects, which may be empty. `node` is the name of the next node, empty before the roll."),
 				attrTimeout: schema.StringAttribute{
-					MarkdownDescription: "How long to wait for the condition. Default: `" + diagnostic.Duration(gate.DefaultTimeout) + "`. When it expires, the run stops; the next apply continues.",
+					MarkdownDescription: "How long to wait for the condition. Default: `" + readable.Duration(gate.DefaultTimeout) + "`. When it expires, the run stops; the next apply continues.",
 					Optional:            true,
 					Computed:            true,
-					Default:             stringdefault.StaticString(diagnostic.Duration(gate.DefaultTimeout)),
+					Default:             stringdefault.StaticString(readable.Duration(gate.DefaultTimeout)),
 					Validators:          []validator.String{attribute.Duration()},
 					PlanModifiers:       []planmodifier.String{attribute.KeepDuration()},
 				},
@@ -741,11 +741,11 @@ func failureSchema() map[string]schema.Attribute {
 					Validators: []validator.Number{wholeNumberValidator{maxAttempts, wrongAttempts}},
 				},
 				attrBackoff: schema.StringAttribute{
-					MarkdownDescription: "Pause before the second attempt. Default: `" + diagnostic.Duration(policy.Repeat.Backoff) + "`. It doubles with each attempt, up to five minutes. " +
+					MarkdownDescription: "Pause before the second attempt. Default: `" + readable.Duration(policy.Repeat.Backoff) + "`. It doubles with each attempt, up to five minutes. " +
 						"The limits of 25 minutes for a pull and of `node_timeout` for a node still apply.",
 					Optional:      true,
 					Computed:      true,
-					Default:       stringdefault.StaticString(diagnostic.Duration(policy.Repeat.Backoff)),
+					Default:       stringdefault.StaticString(readable.Duration(policy.Repeat.Backoff)),
 					Validators:    []validator.String{attribute.DurationOrZero()},
 					PlanModifiers: []planmodifier.String{attribute.KeepDuration()},
 				},

@@ -11,7 +11,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/tfsdk"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/diagnostic"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/readable"
 )
 
 var _ resource.ResourceWithUpgradeState = (*clusterResource)(nil)
@@ -57,7 +57,7 @@ func upgradeState(stored []byte) ([]byte, error) {
 	supply(state, attrOnFailure, string(policy.OnFailure))
 	supply(state, attrOnSuspend, string(policy.OnSuspend))
 	supply(state, attrSyncInstallImage, policy.SyncInstallImage)
-	supply(state, attrRetry, map[string]any{attrAttempts: policy.Repeat.Attempts, attrBackoff: diagnostic.Duration(policy.Repeat.Backoff)})
+	supply(state, attrRetry, map[string]any{attrAttempts: policy.Repeat.Attempts, attrBackoff: readable.Duration(policy.Repeat.Backoff)})
 
 	if drain := within(state, attrDrain); drain != nil {
 		supply(drain, attrWaitForVolumes, string(policy.Drain.Volumes))

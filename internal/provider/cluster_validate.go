@@ -25,6 +25,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/attribute"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/diagnostic"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/readable"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
@@ -61,7 +62,7 @@ func (m clusterModel) validateTimeouts() diag.Diagnostics {
 	if limit, err := time.ParseDuration(m.NodeTimeout.ValueString()); err == nil && limit > 0 && limit < leastNodeTimeout {
 		diagnostics.AddAttributeWarning(path.Root(attrNodeTimeout), "Short node_timeout",
 			fmt.Sprintf("%s is %s, from the cordon of a node until it is back in service. Machines that go through their firmware may take %s, so that the run would stop while they boot.\n\n"+
-				"Give it more, or leave it out: the default is %s.", attrNodeTimeout, m.NodeTimeout.ValueString(), diagnostic.Duration(leastNodeTimeout), diagnostic.Duration(cluster.DefaultNodeTimeout)))
+				"Give it more, or leave it out: the default is %s.", attrNodeTimeout, m.NodeTimeout.ValueString(), readable.Duration(leastNodeTimeout), readable.Duration(cluster.DefaultNodeTimeout)))
 	}
 
 	if m.Timeouts.IsNull() || m.Timeouts.IsUnknown() {
@@ -76,7 +77,7 @@ func (m clusterModel) validateTimeouts() diag.Diagnostics {
 
 	return append(diagnostics, diag.NewAttributeWarningDiagnostic(path.Root(attrTimeouts), "Empty timeouts",
 		fmt.Sprintf("%s: none of %s is set, so that the defaults apply, and an upgrade may take %s. Terraform drops names that it does not know: a misspelt one leaves an empty object behind.\n\n"+
-			"Correct the name, or remove %s.", attrTimeouts, strings.Join(slices.Sorted(maps.Keys(timeoutTypes())), ", "), diagnostic.Duration(defaultWriteTimeout), attrTimeouts)))
+			"Correct the name, or remove %s.", attrTimeouts, strings.Join(slices.Sorted(maps.Keys(timeoutTypes())), ", "), readable.Duration(defaultWriteTimeout), attrTimeouts)))
 }
 
 // validateVersions refuses two versions that are incompatible, whatever the state of the cluster.

@@ -19,7 +19,6 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/diagnostic"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/readable"
 )
 
@@ -419,7 +418,7 @@ func (c *clusters) identity(ctx context.Context, wanted string) identity {
 
 	id, err := clusterID(bounded, reached)
 	if err != nil && bounded.Err() != nil && ctx.Err() == nil {
-		err = fmt.Errorf("it did not answer within %s: %w", diagnostic.Duration(identityTimeout), cluster.ErrUnreachable)
+		err = fmt.Errorf("it did not answer within %s: %w", readable.Duration(identityTimeout), cluster.ErrUnreachable)
 	}
 
 	return identity{id: id, err: err}

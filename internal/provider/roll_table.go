@@ -421,7 +421,7 @@ func stepEstimate(estimate time.Duration) string {
 		return ""
 	}
 
-	return diagnostic.Duration(max(estimate.Round(30*time.Second), 30*time.Second))
+	return readable.Duration(max(estimate.Round(30*time.Second), 30*time.Second))
 }
 
 // componentGroup is the steps of one component on similar nodes.

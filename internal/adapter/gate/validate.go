@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strings"
 	"unicode"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/readable"
 )
 
 // validate rejects what no cluster could accept. Whether a kind or a namespace exists, or the syntax of a selector
@@ -14,7 +16,7 @@ func validate(spec Spec) error {
 	if spec.Timeout < 0 {
 		return &Error{
 			Field: "timeout", Found: fmt.Sprintf("timeout is %s, and has to be positive", spec.Timeout),
-			Remedy: fmt.Sprintf("Set timeout to a duration such as \"15m\", or leave it out for %s.", short(DefaultTimeout)),
+			Remedy: fmt.Sprintf("Set timeout to a duration such as \"15m\", or leave it out for %s.", readable.Duration(DefaultTimeout)),
 		}
 	}
 

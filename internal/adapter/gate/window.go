@@ -12,6 +12,7 @@ import (
 	_ "time/tzdata"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/readable"
 )
 
 // WindowSpec is a maintenance window as it is configured.
@@ -81,12 +82,12 @@ func NewWindow(spec WindowSpec) (cluster.Window, error) {
 
 	if spec.Duration <= 0 || spec.Duration > MaxWindow {
 		return nil, &Error{
-			Field: "duration", Found: fmt.Sprintf("duration is %s, and has to be positive and at most %s", short(spec.Duration), short(MaxWindow)),
+			Field: "duration", Found: fmt.Sprintf("duration is %s, and has to be positive and at most %s", readable.Duration(spec.Duration), readable.Duration(MaxWindow)),
 			Remedy: "Set duration to how long the window stays open each time, such as \"4h\".",
 		}
 	}
 
-	text := fmt.Sprintf("%s for %s, %s", strings.Join(strings.Fields(spec.Cron), " "), short(spec.Duration), zone)
+	text := fmt.Sprintf("%s for %s, %s", strings.Join(strings.Fields(spec.Cron), " "), readable.Duration(spec.Duration), zone)
 
 	return &window{text: text, starts: starts, duration: spec.Duration}, nil
 }
@@ -149,19 +150,4 @@ func (w *window) find(at time.Time) answer {
 	}
 
 	return answer{from: at, open: true}
-}
-
-// short returns a duration without trailing zeros: 4h, not 4h0m0s.
-func short(d time.Duration) string {
-	text := d.String()
-
-	if strings.HasSuffix(text, "m0s") {
-		text = strings.TrimSuffix(text, "0s")
-	}
-
-	if strings.HasSuffix(text, "h0m") {
-		text = strings.TrimSuffix(text, "0m")
-	}
-
-	return text
 }

@@ -67,8 +67,8 @@ func matching(summary, accepts string, valid func(text string) bool) Text {
 	}}
 }
 
-// parsed returns a check for texts that the function parses without an error. The error of the
-// check is that of the function, followed by the advice.
+// parsed returns a check for texts that the function parses without an error. The error of the check is that of the
+// function, followed by the advice.
 func parsed(summary, advice string, parse func(text string) error) func(path.Path, string) diag.Diagnostic {
 	return func(at path.Path, text string) diag.Diagnostic {
 		err := parse(text)

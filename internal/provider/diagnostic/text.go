@@ -5,7 +5,6 @@ package diagnostic
 import (
 	"slices"
 	"strings"
-	"time"
 	"unicode"
 	"unicode/utf8"
 )
@@ -44,20 +43,6 @@ func About(summary, name string) string {
 	}
 
 	return summary + " (" + name + ")"
-}
-
-// Duration formats a duration without zero units: 30m, not 30m0s.
-func Duration(d time.Duration) string {
-	text := d.String()
-	if strings.HasSuffix(text, "m0s") {
-		text = strings.TrimSuffix(text, "0s")
-	}
-
-	if strings.HasSuffix(text, "h0m") {
-		text = strings.TrimSuffix(text, "0m")
-	}
-
-	return text
 }
 
 // Paragraph returns a text of several lines unchanged, such as the message of a compiler with its mark below the
