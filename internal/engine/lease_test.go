@@ -570,6 +570,28 @@ func TestLease_LastWordStandsBeforeItIsGivenBack(t *testing.T) {
 	})
 }
 
+// TestLease_LastWordsDoNotWaitForEachOther: annotations and Events may go to two clusters. If one of them does not answer,
+// the other one's last word is passed on nevertheless.
+func TestLease_LastWordsDoNotWaitForEachOther(t *testing.T) {
+	t.Parallel()
+
+	inCluster(t, setup{}, func(r *rig) {
+		reader, stuck, last := r.Client("reader"), &lateWord{}, &lateWord{}
+		stuck.flush = func(ctx context.Context) { <-ctx.Done() }
+		last.flush = func(ctx context.Context) {
+			if _, err := reader.Lease(ctx); err != nil {
+				t.Errorf("no time is left for the last word: %v", err)
+			}
+		}
+
+		r.Must(r.WorkerBeside("run-1", nil, stuck, last), to(toLifecycle))
+
+		if last.flushed == 0 {
+			t.Error("nobody waited for the last word")
+		}
+	})
+}
+
 // lateWord is an observer that passes on late what it is told.
 type lateWord struct {
 	flush   func(context.Context)

@@ -69,7 +69,8 @@ func (h *shutdown) grace(now time.Time, most time.Duration) time.Duration {
 	return max(minStopGrace, min(stopGrace, most-now.Sub(h.since)))
 }
 
-// flush waits until the observers have passed on the last events.
+// flush waits until the observers have passed on the last events. It asks all of them at once, so that one whose
+// cluster is slow does not take the time of the others.
 func (e *Engine) flush(ctx context.Context) {
 	kept, end := e.cleanupContext(ctx)
 	defer end()
@@ -77,11 +78,15 @@ func (e *Engine) flush(ctx context.Context) {
 	bounded, cancel := e.clock.WithTimeout(kept, flushTimeout)
 	defer cancel()
 
+	var all sync.WaitGroup
+
 	for _, observer := range e.observers {
 		if late, ok := observer.(cluster.Flusher); ok {
-			late.Flush(bounded)
+			all.Go(func() { late.Flush(bounded) })
 		}
 	}
+
+	all.Wait()
 }
 
 // callWhole makes a short call that changes something, and does not cut it off: otherwise it could take effect

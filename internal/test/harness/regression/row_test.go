@@ -280,6 +280,12 @@ func leaseRows() []row {
 			wrong:    "The reply to the write of the lease was lost, or the cancel cut the write off, and a lease without a reply counted as not taken.",
 			scenario: "story 1462872251; the first request that changes something loses its reply, and a cancel follows",
 		},
+		{
+			area: areaLease, seen: "7028d559", test: engineTest("TestLease_LastWordsDoNotWaitForEachOther"),
+			symptom:  "The last Event of an upgrade was missing.",
+			wrong:    "Observers passed on their last words one after the other within ten seconds: slow annotations left the Events no time.",
+			scenario: "an observer that never ends, followed by another one",
+		},
 	}
 }
 
