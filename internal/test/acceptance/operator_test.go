@@ -32,8 +32,8 @@ const (
 )
 
 // unhurried is how many simulated seconds pass in a real second if requests have to reach a second API server within
-// seconds of the simulation.
-const unhurried = 40
+// seconds of the simulation: the last annotations have 10 s, and take up to 250 ms of real time on a busy machine.
+const unhurried = 20
 
 // newUnhurried returns a workspace with that speed.
 func newUnhurried(t *testing.T, env ...string) *workspace {
