@@ -42,6 +42,8 @@ func (u *nodeUpgrade) awaitGuardsThen(ctx context.Context, before string, then l
 
 	if then != nil {
 		action.looking = u.run.looking
+
+		defer u.dropLook()
 	}
 
 	err := u.run.awaitGuarded(ctx, action)
@@ -155,10 +157,17 @@ func (u *nodeUpgrade) permit(asked permit.Ask) permit.Verdict {
 	return made
 }
 
-// mayAct reports whether an action that was permitted before, and recorded since, may be taken now.
+// mayAct reports whether an action that was permitted before, and recorded since, may be taken now. The observation
+// that permitted it serves once.
 func (u *nodeUpgrade) mayAct() bool {
+	defer u.dropLook()
+
 	return u.permit(permit.Ask{Stage: u.stage(false), Acts: true, Judged: true}).Kind == permit.Go
 }
+
+// dropLook drops the observation of the guards. Otherwise each of a hundred nodes that reboot would keep one of all
+// nodes.
+func (u *nodeUpgrade) dropLook() { u.look = looked{} }
 
 // stage returns what the upgrade is about to do.
 func (u *nodeUpgrade) stage(cordoning bool) rule.Stage {

@@ -52,7 +52,7 @@ type nodeUpgrade struct {
 	// seen is the node as the guards last observed it, and acted is when something was last done to it.
 	seen  sighting
 	acted time.Time
-	// look is what the guards last observed.
+	// look is what the guards last observed, until it has been acted on.
 	look looked
 	// booted is the ID of the last boot in which the node was seen to be back from a reboot; empty if it never was.
 	booted string
