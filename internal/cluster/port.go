@@ -190,7 +190,7 @@ type Kubernetes interface {
 	FollowNodes(ctx context.Context) (stop func())
 	// NodesNow returns what Nodes would return at a moment after the call began. If the nodes are followed, it
 	// costs one write to the node claim instead of a list: the write proves that everything before it has arrived.
-	// If claim is empty, the nodes are listed.
+	// If claim is empty, the nodes are listed. The slice must not be changed, because several callers may have it.
 	NodesNow(ctx context.Context, claim string) ([]KubeNode, error)
 	// Node returns one node; ErrNotFound if none has that name.
 	Node(ctx context.Context, name string) (KubeNode, error)

@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strconv"
 	"sync"
@@ -90,7 +91,7 @@ func (c *Client) NodesNow(ctx context.Context, claim string) ([]cluster.KubeNode
 		return c.Nodes(ctx)
 	}
 
-	return slices.Clone(shared.nodes), shared.err
+	return shared.nodes, shared.err
 }
 
 // follower keeps the Node objects as a list and a watch deliver them. They may be old. So before they are used, a
@@ -111,7 +112,9 @@ type follower struct {
 	next *sharedLook
 	// nodes are the nodes of the last list and of the events since, sorted by name. versions has the resource version
 	// of each of them, and of those deleted since the list; listed is the resource version of the list.
+	// lent is true if callers have the slice, which is replaced then instead of changed.
 	nodes    []cluster.KubeNode
+	lent     bool
 	versions map[string]string
 	listed   string
 	// open is the watch; nil if there is none. doubted is the time until which no claim is made, because the watch
@@ -260,7 +263,9 @@ func (f *follower) delivered(name, version string) (nodes []cluster.KubeNode, ar
 		return nil, false, f.more
 	}
 
-	return slices.Clone(f.nodes), true, nil
+	f.lent = true
+
+	return f.nodes, true, nil
 }
 
 // contains reports whether the delivered version is the given one or a later one. Versions that are not numbers can
@@ -425,19 +430,34 @@ func (f *follower) event(object any, gone bool) error {
 
 	f.versions[node.Name] = node.ResourceVersion
 
-	switch at, known := slices.BinarySearchFunc(f.nodes, node.Name, byName); {
-	case known && gone:
-		f.nodes = slices.Delete(f.nodes, at, at+1)
-	case known:
-		f.nodes[at] = found
-	case !gone:
-		f.nodes = slices.Insert(f.nodes, at, found)
-	}
+	f.set(found, gone)
 
 	f.doubted = time.Time{}
 	f.tell()
 
 	return nil
+}
+
+// set replaces or inserts a node, or removes it if it is gone. Most events, such as those of claims, change nothing
+// that is known about the node.
+func (f *follower) set(found cluster.KubeNode, gone bool) {
+	at, known := slices.BinarySearchFunc(f.nodes, found.Name, byName)
+	if !known && gone || known && !gone && reflect.DeepEqual(f.nodes[at], found) {
+		return
+	}
+
+	if f.lent {
+		f.nodes, f.lent = slices.Clone(f.nodes), false
+	}
+
+	switch {
+	case gone:
+		f.nodes = slices.Delete(f.nodes, at, at+1)
+	case known:
+		f.nodes[at] = found
+	default:
+		f.nodes = slices.Insert(f.nodes, at, found)
+	}
 }
 
 // Replace implements [cache.ReflectorStore]: it applies a list.
@@ -458,7 +478,7 @@ func (f *follower) Replace(objects []any, version string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 
-	f.nodes, f.versions, f.listed = nodes, versions, version
+	f.nodes, f.lent, f.versions, f.listed = nodes, false, versions, version
 	f.tell()
 
 	return nil

@@ -223,6 +223,8 @@ func followedNodesAreNew(t *testing.T, f Fixture) {
 
 	const often = 20
 
+	var seen [often]*cluster.KubeNode
+
 	for i := range often {
 		f.CordonAsPerson(t, cordoned, i%2 == 0)
 
@@ -233,7 +235,15 @@ func followedNodesAreNew(t *testing.T, f Fixture) {
 
 		at := slices.IndexFunc(now, func(node cluster.KubeNode) bool { return node.Name == cordoned })
 		if at < 0 || now[at].Unschedulable != (i%2 == 0) {
-			t.Errorf("look %d does not say what was done to %s before it: %+v", i, cordoned, now)
+			t.Fatalf("look %d does not say what was done to %s before it: %+v", i, cordoned, now)
+		}
+
+		seen[i] = &now[at]
+	}
+
+	for i, node := range seen {
+		if node.Name != cordoned || node.Unschedulable != (i%2 == 0) {
+			t.Errorf("what look %d returned has changed since: %+v", i, *node)
 		}
 	}
 
