@@ -23,3 +23,22 @@ func TestClient_MoreObjectsAreGivenMoreTime(t *testing.T) {
 		}
 	}
 }
+
+func TestRender_NamesOfManifestsGrantNoAccess(t *testing.T) {
+	t.Parallel()
+
+	for name, want := range map[string]string{
+		"cni":                                    "cni",
+		"https://example.com/cni.yaml":           "https://example.com/cni.yaml",
+		"https://me:pw@example.com/cni.yaml?a=b": "https://example.com/cni.yaml",
+		"99-https://me:pw@example.com/c.yaml?a":  "99-https://example.com/c.yaml",
+		"git::https://me:p/w@example.com/c.yaml": "git::https://example.com/c.yaml",
+		"https://example.com/c.yaml#token":       "https://example.com/c.yaml",
+		"https://cdn.example/c@v1.15/x.yaml":     "https://cdn.example/c@v1.15/x.yaml",
+		"https://me:p?w@example.com/c.yaml":      "https://example.com/c.yaml",
+	} {
+		if got := withoutSecrets(name); got != want {
+			t.Errorf("%q: got %q, want %q", name, got, want)
+		}
+	}
+}

@@ -51,7 +51,7 @@ func (d daemons) lack() string {
 	}
 }
 
-// count counts the pods of a DaemonSet on nodes that are Ready.
+// count counts the pods of a DaemonSet on nodes that are Ready. The other nodes do not hold up a rollout.
 func count(ctx context.Context, client kubernetes.Interface, object *appsv1.DaemonSet) (daemons, error) {
 	down, err := nodesDown(ctx, client)
 	if err != nil {

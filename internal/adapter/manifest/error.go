@@ -114,7 +114,7 @@ func (j *job) hint(err error) string {
 	case !j.options.ServerSide:
 		return "If this is a field that may not change, delete the object, which loses what belongs to it: Talos before 1.13 cannot recreate it; or leave it as it is, with kubernetes.manifests.exclude"
 	case j.options.Force:
-		return "Recreating the object did not help; kubernetes.manifests.exclude leaves it as it is"
+		return "It is not recreated, because immutable fields are not all that is wrong with it; kubernetes.manifests.exclude leaves it as it is"
 	case strings.Contains(err.Error(), "immutable"):
 		return "That field may not change; kubernetes.manifests.force recreates the object, and kubernetes.manifests.exclude leaves it as it is"
 	default:

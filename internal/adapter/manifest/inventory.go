@@ -15,6 +15,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/kubernetes"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 )
 
 const (
@@ -73,19 +75,20 @@ func (s *snapshot) Write(context.Context) error { return errReadOnly }
 
 func (s *snapshot) Delete(context.Context) error { return errReadOnly }
 
-// sparing hides from the libraries the objects of an inventory that other control planes still render, so that they
-// are not pruned. They stay in the inventory.
-func sparing(inventory ssa.InventoryFactory, rendered []*unstructured.Unstructured) ssa.InventoryFactory {
+// sparing hides from the libraries the objects of an inventory that must not be pruned: those that other control
+// planes still render, and those that are excluded, whether they are rendered or not. They stay in the inventory.
+func sparing(inventory ssa.InventoryFactory, others []*unstructured.Unstructured, options cluster.ManifestOptions) ssa.InventoryFactory {
 	return func(ctx context.Context) (ssa.Inventory, error) {
 		found, err := inventory(ctx)
-		if err != nil || len(rendered) == 0 {
+		if err != nil {
 			return found, err
 		}
 
 		kept := &sparingInventory{Inventory: found}
 
 		for _, reference := range found.Get() {
-			if slices.ContainsFunc(rendered, func(object *unstructured.Unstructured) bool { return refers(reference, object) }) {
+			rendered := slices.ContainsFunc(others, func(object *unstructured.Unstructured) bool { return refers(reference, object) })
+			if rendered || options.Excludes(ssa.FormatMetaPath(reference)) {
 				kept.spared = append(kept.spared, reference)
 			}
 		}

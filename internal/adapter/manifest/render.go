@@ -78,7 +78,7 @@ func rendered(ctx context.Context, from state.State, incomplete bool) ([]*unstru
 		for _, item := range manifest.TypedSpec().Items {
 			object, err := typed(item.Object)
 			if err != nil {
-				return nil, fmt.Errorf("%w: manifest %s: %w", cluster.ErrRefused, manifest.Metadata().ID(), err)
+				return nil, fmt.Errorf("%w: manifest %s: %w", cluster.ErrRefused, withoutSecrets(manifest.Metadata().ID()), err)
 			}
 
 			objects = append(objects, object)
@@ -122,15 +122,24 @@ func extras(ctx context.Context, from state.State) (map[resource.ID]string, erro
 	return names, nil
 }
 
-// withoutSecrets returns the name of an extra manifest, which is a URL, without what grants access to it.
+// withoutSecrets returns the name or the ID of an extra manifest without what grants access to it: both contain a URL,
+// which may have a prefix. If the URL cannot be parsed, all that may be a password is left out.
 func withoutSecrets(name string) string {
-	if parsed, err := url.Parse(name); err == nil && parsed.Host != "" {
-		return parsed.Scheme + "://" + parsed.Host + parsed.Path
+	scheme, rest, isURL := strings.Cut(name, "://")
+	if !isURL {
+		name, _, _ = strings.Cut(name, "?")
+
+		return name
 	}
 
-	name, _, _ = strings.Cut(name, "?")
+	if parsed, err := url.Parse("https://" + rest); err == nil && parsed.Host != "" {
+		return scheme + "://" + parsed.Host + parsed.Path
+	}
 
-	return name
+	rest = rest[strings.LastIndexByte(rest, '@')+1:]
+	rest, _, _ = strings.Cut(rest, "?")
+
+	return scheme + "://" + rest
 }
 
 var errNoObject = errors.New("an object without kind or apiVersion")

@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
+	"slices"
 
 	fluxssa "github.com/fluxcd/pkg/ssa"
 	ssaerrors "github.com/fluxcd/pkg/ssa/errors"
@@ -32,7 +34,7 @@ type resourceManager struct {
 
 	client client.Client
 	mapper *restmapper.DeferredDiscoveryRESTMapper
-	// recreated are objects that exist and have to be recreated.
+	// recreated are objects that exist and have to be recreated, because fields that may not change do.
 	recreated object.ObjMetadataSet
 	// marked are the Secrets of which only labels and annotations change, with the diff of these.
 	marked map[object.ObjMetadata]string
@@ -54,11 +56,22 @@ func (r *resourceManager) change(subject object.ObjMetadata, action cluster.Mani
 	return change
 }
 
-// Diff compares one object.
+// Diff compares one object. With Force, an object is recreated only if fields that may not change are all that the API
+// server objects to.
 func (r *resourceManager) Diff(ctx context.Context, wanted *unstructured.Unstructured, options fluxssa.DiffOptions) (
 	entry *fluxssa.ChangeSetEntry, existing, merged *unstructured.Unstructured, err error,
 ) {
-	entry, existing, merged, err = r.ResourceManager.Diff(ctx, wanted, options)
+	gently := options
+	gently.Force = false
+
+	entry, existing, merged, err = r.ResourceManager.Diff(ctx, wanted, gently)
+	if options.Force && frozen(err) {
+		entry, existing, merged, err = r.ResourceManager.Diff(ctx, wanted, options)
+		if err == nil {
+			r.recreated = append(r.recreated, entry.ObjMetadata)
+		}
+	}
+
 	if err != nil {
 		return entry, existing, merged, failed(nameOf(wanted), false, err)
 	}
@@ -67,16 +80,32 @@ func (r *resourceManager) Diff(ctx context.Context, wanted *unstructured.Unstruc
 		r.marked[entry.ObjMetadata] = marks(existing, merged)
 	}
 
-	if options.Force && entry.Action == fluxssa.CreatedAction {
-		current := &unstructured.Unstructured{}
-		current.SetGroupVersionKind(wanted.GroupVersionKind())
+	return entry, existing, merged, nil
+}
 
-		if err := r.client.Get(ctx, client.ObjectKeyFromObject(wanted), current); err == nil {
-			r.recreated = append(r.recreated, entry.ObjMetadata)
+// frozenField matches what the API server says of a field that may not change.
+const frozenField = `(?i)immutable|(may|must) not (be )?change|cannot (be )?change|updates to .* are forbidden`
+
+// frozen reports whether the API server refuses a change of an object for no other reason than that fields of it may
+// not change.
+func frozen(err error) bool {
+	var status apierrors.APIStatus
+	if err == nil || !errors.As(err, &status) || apierrors.IsConflict(err) {
+		return false
+	}
+
+	reasons := []string{status.Status().Message}
+
+	if details := status.Status().Details; details != nil && len(details.Causes) > 0 {
+		reasons = nil
+		for _, cause := range details.Causes {
+			reasons = append(reasons, cause.Message)
 		}
 	}
 
-	return entry, existing, merged, nil
+	says := regexp.MustCompile(frozenField)
+
+	return !slices.ContainsFunc(reasons, func(reason string) bool { return !says.MatchString(reason) })
 }
 
 // Get reads an object of the inventory. If its kind no longer exists, the object is not found.
@@ -110,7 +139,7 @@ func (r *resourceManager) Delete(
 }
 
 // ApplyAllStaged applies definitions first, then classes, then the kinds in the options, then the rest, as the
-// library does.
+// library does. Objects that have to be recreated are applied one by one: if a later one fails, those before it exist.
 func (r *resourceManager) ApplyAllStaged(
 	ctx context.Context, objects []*unstructured.Unstructured, options fluxssa.ApplyOptions,
 ) (*fluxssa.ChangeSet, error) {
@@ -142,18 +171,25 @@ func (r *resourceManager) ApplyAllStaged(
 	applied := fluxssa.NewChangeSet()
 
 	for stage, members := range stages {
-		entries, err := r.ApplyAll(ctx, members, options)
-		if err != nil {
-			return applied, failed(involved(err), true, err)
-		}
+		entries := fluxssa.NewChangeSet()
 
-		applied.Append(entries.Entries)
+		for _, step := range r.steps(members) {
+			options.Force = step.recreate
+
+			done, err := r.ApplyAll(ctx, step.objects, options)
+			if err != nil {
+				return applied, failed(involved(err), true, err)
+			}
+
+			applied.Append(done.Entries)
+			entries.Append(done.Entries)
+		}
 
 		if stage > classes {
 			continue
 		}
 
-		err = r.WaitForSetWithContext(ctx, entries.ToObjMetadataSet(), fluxssa.WaitOptions{
+		err := r.WaitForSetWithContext(ctx, entries.ToObjMetadataSet(), fluxssa.WaitOptions{
 			Interval: options.WaitInterval, Timeout: options.WaitTimeout,
 		})
 		if err != nil {
@@ -166,6 +202,27 @@ func (r *resourceManager) ApplyAllStaged(
 	}
 
 	return applied, nil
+}
+
+// applyStep are objects that are applied together.
+type applyStep struct {
+	objects  []*unstructured.Unstructured
+	recreate bool
+}
+
+// steps returns the objects that are changed in place, together, followed by each object that has to be recreated.
+func (r *resourceManager) steps(objects []*unstructured.Unstructured) []applyStep {
+	first, rest := applyStep{}, []applyStep(nil)
+
+	for _, one := range objects {
+		if slices.ContainsFunc(r.recreated, func(reference object.ObjMetadata) bool { return refers(reference, one) }) {
+			rest = append(rest, applyStep{objects: []*unstructured.Unstructured{one}, recreate: true})
+		} else {
+			first.objects = append(first.objects, one)
+		}
+	}
+
+	return append([]applyStep{first}, rest...)
 }
 
 // learn waits until the API server serves the kinds that were just defined: discovery has them a little later than

@@ -34,7 +34,7 @@ const (
 func (c *Client) diffServerSide(
 	ctx context.Context, objects, spared []*unstructured.Unstructured, options cluster.ManifestOptions,
 ) ([]cluster.ManifestChange, error) {
-	manager, resources, err := c.manager(readInventory, spared)
+	manager, resources, err := c.manager(readInventory, spared, options)
 	if err != nil {
 		return nil, err
 	}
@@ -62,7 +62,7 @@ func (c *Client) diffServerSide(
 func (c *Client) applyServerSide(
 	ctx context.Context, objects, spared []*unstructured.Unstructured, options cluster.ManifestOptions,
 ) ([]cluster.ManifestChange, error) {
-	manager, resources, err := c.manager(writeInventory, spared)
+	manager, resources, err := c.manager(writeInventory, spared, options)
 	if err != nil {
 		return nil, err
 	}
@@ -89,9 +89,9 @@ func (c *Client) applyServerSide(
 }
 
 // manager returns the manager that talosctl uses, but with the existing connections, the given inventory and no
-// rate limit. It does not prune spared objects.
+// rate limit. It prunes neither spared objects nor excluded ones.
 func (c *Client) manager(
-	inventory func(*kubernetes.Clientset) ssa.InventoryFactory, spared []*unstructured.Unstructured,
+	inventory func(*kubernetes.Clientset) ssa.InventoryFactory, spared []*unstructured.Unstructured, options cluster.ManifestOptions,
 ) (*ssa.Manager, *resourceManager, error) {
 	found, err := discovery.NewDiscoveryClientForConfigAndClient(c.config, c.http)
 	if err != nil {
@@ -118,5 +118,5 @@ func (c *Client) manager(
 		marked: map[object.ObjMetadata]string{},
 	}
 
-	return ssa.NewCustomManager(resources, sparing(inventory(typed), spared), c.http, mapper), resources, nil
+	return ssa.NewCustomManager(resources, sparing(inventory(typed), spared, options), c.http, mapper), resources, nil
 }

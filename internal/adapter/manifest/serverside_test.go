@@ -16,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/adapter/talosapi"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
@@ -404,6 +405,62 @@ func TestSync_OnlyForceRecreatesImmutableObjects(t *testing.T) {
 
 	if after := r.configMap("fixed"); after.UID == before || !maps.Equal(after.Data, map[string]string{"a": "two"}) {
 		t.Errorf("UID %s, was %s, with %v", after.UID, before, after.Data)
+	}
+}
+
+// TestSync_ForceDeletesNothingThatCannotBeCreated: an object that is invalid in another way stays, and so does one beside
+// it that would be recreated.
+func TestSync_ForceDeletesNothingThatCannotBeCreated(t *testing.T) {
+	r := newRig(t)
+	r.renders(fmt.Sprintf(fixed, "one"), settings)
+
+	if _, err := r.Apply(t.Context(), controlPlane, serverSide); err != nil {
+		t.Fatal(err)
+	}
+
+	before := map[string]types.UID{"fixed": r.configMap("fixed").UID, "settings": r.configMap("settings").UID}
+
+	r.renders(fmt.Sprintf(fixed, "two"), strings.Replace(settings, "mode: new", `"no key": x`, 1))
+
+	force := cluster.ManifestOptions{ServerSide: true, Force: true}
+	_, diffErr := r.Diff(t.Context(), controlPlane, force)
+	_, applyErr := r.Apply(t.Context(), controlPlane, force)
+
+	for name, err := range map[string]error{"diff": diffErr, "sync": applyErr} {
+		if !errors.Is(err, cluster.ErrRefused) || !strings.Contains(err.Error(), "/settings") || !strings.Contains(err.Error(), "It is not recreated") {
+			t.Errorf("%s: %v, want a refusal of settings", name, err)
+		}
+	}
+
+	for name, was := range before {
+		if is := r.configMap(name).UID; is != was {
+			t.Errorf("%s was recreated", name)
+		}
+	}
+}
+
+// TestSync_ExcludedObjectIsNotPrunedOnceItIsNoLongerRendered: somebody else manages it by now.
+func TestSync_ExcludedObjectIsNotPrunedOnceItIsNoLongerRendered(t *testing.T) {
+	r := newRig(t)
+	r.renders(settings, extra)
+
+	if _, err := r.Apply(t.Context(), controlPlane, serverSide); err != nil {
+		t.Fatal(err)
+	}
+
+	r.renders(settings)
+
+	options := cluster.ManifestOptions{ServerSide: true, Prune: true, Exclude: []cluster.ManifestObject{{Kind: "ConfigMap", Namespace: r.namespace, Name: "extra"}}}
+
+	changes, err := r.Diff(t.Context(), controlPlane, options)
+	r.expect("diff", changes, err)
+
+	changes, err = r.Apply(t.Context(), controlPlane, options)
+	r.expect("sync", changes, err)
+	r.configMap("extra")
+
+	if keys := r.inventory(); len(keys) != 2 {
+		t.Errorf("inventory %q, want both", keys)
 	}
 }
 
