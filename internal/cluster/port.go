@@ -232,8 +232,8 @@ type Kubernetes interface {
 	WriteJournal(ctx context.Context, journal Journal) (Journal, error)
 	// Forget removes what upgrades left in the cluster with the given ID: the lease unless its holder renews it or
 	// upgrades are suspended, and, unless it keeps the lease, the published ConfigMap and the journal if nothing in
-	// it is unfinished. It deletes only objects of ours, and returns what it kept and why. To find out whether the
-	// lease is renewed, it waits for the duration of the lease at most.
+	// it is unfinished. It deletes only objects of ours, and returns what it kept and why. If the lease has a holder,
+	// it is watched for its duration, or for 30 s if that is absent or longer than a minute.
 	Forget(ctx context.Context, id string) (kept []string, err error)
 }
 
@@ -282,8 +282,8 @@ type Lease struct {
 type Suspension struct {
 	// Reason is what they wrote; empty if they wrote nothing.
 	Reason string
-	// By is the program that wrote the suspension, and Since is when, as recorded by the API server; empty and zero
-	// if it has not recorded that.
+	// By is the program that wrote the suspension, and Since is when it last changed the lease, as recorded by the API
+	// server; empty and zero if it has not recorded that.
 	By    string
 	Since time.Time
 }

@@ -23,11 +23,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/yaml"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/adapter/kubeapi"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/protocol"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
@@ -1004,6 +1006,47 @@ func TestForget_LeavesARunningUpgradeAlone(t *testing.T) {
 
 	if journal, err := api.Journal(t.Context()); err != nil || journal.ResourceVersion == "" {
 		t.Errorf("the journal is gone: %+v, %v", journal, err)
+	}
+}
+
+// TestForget_ADeadHolderIsNotKeptByAnotherWrite: an annotation is no renewal, and a suspension that somebody writes
+// while the lease is watched counts.
+func TestForget_ADeadHolderIsNotKeptByAnotherWrite(t *testing.T) {
+	for name, test := range map[string]struct{ key, kept string }{
+		"an annotation": {"example.com/note", ""},
+		"a suspension":  {protocol.KeySuspend, "upgrades of the cluster are suspended"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			holder, _ := live(t)
+
+			if _, err := holder.WriteLease(t.Context(), cluster.Lease{Holder: "run-9", Renewed: time.Now(), Duration: 30 * time.Second}); err != nil {
+				t.Fatal(err)
+			}
+
+			slept := time.Duration(0)
+			patch := []byte(`{"metadata":{"annotations":{"` + test.key + `":"storage is degraded"}}}`)
+
+			var (
+				api   *kubeapi.Client
+				other kubernetes.Interface
+			)
+
+			api, other = liveWith(t, func(ctx context.Context, duration time.Duration) error {
+				if slept += duration; slept == 10*time.Second {
+					_, err := other.CoordinationV1().Leases(kubeapi.Namespace).Patch(ctx, kubeapi.LeaseName, types.MergePatchType, patch, metav1.PatchOptions{})
+
+					return err
+				}
+
+				return ctx.Err()
+			})
+			defer forget(t, other)
+
+			kept, err := api.Forget(t.Context(), "")
+			if err != nil || (len(kept) > 0) != (test.kept != "") || !strings.Contains(strings.Join(kept, "\n"), test.kept) {
+				t.Errorf("kept %q, %v, want %q", kept, err, test.kept)
+			}
+		})
 	}
 }
 

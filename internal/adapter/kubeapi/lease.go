@@ -29,8 +29,9 @@ func (c *Client) Lease(ctx context.Context) (cluster.Lease, error) {
 	return leaseFrom(object), nil
 }
 
-// WriteLease creates the lease if its ResourceVersion is empty and updates it otherwise. The update is a patch,
-// because a PUT would recreate a lease that somebody deleted.
+// WriteLease creates the lease if its ResourceVersion is empty and updates it otherwise. It ignores lease.Suspended. The
+// update is a patch, because the API server creates a missing Lease on PUT. If the lease has been deleted or written
+// since it was read, [cluster.ErrConflict] is returned.
 func (c *Client) WriteLease(ctx context.Context, lease cluster.Lease) (cluster.Lease, error) {
 	what := "write the lease " + Namespace + "/" + LeaseName
 
@@ -56,8 +57,8 @@ func (c *Client) WriteLease(ctx context.Context, lease cluster.Lease) (cluster.L
 	return leaseFrom(&written), nil
 }
 
-// suspender is the field manager of a suspension that a run or an action of ours writes. It differs from the
-// manager of the renewals: otherwise the suspension would get the time of the last renewal.
+// suspender is the field manager with which actions of ours write a suspension; users see it as [cluster.Suspension.By].
+// The API server keeps one time for each manager: with that of the renewals, Since would be the last renewal.
 const suspender = "talosupgrade_suspend"
 
 // WriteSuspension implements [cluster.Kubernetes].
@@ -92,13 +93,15 @@ func (c *Client) WriteSuspension(ctx context.Context, lease cluster.Lease, reaso
 	return leaseFrom(&written), nil
 }
 
-// leasePatch is a JSON merge patch of the whole lease.
+// leasePatch is a JSON merge patch that replaces the spec and sets our labels and annotations. All other metadata stays,
+// a suspension too.
 type leasePatch struct {
 	Metadata metav1.ObjectMeta `json:"metadata"`
 	Spec     leasePatchSpec    `json:"spec"`
 }
 
-// leasePatchSpec is like the original, except that absent fields are encoded as null, which removes them.
+// leasePatchSpec has the fields of [coordinationv1.LeaseSpec] without omitempty: an absent one is encoded as null, which
+// removes it.
 type leasePatchSpec struct {
 	HolderIdentity       *string                                  `json:"holderIdentity"`
 	LeaseDurationSeconds *int32                                   `json:"leaseDurationSeconds"`
@@ -109,6 +112,7 @@ type leasePatchSpec struct {
 	PreferredHolder      *string                                  `json:"preferredHolder"`
 }
 
+// readLease returns the lease; nil if there is none.
 func (c *Client) readLease(ctx context.Context) (*coordinationv1.Lease, error) {
 	var object coordinationv1.Lease
 
@@ -173,8 +177,9 @@ func leaseFrom(object *coordinationv1.Lease) cluster.Lease {
 	return lease
 }
 
-// suspensionOf returns the suspension of upgrades, which an annotation records; nil if there is none. The API
-// server has recorded who wrote it and when.
+// suspensionOf returns the suspension that the annotation [protocol.KeySuspend] records. If there is none, or its value
+// is [protocol.SuspendNot], nil is returned. By and Since are the field manager that owns the annotation and the last
+// time that it changed the lease; both are empty if the API server has not recorded them.
 func suspensionOf(object metav1.ObjectMeta) *cluster.Suspension {
 	reason, annotated := object.Annotations[protocol.KeySuspend]
 	if !annotated || reason == protocol.SuspendNot {
@@ -217,17 +222,16 @@ func ownsAnnotation(entry metav1.ManagedFieldsEntry, key string) bool {
 const (
 	// watchInterval is the time between two reads of a held lease.
 	watchInterval = time.Second
-	// defaultLease is the duration of a lease that has none, or one of more than longestLease.
+	// defaultLease is how long [Client.Forget] watches a lease without a duration, or with one above longestLease.
 	defaultLease = 30 * time.Second
 	longestLease = time.Minute
 )
 
-// Forget removes what an upgrade left in the cluster with the given ID: the published ConfigMap, the journal unless
-// something in it is unfinished (the record of a snapshot of etcd never is), and the lease unless its holder renews
-// it or upgrades are suspended; finding out takes up to the duration of the lease. It deletes nothing that it does
-// not know to be ours, and returns what it kept and why.
+// Forget implements [cluster.Kubernetes]. The journal is kept if an upgrade in it is awaited, if a sync of the manifests
+// is due, or if it cannot be read; the record of an etcd snapshot does not count. If the journal or the ConfigMap cannot
+// be deleted, the other one is still tried.
 func (c *Client) Forget(ctx context.Context, id string) ([]string, error) {
-	// The lease comes first: while somebody holds it, everything else is in use.
+	// The lease comes first: if it is kept, so is the rest.
 	reason, err := c.forgetLease(ctx, id)
 	if err != nil {
 		return nil, err
@@ -239,7 +243,7 @@ func (c *Client) Forget(ctx context.Context, id string) ([]string, error) {
 	)
 
 	if reason != "" {
-		return []string{reason, "the journal and the published annotations, which go with the lease"}, nil
+		return []string{reason, "the journal and the published annotations, because the lease is kept"}, nil
 	}
 
 	for _, forget := range []func(context.Context, string) (string, error){c.forgetJournal, c.forgetPublished} {
@@ -256,6 +260,7 @@ func (c *Client) Forget(ctx context.Context, id string) ([]string, error) {
 	return kept, errors.Join(failures...)
 }
 
+// forgetLease deletes the lease. If it is kept, its name and the reason are returned.
 func (c *Client) forgetLease(ctx context.Context, id string) (kept string, err error) {
 	name := "lease " + Namespace + "/" + LeaseName
 
@@ -268,24 +273,33 @@ func (c *Client) forgetLease(ctx context.Context, id string) (kept string, err e
 		return name + ": " + reason, nil
 	}
 
-	moving, err := c.moves(ctx, leaseFrom(object))
-	if err != nil {
+	object, renewed, err := c.watched(ctx, object)
+	if err != nil || object == nil {
 		return "", err
 	}
 
-	if suspended := suspensionOf(object.ObjectMeta); suspended != nil && !moving {
-		return name + ": upgrades of the cluster are suspended " + suspended.String(), nil
+	// It may have been made anew meanwhile.
+	if reason := foreign(object.ObjectMeta, id); reason != "" {
+		return name + ": " + reason, nil
 	}
 
-	if moving {
+	if renewed {
 		return fmt.Sprintf("%s: %s holds it and is at work", name, leaseFrom(object).Holder), nil
+	}
+
+	if suspended := suspensionOf(object.ObjectMeta); suspended != nil {
+		return name + ": upgrades of the cluster are suspended " + suspended.String(), nil
 	}
 
 	return c.remove(ctx, name, c.coordination.Delete().Namespace(Namespace).Resource("leases").Name(LeaseName), object.ObjectMeta)
 }
 
-// moves reports whether somebody renews the lease, by our own clock only.
-func (c *Client) moves(ctx context.Context, lease cluster.Lease) (bool, error) {
+// watched returns the lease as it is after it was watched for its duration, nil if it is gone, and whether somebody
+// renewed or took it meanwhile. Other writes, such as that of a suspension, do not count. Only waiting time does,
+// because the clocks of two machines differ.
+func (c *Client) watched(ctx context.Context, object *coordinationv1.Lease) (latest *coordinationv1.Lease, renewed bool, err error) {
+	lease := leaseFrom(object)
+
 	duration := lease.Duration
 	if duration <= 0 || duration > longestLease {
 		duration = defaultLease
@@ -293,22 +307,26 @@ func (c *Client) moves(ctx context.Context, lease cluster.Lease) (bool, error) {
 
 	for waited := time.Duration(0); lease.Holder != "" && waited < duration; waited += watchInterval {
 		if err := c.sleep(ctx, watchInterval); err != nil {
-			return false, err
+			return nil, false, err
 		}
 
-		current, err := c.Lease(ctx)
-		if err != nil {
-			return false, err
+		object, err = c.readLease(ctx)
+		if err != nil || object == nil {
+			return nil, false, err
 		}
 
-		if current.ResourceVersion != lease.ResourceVersion {
-			return current.Holder != "", nil
+		switch current := leaseFrom(object); {
+		case current.Holder == "":
+			return object, false, nil
+		case current.Holder != lease.Holder, !current.Renewed.Equal(lease.Renewed):
+			return object, true, nil
 		}
 	}
 
-	return false, nil
+	return object, false, nil
 }
 
+// forgetJournal deletes the journal. If it is kept, its name and the reason are returned.
 func (c *Client) forgetJournal(ctx context.Context, id string) (kept string, err error) {
 	name := "ConfigMap " + Namespace + "/" + JournalName
 
@@ -348,6 +366,7 @@ func (c *Client) forgetJournal(ctx context.Context, id string) (kept string, err
 	return c.remove(ctx, name, c.core.Delete().Namespace(Namespace).Resource("configmaps").Name(JournalName), object.ObjectMeta)
 }
 
+// forgetPublished deletes the published ConfigMap. If it is kept, its name and the reason are returned.
 func (c *Client) forgetPublished(ctx context.Context, id string) (kept string, err error) {
 	name := "ConfigMap " + Namespace + "/" + PublishedName
 
@@ -363,7 +382,8 @@ func (c *Client) forgetPublished(ctx context.Context, id string) (kept string, e
 	return c.remove(ctx, name, c.core.Delete().Namespace(Namespace).Resource("configmaps").Name(PublishedName), object.ObjectMeta)
 }
 
-// remove deletes the object as it was read; if it was written since, it is kept.
+// remove deletes the object as it was read. If it has been written since, it is kept, and the reason is returned. If it
+// is gone already, that is no error.
 func (c *Client) remove(ctx context.Context, name string, request *rest.Request, read metav1.ObjectMeta) (kept string, err error) {
 	err = change(ctx, "delete the "+name, request.Body(&metav1.DeleteOptions{
 		Preconditions: &metav1.Preconditions{UID: &read.UID, ResourceVersion: &read.ResourceVersion},
