@@ -90,7 +90,7 @@ type Client struct {
 	preferred atomic.Int64
 	// proven is true once an endpoint has accepted the credentials.
 	proven atomic.Bool
-	// hung has the nodes, by address, whose mounts did not answer, each with its error.
+	// hung has the nodes, by address, whose mounts did not answer, each as [hungMounts].
 	hung sync.Map
 	// clusterID is the ID of the cluster, once it is known.
 	clusterID atomic.Pointer[string]

@@ -774,9 +774,9 @@ const (
 // because of the node or the credentials, is nil; in the latter case DiskError or TimeError has the reason. An
 // error means that the node did not answer at all.
 //
-// A node has to query each of its mounts, and one of them, such as that of an NFS server that is gone, may keep it
-// waiting forever. It is not asked for its mounts again then: the answer would be the same, and on the node every
-// further call would hang as well.
+// A node has to query each of its mounts, and one of them, such as that of an NFS server that is gone, may block the
+// answer for as long as the node runs, and every further call as well. A node that did not answer in time is not asked
+// for its mounts again for hungTime.
 func (c *Client) Vitals(ctx context.Context, address string) (cluster.Vitals, error) {
 	var (
 		vitals           cluster.Vitals
@@ -797,8 +797,8 @@ func (c *Client) Vitals(ctx context.Context, address string) (cluster.Vitals, er
 	vitals.DiskError = diskErr
 
 	var failure *callError
-	if errors.As(diskErr, &failure) && failure.silent && ctx.Err() == nil {
-		c.hung.Store(address, diskErr)
+	if errors.As(diskErr, &failure) && failure.silent && ctx.Err() == nil && c.hungMounts(address) == nil {
+		c.hung.Store(address, hungMounts{err: diskErr, since: time.Now()})
 	}
 
 	// A node without the resource does not know; that is not an error.
@@ -807,6 +807,25 @@ func (c *Client) Vitals(ctx context.Context, address string) (cluster.Vitals, er
 	}
 
 	return vitals, nil
+}
+
+// hungTime is how long a node whose mounts did not answer is not asked again. It may have been busy, or have rebooted.
+const hungTime = 10 * time.Minute
+
+// hungMounts is the error of mounts that did not answer, and when.
+type hungMounts struct {
+	err   error
+	since time.Time
+}
+
+// hungMounts returns the error of mounts that did not answer within the last hungTime; nil if they did.
+func (c *Client) hungMounts(address string) error {
+	known, _ := c.hung.Load(address)
+	if hung, found := known.(hungMounts); found && time.Since(hung.since) < hungTime {
+		return hung.err
+	}
+
+	return nil
 }
 
 // isSilence reports whether an error is not an answer of the node.
@@ -825,10 +844,8 @@ func isSilence(ctx context.Context, err error) bool {
 
 // diskSpace returns nil if no file system for images is found.
 func (c *Client) diskSpace(ctx context.Context, address string) (*cluster.DiskSpace, error) {
-	if known, found := c.hung.Load(address); found {
-		failure, _ := known.(error)
-
-		return nil, failure
+	if err := c.hungMounts(address); err != nil {
+		return nil, err
 	}
 
 	var answer *machineapi.MountsResponse
