@@ -56,7 +56,7 @@ func returnedEntry(observed cluster.Observation, name string) (key string, entry
 	case observed.Journal == nil:
 		return "", entry, &say.Failure{
 			Summary: summary, Node: name, Seen: fmt.Sprintf("The journal cannot be read: %v.", observed.JournalError), State: "Nothing was touched.",
-			Remedy: say.WritableRemedy, Err: say.ErrBlocked,
+			Remedy: say.WritableRemedyOfAction, Err: say.ErrBlocked,
 		}
 	}
 
@@ -128,6 +128,6 @@ func retryFailure(ctx context.Context, node string, err error) *say.Failure {
 
 	return say.Undisturbed(&say.Failure{
 		Summary: "Unable to allow another try on node " + node, Node: node, Seen: say.Sentence(err.Error()), State: "No node was disturbed.",
-		Remedy: say.WritableRemedy, Err: err,
+		Remedy: say.WritableRemedyOfAction, Err: err,
 	})
 }

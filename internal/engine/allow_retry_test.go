@@ -8,9 +8,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/say"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/harness"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/history"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/model"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/ports"
 )
 
 // TestAllowRetry_RefusedWhereNothingIsKept, and where the node is in the middle of something.
@@ -88,6 +91,36 @@ func TestAllowRetry_LastsUntilTheNextFallback(t *testing.T) {
 
 		if writes != 1 {
 			t.Errorf("the entry was written %d times", writes)
+		}
+
+		denied, journals := r.Worker("run-denied"), 0
+		denied.Client.Intercept(func(ctx context.Context, call ports.Call, next func(context.Context) error) error {
+			if call.Method == "WriteJournal" {
+				journals++
+			}
+
+			if journals > 1 {
+				return cluster.ErrDenied
+			}
+
+			return next(ctx)
+		})
+
+		_, err := denied.RollBackNode(context.Background(), harness.OfNode("worker-0"))
+		if failed := failure(t, err, cluster.ErrDenied, "worker-0"); !strings.Contains(failed.State, "may install the same image again") {
+			t.Errorf("it says %q", failed.State)
+		}
+
+		// Whoever asks for a rollback after it takes it back.
+		back, err := r.Worker("run-back").RollBackNode(context.Background(), harness.OfNode("worker-0"))
+		if err != nil || back.Image != before.Image || r.entryOf("worker-0").Retry {
+			t.Errorf("got %+v, %v, and the entry is %+v", back, err, r.entryOf("worker-0"))
+		}
+
+		_ = failure(t, apply("run-refused"), say.ErrBlocked, "worker-0")
+
+		if err := r.Worker("run-retry").Retry(context.Background(), "worker-0"); err != nil {
+			t.Fatal(err)
 		}
 
 		r.World().SetFaults([]model.Fault{neverReady("worker-0")})

@@ -899,22 +899,24 @@ func (e *Engine) operatorNeedsCleanup(ctx context.Context, observed cluster.Obse
 	return cluster.IsRun(report.Hold)
 }
 
-// cleanUp removes what is left on the object, once the cluster is at the target.
+// cleanUp removes all that is left on the object, once the cluster is at the target.
 func (d *delegation) cleanUp(ctx context.Context) {
 	bounded, cancel := d.run.engine.clock.WithTimeout(ctx, askTimeout)
 	defer cancel()
 
 	err := d.run.engine.waitClosely(bounded, "", fmt.Sprintf("%s to be tidied up", d.run.engine.operator), pollOperator, func(ctx context.Context) (bool, string, error) {
 		report, err := d.run.engine.operator.Report(ctx)
+		found := false
+
 		if err == nil {
-			_, err = d.cleanUpOne(ctx, report)
+			found, err = d.cleanUpOne(ctx, report)
 		}
 
 		if err != nil {
 			return false, err.Error(), permanentOnly(err)
 		}
 
-		return true, "", nil
+		return !found, "more may be left on it", nil
 	})
 	if err != nil {
 		d.run.engine.warn(fmt.Sprintf("what earlier runs left on %s could not be taken away: %v", d.run.engine.operator, err))

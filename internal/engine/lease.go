@@ -30,7 +30,7 @@ const (
 // have been deleted under a run that has not noticed yet: it is watched for as long. If the run ends before it knows
 // whether it has taken the lease, the lease is given back.
 func (e *Engine) acquire(ctx context.Context) (taken *lock, _ error) {
-	begun, unsure := e.clock.Now(), false
+	begun, pause, unsure := e.clock.Now(), minPoll, false
 
 	defer func() {
 		if taken == nil && unsure {
@@ -90,9 +90,11 @@ func (e *Engine) acquire(ctx context.Context) (taken *lock, _ error) {
 		case cluster.Heals(err) && e.clock.Now().Sub(begun) < acquireTimeout:
 			// Read it again: either somebody else has it now, or we do, or the API server was only briefly
 			// unavailable.
-			if e.clock.Sleep(ctx, minPoll) != nil {
+			if e.clock.Sleep(ctx, pause) != nil {
 				return nil, cluster.Ended(ctx)
 			}
+
+			pause = min(pause+pause/2, maxPoll)
 		default:
 			return nil, &say.Failure{
 				Summary: "Unable to take the lease kube-system/talosupgrade", Seen: err.Error(),
@@ -189,10 +191,12 @@ func (e *Engine) lastHolder(ctx context.Context) (holder string, err error) {
 	return holder, nil
 }
 
+const leaseRights = "Allow the credentials to get, create and patch leases in kube-system, then "
+
 // leaseRemedy says what to do if the lease cannot be read or written.
 func leaseRemedy(err error) string {
 	if errors.Is(err, cluster.ErrDenied) {
-		return "Allow the credentials to get, create and patch leases in kube-system, then run terraform apply again."
+		return leaseRights + "run terraform apply again."
 	}
 
 	return say.WritableRemedy

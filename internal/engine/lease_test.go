@@ -230,8 +230,11 @@ func TestLease_TakenWithoutAReplyIsGivenBack(t *testing.T) {
 
 				time.Sleep(2 * late)
 
-				if holder := r.Lease().Holder; holder != test.holder || writes.Load() == 0 {
-					t.Errorf("the lease is held by %q after %d writes, want %q", holder, writes.Load(), test.holder)
+				// Within the two minutes that it tries, the pauses grow to five seconds.
+				const most = 40
+
+				if holder, n := r.Lease().Holder, writes.Load(); holder != test.holder || n == 0 || n > most {
+					t.Errorf("the lease is held by %q after %d writes, want %q after 1 to %d", holder, n, test.holder, most)
 				}
 
 				r.Sound()

@@ -80,9 +80,12 @@ func (r *run) applyManifests(ctx context.Context) error {
 	bounded, cancel := r.engine.clock.WithTimeout(ctx, applyTimeout)
 	defer cancel()
 
-	var missing error
-
-	begun := r.engine.clock.Now()
+	// missing is why the last attempt was incomplete, and since is when the first such attempt was made.
+	var (
+		missing error
+		since   time.Time
+		begun   = r.engine.clock.Now()
+	)
 
 	err := r.engine.wait(bounded, "", "the bootstrap manifests to be applied", func(ctx context.Context) (bool, string, error) {
 		observed, err := r.observe(ctx, inquiry{proxies: true, machines: runsControlPlane, others: true})
@@ -103,11 +106,22 @@ func (r *run) applyManifests(ctx context.Context) error {
 			Kind: cluster.EventNodeStep, Component: cluster.Manifests, Step: cluster.StepApply, Text: "as " + renderer.Name + " renders them",
 		})
 
-		options.Incomplete = !options.Prune && r.engine.clock.Now().Sub(begun) >= incompleteTimeout
+		now := r.engine.clock.Now()
+		patient := now.Sub(since) < incompleteTimeout && now.Sub(begun) < applyTimeout-incompleteTimeout
+		options.Incomplete = !options.Prune && missing != nil && !patient
 
 		changes, err := r.leased.applyManifests(ctx, renderer.Address, options)
-		if errors.Is(err, cluster.ErrIncomplete) {
+
+		switch {
+		case errors.Is(err, cluster.ErrIncomplete):
 			missing = err
+
+			if since.IsZero() {
+				since = r.engine.clock.Now()
+			}
+		case err != nil && ctx.Err() == nil:
+			// Everything is rendered by now, or nothing is known about it.
+			missing = nil
 		}
 
 		if err != nil {
@@ -126,7 +140,9 @@ func (r *run) applyManifests(ctx context.Context) error {
 
 		return true, "", nil
 	})
-	if err != nil && missing != nil {
+
+	var waited *say.WaitError
+	if errors.As(err, &waited) && missing != nil {
 		return &incompleteError{error: err, missing: missing}
 	}
 
@@ -149,7 +165,8 @@ func (r *run) renders(observed cluster.Observation) (cluster.Node, cluster.Manif
 
 	// The oldest Talos in the cluster decides, as it does for talosctl.
 	lowest, _ := observed.TalosVersions()
-	options := cluster.ManifestOptions{ServerSide: lowest.AtLeast(1, 13), Prune: policy.Prune, Force: policy.Force, Exclude: policy.Exclude}
+	serverSide := lowest.AtLeast(1, 13)
+	options := cluster.ManifestOptions{ServerSide: serverSide, Prune: policy.Prune && serverSide, Force: policy.Force, Exclude: policy.Exclude}
 
 	if observed.KubernetesError != nil {
 		return cluster.Node{}, options, "the Kubernetes API does not answer: " + observed.KubernetesError.Error()
@@ -341,7 +358,8 @@ func notReady(observed cluster.Observation) []string {
 }
 
 // oldProxies returns the nodes on which kube-proxy is older than the target of the hop; none if only Talos was
-// moved. Nodes that are not Ready, or held, are not expected to follow.
+// moved. Nodes that are not Ready, or held, are not expected to follow; the wait for the rollout does not expect it of
+// those that are not Ready either.
 func (r *run) oldProxies(observed cluster.Observation, step plan.Step) []string {
 	var old []string
 

@@ -138,6 +138,9 @@ func (r *run) upgradeNode(ctx context.Context, step plan.Step) (ready time.Time,
 		// This is cheap if the image is still there: the node drops unused images after a while. The pull has its
 		// own timeout and uses up none of the node's time.
 		err := r.pullAtTurn(ctx, step.Node, step.Image, func(ctx context.Context) error { return r.pullToInstall(ctx, step, step.Image) })
+		if err != nil {
+			u.abandon(ctx)
+		}
 
 		switch {
 		case errors.Is(err, permit.ErrStopped):
@@ -158,7 +161,7 @@ func (r *run) upgradeNode(ctx context.Context, step plan.Step) (ready time.Time,
 	}
 
 	if err != nil {
-		u.cleanUp(ctx)
+		u.abandon(ctx)
 
 		if errors.Is(err, say.ErrDeparted) {
 			err = errors.Join(err, u.markDeparted(ctx))
@@ -615,6 +618,16 @@ func (u *nodeUpgrade) cordon(ctx context.Context) (bool, string, error) {
 	u.cordoned = ours
 
 	return true, "", nil
+}
+
+// abandon is [nodeUpgrade.cleanUp] for an upgrade that failed. Unless the lease is lost, it also removes the cordon of an
+// earlier run.
+func (u *nodeUpgrade) abandon(ctx context.Context) {
+	if _, _, lost := u.run.lock.state(); lost == nil {
+		u.cordoned = u.cordoned || u.step.Finish && !u.recorded()
+	}
+
+	u.cleanUp(ctx)
 }
 
 // cleanUp removes our cordon from a node whose upgrade ended without an open entry in the journal. It has some time

@@ -31,7 +31,7 @@ type NodeRequest struct {
 // RollBackNode sends a node back to the system that it ran before its last upgrade, and blocks until it is in
 // service with it. The node is drained, guarded, leased and journalled like one whose new system did not become
 // healthy. A rollback that an earlier call, or an upgrade, left unfinished is finished. Nothing is done to a node
-// that already runs its old system again.
+// that already runs its old system again, except that a permission to try the same image again is taken back.
 //
 // The returned entry says what the node was sent back from and to; the image is not installed there again until
 // somebody allows it. The error is a [*say.Failure].
@@ -43,7 +43,7 @@ func (e *Engine) RollBackNode(ctx context.Context, request NodeRequest) (cluster
 		return cluster.Entry{}, err
 	}
 
-	if _, entry, done, err := decideRollback(observed, request.Node); done || err != nil {
+	if _, entry, done, err := decideRollback(observed, request.Node); done && !entry.Retry || err != nil {
 		return entry, err
 	}
 
@@ -58,11 +58,18 @@ func (e *Engine) RollBackNode(ctx context.Context, request NodeRequest) (cluster
 	r.tellRolledBack(back, last, err)
 	r.giveBack(ctx, last, err)
 
-	if back == nil {
+	switch {
+	case back != nil:
+		return back.entry, err
+	case err != nil:
 		return cluster.Entry{}, err
 	}
 
-	return back.entry, err
+	// It was done already, and nothing allows another try by now.
+	_, entry, _, err := decideRollback(last, request.Node)
+	entry.Retry = false
+
+	return entry, err
 }
 
 // decideRollback returns the plan's decision about a requested rollback: the step, with what the journal holds
@@ -130,8 +137,12 @@ func (r *run) rollBackLeased(ctx context.Context, observed cluster.Observation, 
 	r.journal.setNodes(observed.Nodes)
 
 	step, entry, done, err := decideRollback(observed, request.Node)
-	if done || err != nil {
+
+	switch {
+	case err != nil:
 		return nil, observed, err
+	case done:
+		return nil, observed, r.withdrawRetry(leased, step)
 	}
 
 	if err := r.refusesRollback(leased, step); err != nil {
@@ -146,6 +157,33 @@ func (r *run) rollBackLeased(ctx context.Context, observed cluster.Observation, 
 	}
 
 	return back, observed, err
+}
+
+// withdrawRetry takes back the permission to install the same image again on a node that runs its old system.
+func (r *run) withdrawRetry(ctx context.Context, step plan.Step) error {
+	err := r.journal.change(ctx, step.Node, func(j cluster.Journal) cluster.Journal {
+		entry, found := j.Entries[step.Key]
+		if !found || !entry.Retry {
+			return j
+		}
+
+		entry.Retry, entry.Run, entry.Written = false, r.engine.runID, r.engine.clock.Now()
+
+		return j.With(step.Key, entry)
+	})
+
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, say.ErrLeaseLost), ctx.Err() != nil:
+		return err
+	}
+
+	return say.Undisturbed(&say.Failure{
+		Summary: "Unable to roll back node " + step.Node, Node: step.Node, Seen: say.Sentence(err.Error()),
+		State:  "The node runs its old system, and the next apply may install the same image again.",
+		Remedy: say.WritableRemedyOfAction, Err: err,
+	})
 }
 
 // refusesRollback returns why no rollback may begin now: the upgrades are suspended, or the operator of the

@@ -186,8 +186,22 @@ func (s *rollout) start(ctx context.Context, next []plan.Step) error {
 	}
 
 	if next[0].Component == cluster.Manifests {
+		before := s.run.engine.clock.Now()
+
 		if err := s.run.pullProxies(ctx, s.snapshot, s.made); err != nil {
 			return err
+		}
+
+		if s.run.engine.clock.Now().Sub(before) > lookAgain {
+			// Meanwhile the window may have closed, or somebody may have suspended the upgrades.
+			suspended, err := s.run.suspended(ctx, s.made)
+			if err != nil || suspended {
+				return s.untouched(err)
+			}
+
+			if err := s.checkStart(next[0]); err != nil {
+				return err
+			}
 		}
 	}
 
@@ -514,7 +528,12 @@ func (s *rollout) prepare(ctx context.Context) error {
 		return err
 	}
 
-	return s.run.prepareImages(ctx, s.snapshot, s.made)
+	err := s.run.prepareImages(ctx, s.snapshot, s.made)
+	if ctx.Err() != nil {
+		return s.untouched(err)
+	}
+
+	return err
 }
 
 // blockage is what keeps a run from starting anything.

@@ -71,8 +71,13 @@ func (e *Engine) changeSuspension(ctx context.Context, doing string, reason *str
 	case ctx.Err() != nil:
 		return nil, cluster.Ended(ctx)
 	default:
+		remedy := say.WritableRemedyOfAction
+		if errors.Is(err, cluster.ErrDenied) {
+			remedy = leaseRights + "invoke the action again."
+		}
+
 		return nil, &say.Failure{
-			Summary: "Unable to " + doing, Seen: say.Sentence(err.Error()), State: "Whoever upgrades it goes on as before.", Remedy: leaseRemedy(err), Err: err,
+			Summary: "Unable to " + doing, Seen: say.Sentence(err.Error()), State: "Whoever upgrades it goes on as before.", Remedy: remedy, Err: err,
 		}
 	}
 }

@@ -570,6 +570,10 @@ func TestSuspension_ThatMayNotBeWrittenSaysWhatToAllow(t *testing.T) {
 				t.Errorf("it says %v", failed)
 			}
 
+			if strings.Contains(failed.Remedy, "terraform apply") {
+				t.Errorf("it advises to begin an upgrade: %s", failed.Remedy)
+			}
+
 			wording.Note(t, wording.Entry{Kind: wording.KindFailure, Summary: failed.Summary, Detail: failed.Detail()})
 		}
 
@@ -647,6 +651,36 @@ func TestSuspension_NodeThatAnEarlierRunCordonedIsPutBack(t *testing.T) {
 
 		if err := w.Apply(context.Background(), stopping(to(toLifecycle))); !errors.Is(err, say.ErrSuspended) {
 			t.Errorf("got %v, want that the upgrades are suspended", err)
+		}
+
+		for name, node := range r.Judge.Verdict().Nodes {
+			if node.Cordoned {
+				t.Errorf("%s is left cordoned", name)
+			}
+		}
+	})
+}
+
+// TestFailure_NodeThatAnEarlierRunCordonedIsPutBack: an upgrade that fails before it has cordoned its node takes back the
+// cordon of a dead run, as it says.
+func TestFailure_NodeThatAnEarlierRunCordonedIsPutBack(t *testing.T) {
+	t.Parallel()
+
+	inCluster(t, setup{}, func(r *rig) {
+		r.dieBehind("Cordon", r.Worker("run-1"), to(toLifecycle))
+
+		w := r.Worker("run-2")
+		w.Client.Intercept(func(ctx context.Context, call ports.Call, next func(context.Context) error) error {
+			if call.Method == "Pull" && call.Node == "worker-0" {
+				return cluster.ErrDenied
+			}
+
+			return next(ctx)
+		})
+
+		failed := failure(t, w.Apply(context.Background(), to(toLifecycle)), cluster.ErrDenied, "worker-0")
+		if !strings.Contains(failed.State, "not cordoned by this run") {
+			t.Errorf("it says %q", failed.State)
 		}
 
 		for name, node := range r.Judge.Verdict().Nodes {

@@ -80,21 +80,21 @@ func (e *Engine) observeRequested(ctx context.Context, request Request) (cluster
 
 	switch {
 	case err != nil:
-		return observed, &say.Failure{
+		return observed, say.Undisturbed(&say.Failure{
 			Summary: "Unable to observe the cluster", Seen: err.Error(), State: "Nothing was touched.", Remedy: say.UnreachedRemedy(err), Err: err,
-		}
+		})
 	case request.ClusterID != "" && observed.ID == "":
-		return observed, &say.Failure{
+		return observed, say.Undisturbed(&say.Failure{
 			Summary: "Unable to tell which cluster this is",
 			Seen:    fmt.Sprintf("The state belongs to cluster %s, and the connected cluster did not say who it is.", request.ClusterID),
 			State:   "Nothing was touched.", Remedy: say.ResumeRemedy, Err: say.ErrWrongCluster,
-		}
+		})
 	case request.ClusterID != "" && request.ClusterID != observed.ID:
-		return observed, &say.Failure{
+		return observed, say.Undisturbed(&say.Failure{
 			Summary: "Unable to upgrade another cluster",
 			Seen:    fmt.Sprintf("The state belongs to cluster %s, this provider reaches %s.", request.ClusterID, observed.ID),
 			State:   "Nothing was touched.", Remedy: "Correct the talosconfig or its context, then run terraform apply again.", Err: say.ErrWrongCluster,
-		}
+		})
 	default:
 		return observed, nil
 	}
@@ -267,7 +267,7 @@ func (r *run) conclude(observed cluster.Observation, err error) {
 	}
 
 	if errors.Is(err, say.ErrLeaseLost) || errors.Is(err, permit.ErrOccupied) {
-		// The holder of the lease, or the operator, reports on the cluster now.
+		// The holder of the lease, or the operator, reports on the cluster now: observers say nothing more of this run.
 		r.engine.emit(cluster.Event{Kind: cluster.EventRunLost, Text: err.Error(), Err: err})
 
 		return

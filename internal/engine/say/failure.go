@@ -19,7 +19,8 @@ type Failure struct {
 	Node string
 	// Component is the part of Kubernetes that it is about; empty for Talos.
 	Component cluster.Component
-	// Findings are all reasons if checks refused.
+	// Findings are the checks that refused the run, the guards that did not hold, or the other upgrades that failed
+	// or were interrupted.
 	Findings []cluster.Finding
 	// Seen is what was observed.
 	Seen string
@@ -65,10 +66,12 @@ func (f *Failure) findings() string {
 	return strings.Join(lines, "\n")
 }
 
-// CheckNodeUpgrade is the check of findings about upgrades that failed besides the one that a failure is about.
+// CheckNodeUpgrade is the check of findings about upgrades that failed or were interrupted besides the one that a
+// failure is about.
 const CheckNodeUpgrade = "node-upgrade"
 
-// Nodes returns the names of all nodes whose upgrades failed, the first one first.
+// Nodes returns the names of all nodes whose upgrades failed, the first one first. Upgrades that were interrupted do
+// not count.
 func (f *Failure) Nodes() []string {
 	var nodes []string
 
@@ -77,7 +80,10 @@ func (f *Failure) Nodes() []string {
 	}
 
 	for _, finding := range f.Findings {
-		if finding.Check == CheckNodeUpgrade && finding.Node != "" {
+		var other *Failure
+
+		interrupted := errors.As(finding.Err, &other) && other.elsewhere()
+		if finding.Check == CheckNodeUpgrade && finding.Node != "" && !interrupted {
 			nodes = append(nodes, finding.Node)
 		}
 	}
@@ -213,10 +219,12 @@ func Causes(findings []cluster.Finding) []error {
 	return all
 }
 
-// NotAcquired returns the failure of a run that never got the lease.
+// NotAcquired returns the failure of a run that never got the lease. It has disturbed nothing.
 func NotAcquired(cancelled bool, err error) error {
 	var failure *Failure
 	if errors.As(err, &failure) {
+		failure.Err = errors.Join(ErrNotBegun, failure.Err)
+
 		return err
 	}
 
@@ -229,7 +237,7 @@ func NotAcquired(cancelled bool, err error) error {
 		seen = "It was interrupted before it had the lease kube-system/talosupgrade."
 	}
 
-	return &Failure{Summary: summary, Seen: seen, State: "Nothing was touched.", Remedy: ResumeRemedy, Err: err}
+	return Undisturbed(&Failure{Summary: summary, Seen: seen, State: "Nothing was touched.", Remedy: ResumeRemedy, Err: err})
 }
 
 // Brief returns the failure in a few words, for readers of annotations.

@@ -5,6 +5,7 @@ package say_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -39,6 +40,25 @@ func TestNode_StateIsThatOfTheNode(t *testing.T) {
 		if got := row.left.Failure(errors.New("it did not work")).State; !strings.Contains(got, row.want) {
 			t.Errorf("%s: %q, want %q", name, got, row.want)
 		}
+	}
+}
+
+// TestFailure_InterruptedUpgradesDidNotFail: a cancel ends all upgrades that are running, and none of their nodes is at
+// fault.
+func TestFailure_InterruptedUpgradesDidNotFail(t *testing.T) {
+	t.Parallel()
+
+	beside := func(name string, err error) cluster.Finding {
+		other := say.Node{Step: plan.Step{Node: name}}.Failure(err)
+
+		return cluster.Finding{Check: say.CheckNodeUpgrade, Node: name, Err: other}
+	}
+
+	failed := say.Node{Step: plan.Step{Node: "worker-0"}}.Failure(context.Canceled)
+	failed.Findings = []cluster.Finding{beside("worker-1", context.Canceled), beside("worker-2", say.ErrFallback)}
+
+	if got := failed.Nodes(); !slices.Equal(got, []string{"worker-2"}) {
+		t.Errorf("%q failed, want worker-2 alone", got)
 	}
 }
 

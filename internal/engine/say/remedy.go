@@ -12,7 +12,12 @@ import (
 const ResumeRemedy = "Run terraform apply again to continue where the cluster is."
 
 // WritableRemedy says what to do if the lease or the journal cannot be read or written.
-const WritableRemedy = "Look at why the Kubernetes API does not take it (kubectl get --raw=/readyz?verbose), then run terraform apply again to continue where the cluster is."
+const WritableRemedy = unwritable + "run terraform apply again to continue where the cluster is."
+
+const unwritable = "Look at why the Kubernetes API does not take it (kubectl get --raw=/readyz?verbose), then "
+
+// WritableRemedyOfAction is [WritableRemedy] for an action: an apply would not repeat it, but begin an upgrade.
+const WritableRemedyOfAction = unwritable + "invoke the action again."
 
 // continueRemedy says what to do about a node that an interrupted run has begun to upgrade.
 const continueRemedy = "Run terraform apply again: it continues with this node."
