@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hashicorp/terraform-plugin-framework-validators/stringvalidator"
 	"github.com/hashicorp/terraform-plugin-framework/action"
 	"github.com/hashicorp/terraform-plugin-framework/action/schema"
 	"github.com/hashicorp/terraform-plugin-framework/diag"
@@ -20,6 +21,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/tfsdk"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/adapter/operator"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/observer/publish"
@@ -100,6 +102,7 @@ func (a *clusterAction) Schema(ctx context.Context, _ action.SchemaRequest, resp
 		attrContext: schema.StringAttribute{
 			MarkdownDescription: "Context of the talosconfig. Default: the provider's.",
 			Optional:            true,
+			Validators:          []validator.String{stringvalidator.LengthAtLeast(1)},
 		},
 		attrTimeout: schema.StringAttribute{
 			MarkdownDescription: "Limit for the action, such as `\"90s\"`. Default: `" + readable.Duration(a.limit) + "`.",
@@ -135,6 +138,13 @@ func (a *clusterAction) Invoke(ctx context.Context, req action.InvokeRequest, re
 	resp.Diagnostics.Append(req.Config.GetAttribute(ctx, path.Root(attrTimeout), &timeout)...)
 
 	limit := duration(path.Root(attrTimeout), timeout, a.limit, &resp.Diagnostics)
+
+	// Terraform does not validate the configuration of an action again once its variables are known.
+	if !named.IsNull() && !named.IsUnknown() && named.ValueString() == "" {
+		resp.Diagnostics.AddAttributeError(path.Root(attrContext), "Invalid context",
+			attrContext+" is empty, which would be the context of the provider block.\n\nName a context of the talosconfig, or remove "+attrContext+".")
+	}
+
 	if resp.Diagnostics.HasError() {
 		return
 	}
@@ -192,13 +202,25 @@ func (a *clusterAction) carryOut(ctx context.Context, on *invocation, named stri
 	return err
 }
 
-// validatePublishTo refuses an object to publish to whose API version is unknown.
+// validatePublishTo refuses publish_to without api_version if its kind has no default one, and a kind whose operator
+// would undo a rollback.
 func validatePublishTo(ctx context.Context, config tfsdk.Config) diag.Diagnostics {
 	var model clusterModel
 
 	diagnostics := config.GetAttribute(ctx, path.Root(attrPublishTo), &model.PublishTo)
+	diagnostics.Append(model.validatePublishTo()...)
 
-	return append(diagnostics, model.validatePublishTo()...)
+	if diagnostics.HasError() || model.PublishTo.IsNull() || model.PublishTo.IsUnknown() || model.PublishTo.Attributes()[attrAPIVersion].IsUnknown() {
+		return diagnostics
+	}
+
+	if of := model.published(); of.Kind != "" && operator.KindOf(of) == operator.Declarative {
+		diagnostics.AddAttributeError(path.Root(attrPublishTo), "Operator that cannot be held",
+			fmt.Sprintf("%s names a %s, whose operator takes every node to what the object says and cannot be held: it would undo the rollback.\n\n"+
+				"Change the version in the object instead, or remove %s and make sure that the operator is not running.", attrPublishTo, of.Kind, attrPublishTo))
+	}
+
+	return diagnostics
 }
 
 // identify passes the ID of the cluster to the connection, so that written objects carry it. If the ID is unknown,

@@ -29,7 +29,7 @@ func newEtcdSnapshotAction() action.Action {
 				attrDirectory: schema.StringAttribute{
 					MarkdownDescription: "Directory for `<cluster>-<UTC>.db` and its `.sha256`, created if missing. Only the owner can read them: a snapshot holds every Secret of the cluster.",
 					Required:            true,
-					Validators:          []validator.String{directoryText()},
+					Validators:          []validator.String{directoryText("")},
 				},
 			}
 		},

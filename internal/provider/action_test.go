@@ -4,6 +4,7 @@ package provider
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"maps"
 	"os"
@@ -16,12 +17,14 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/providerserver"
 	"github.com/hashicorp/terraform-plugin-go/tfprotov6"
 	"github.com/hashicorp/terraform-plugin-go/tftypes"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/say"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/wording"
 )
 
@@ -135,6 +138,13 @@ func (f *fakeCluster) invoke(ctx context.Context, t *testing.T, name string, set
 	if len(validated.Diagnostics) > 0 {
 		return said{diagnostics: notedOnWire(t, validated.Diagnostics)}
 	}
+
+	return invoked(ctx, t, actions, name, config, hear)
+}
+
+// invoked plans and invokes an action whose configuration is valid, or was not known when it was validated.
+func invoked(ctx context.Context, t *testing.T, actions tfprotov6.ActionServer, name string, config *tfprotov6.DynamicValue, hear func(line string)) said {
+	t.Helper()
 
 	planned, err := actions.PlanAction(ctx, &tfprotov6.PlanActionRequest{ActionType: "talosupgrade_" + name, Config: config})
 	if err != nil || len(planned.Diagnostics) > 0 {
@@ -267,6 +277,53 @@ func TestAction_SaysThatItWasInterrupted(t *testing.T) {
 			t.Errorf("it says %q", failed.Detail)
 		}
 	})
+}
+
+// TestAction_FailureAfterItsTimeoutSaysBoth: what to raise, and how things were left.
+func TestAction_FailureAfterItsTimeoutSaysBoth(t *testing.T) {
+	late := fmt.Errorf("%w = 20s", errLate)
+	failed := &say.Failure{Summary: "The upgrade was cancelled before it began", Seen: "It waited for the lease.", State: "Nothing was touched.", Remedy: "Run terraform apply again.", Err: context.Canceled}
+
+	got := noted(t, diag.Diagnostics{problem("allow another try on the node", credentials{}, fmt.Errorf("%w: %w", late, failed))})[0]
+	want := "It took longer than timeout = 20s. It waited for the lease.\n\nNothing was touched.\n\nRaise timeout of the action"
+
+	if got.Summary() != "Unable to allow another try on the node" || !strings.HasPrefix(got.Detail(), want) {
+		t.Errorf("it says %q: %q", got.Summary(), got.Detail())
+	}
+}
+
+// TestAction_RefusesWhatVariablesTurnOutToBe: Terraform validates an action while its variables are unknown, and not again.
+// An empty context would be that of the provider block.
+func TestAction_RefusesWhatVariablesTurnOutToBe(t *testing.T) {
+	kind := tftypes.Object{AttributeTypes: map[string]tftypes.Type{"api_version": tftypes.String, "kind": tftypes.String, "namespace": tftypes.String, "name": tftypes.String}}
+	object := tftypes.NewValue(kind, map[string]tftypes.Value{
+		"api_version": tftypes.NewValue(tftypes.String, nil), "kind": wireText("TalosControlPlane"), "namespace": wireText("tenant-a"), "name": wireText("prod"),
+	})
+
+	for name, test := range map[string]struct {
+		action, attribute, later string
+		set                      map[string]tftypes.Value
+	}{
+		"an empty context":               {"resume", "context", "context is empty", map[string]tftypes.Value{"context": wireText("")}},
+		"an operator that would undo it": {"rollback", "publish_to", "it would undo the rollback", map[string]tftypes.Value{"node": wireText("worker-0"), "publish_to": object}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			fake := threeNodes("1.12.6", "1.34.1")
+			at := fmt.Sprintf("AttributeName(%q)", test.attribute)
+
+			if failed := fake.invoke(t.Context(), t, test.action, test.set, nil).failed(t); failed.Attribute.String() != at {
+				t.Errorf("at first it says %q at %s", failed.Detail, failed.Attribute)
+			}
+
+			_, actions, schema := fake.actionServer(t)
+			config := onWire(t, schema.ActionSchemas["talosupgrade_"+test.action].Schema, test.set)
+
+			failed := invoked(t.Context(), t, actions, test.action, config, nil).failed(t)
+			if failed.Attribute.String() != at || !strings.Contains(failed.Detail, test.later) {
+				t.Errorf("it says %q at %s", failed.Detail, failed.Attribute)
+			}
+		})
+	}
 }
 
 // TestAction_LinesArriveInOrder, all of them before the last word, and nobody waits for whoever

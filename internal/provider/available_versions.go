@@ -4,6 +4,7 @@ package provider
 
 import (
 	"context"
+	"fmt"
 	"slices"
 
 	"github.com/hashicorp/terraform-plugin-framework/attr"
@@ -91,13 +92,14 @@ func (d *availableVersionsDataSource) ValidateConfig(ctx context.Context, req da
 		return
 	}
 
-	if talos.IsNull() && !kubernetes.IsNull() {
+	// While a configuration is validated, every input variable is unknown, and may turn out to be null.
+	if talos.IsNull() && attribute.Stated(kubernetes) {
 		resp.Diagnostics.AddAttributeError(path.Root(attrKubernetesVersion), "Incomplete versions",
 			attrKubernetesVersion+" is set without "+attrTalosVersion+". Which Kubernetes releases can be reached depends on Talos: set both, "+
 				"or neither to look at the cluster.")
 	}
 
-	if !talos.IsNull() && !contextName.IsNull() {
+	if attribute.Stated(talos) && attribute.Stated(contextName) {
 		resp.Diagnostics.AddAttributeError(path.Root(attrContext), "Contradictory attributes",
 			attrContext+" names a cluster to look at, but "+attrTalosVersion+" says what to start from instead. Remove one of the two.")
 	}
@@ -137,7 +139,7 @@ func (d *availableVersionsDataSource) Read(ctx context.Context, req datasource.R
 		return
 	}
 
-	model.answer(from, talos, kubernetes)
+	model.answer(from, talos, kubernetes, d.clusters.releases.known().IsWithdrawn)
 	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
 }
 
@@ -200,8 +202,15 @@ func (m availableVersionsModel) given() (runningVersions, diag.Diagnostics) {
 }
 
 // warnOfUnsupported warns that the versions to start from are not supported. There may be a path from them to a
-// supported pair. name is the display name of the cluster, if one was observed.
+// supported pair, unless they are too new. name is the display name of the cluster, if one was observed.
 func warnOfUnsupported(diagnostics *diag.Diagnostics, from runningVersions, name string) {
+	if _, newest := compat.TalosMinors(); !diagnostics.HasError() && from.lowest.Talos.Minor().Compare(newest) > 0 {
+		diagnostics.AddAttributeWarning(path.Root(attrTalosVersion), diagnostic.About("Unsupported versions to start from", name),
+			fmt.Sprintf("Talos %s is newer than Talos %s, the newest that this release of the provider knows, so nothing is offered.\n\nUse a newer release of the provider.", from.lowest.Talos, newest))
+
+		return
+	}
+
 	if diagnostics.HasError() || from.lowest.Talos.IsZero() || from.lowest.Kubernetes.IsZero() {
 		return
 	}
@@ -212,8 +221,8 @@ func warnOfUnsupported(diagnostics *diag.Diagnostics, from runningVersions, name
 	}
 }
 
-// answer sets the computed attributes.
-func (m *availableVersionsModel) answer(from runningVersions, talos, kubernetes release.List) {
+// answer sets the computed attributes. Withdrawn releases of Talos that the user listed are listed, and not recommended.
+func (m *availableVersionsModel) answer(from runningVersions, talos, kubernetes release.List, withdrawn func(version.Version) bool) {
 	if m.TalosVersion.IsNull() {
 		m.TalosVersion = attribute.VersionValue(from.lowest.Talos)
 		m.KubernetesVersion = attribute.VersionValue(from.lowest.Kubernetes)
@@ -223,7 +232,7 @@ func (m *availableVersionsModel) answer(from runningVersions, talos, kubernetes 
 	m.Source = &productTextsModel{attribute.TextValue(talos.Source), attribute.TextValue(kubernetes.Source)}
 	m.AsOf = &productTextsModel{attribute.TextValue(talos.AsOf), attribute.TextValue(kubernetes.AsOf)}
 
-	ahead := newReachable(from, talos.Versions, kubernetes.Versions)
+	ahead := newReachable(from, slices.DeleteFunc(slices.Clone(talos.Versions), withdrawn), kubernetes.Versions)
 
 	nextTalos, nextKubernetes := ahead.next()
 	m.Next = &productVersionsModel{versionsValue(nextTalos), versionsValue(nextKubernetes)}

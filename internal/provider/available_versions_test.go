@@ -408,6 +408,9 @@ func TestAvailableVersions_ValidateTheirInput(t *testing.T) {
 		"a pair":                  {map[string]tftypes.Value{"talos_version": textOf("v1.13.0"), "kubernetes_version": textOf("1.34.0")}, ""},
 		"Talos alone":             {map[string]tftypes.Value{"talos_version": textOf("1.13.0")}, ""},
 		"Kubernetes alone":        {map[string]tftypes.Value{"kubernetes_version": textOf("1.34.0")}, "kubernetes_version"},
+		"all of them variables":   {map[string]tftypes.Value{"context": unknown, "talos_version": unknown, "kubernetes_version": unknown}, ""},
+		"variables of a module":   {map[string]tftypes.Value{"context": textOf("prod"), "talos_version": unknown, "kubernetes_version": unknown}, ""},
+		"Kubernetes a variable":   {map[string]tftypes.Value{"kubernetes_version": unknown}, ""},
 		"not known yet":           {map[string]tftypes.Value{"talos_version": unknown, "kubernetes_version": textOf("1.34.0")}, ""},
 		"context":                 {map[string]tftypes.Value{"context": textOf("prod")}, ""},
 		"context and version":     {map[string]tftypes.Value{"context": textOf("prod"), "talos_version": textOf("1.13.0")}, "context"},
@@ -472,6 +475,26 @@ func TestAvailableVersions_NameAMissingRelease(t *testing.T) {
 			tftypes.List{ElementType: tftypes.String}, []tftypes.Value{textOf("1.13.4"), tftypes.NewValue(tftypes.String, nil)})}),
 	})
 	check(t, diagnostics, outcome{diag.SeverityError, "release_source.talos_versions[1] is null"})
+}
+
+// TestAvailableVersions_WithdrawnReleaseOfAListIsNotRecommended: the resource would refuse it.
+func TestAvailableVersions_WithdrawnReleaseOfAListIsNotRecommended(t *testing.T) {
+	for latest, list := range map[string][]string{"1.12.6": {"1.13.1"}, "1.13.4": {"1.13.1", "1.13.4"}} {
+		model, diagnostics := readAvailable(t, noCluster(t), map[string]tftypes.Value{
+			"talos_version": textOf("1.12.6"), "release_source": sourceOf(map[string]tftypes.Value{"talos_versions": textsOf(list...)}),
+		})
+		check(t, diagnostics)
+
+		if got := model.LatestTalos.ValueString(); got != latest || len(model.TalosVersions.Elements()) != len(list) {
+			t.Errorf("of %q, %s is recommended and %s listed, want %s and all", list, got, model.TalosVersions, latest)
+		}
+	}
+}
+
+// TestAvailableVersions_StartBeyondTheMatrixIsSaid: otherwise it would look up to date.
+func TestAvailableVersions_StartBeyondTheMatrixIsSaid(t *testing.T) {
+	_, diagnostics := readAvailable(t, noCluster(t), map[string]tftypes.Value{"talos_version": textOf("1.99.0")})
+	check(t, diagnostics, outcome{diag.SeverityWarning, "Talos 1.99.0 is newer than"})
 }
 
 // oldestOfEachMinor is the other end of each line.

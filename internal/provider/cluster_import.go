@@ -50,6 +50,14 @@ func (r *clusterResource) ImportState(ctx context.Context, req resource.ImportSt
 		return
 	}
 
+	if id != importCurrent && seen.ID == "" {
+		resp.Diagnostics.AddError("Unable to import the cluster",
+			fmt.Sprintf("The import asks for cluster %q, but neither discovery nor Kubernetes tells which cluster %s is.\n\n"+
+				"Look at why discovery (talosctl get members) and the namespace kube-system say nothing, then import again.", id, seen.name))
+
+		return
+	}
+
 	if id != importCurrent && id != seen.ID {
 		resp.Diagnostics.AddError("Unable to import another cluster",
 			fmt.Sprintf("The import asks for cluster %q, but this provider reaches cluster %q (%s). Import %q, or correct the talosconfig or the context.",

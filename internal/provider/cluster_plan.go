@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -127,25 +128,26 @@ func (r *clusterResource) preview(ctx context.Context, planned clusterModel, pri
 
 	var object objectView
 
-	absent := []string(nil)
-	if prior != nil {
-		absent = unseenNodes(seen.Observation, prior.Nodes)
-	}
-
+	absent := prior.unseenIn(seen.Observation)
 	if len(absent) > 0 {
 		examined.Findings = append(examined.Findings, unseenFinding(absent, seen.Observation))
 	}
 
 	examined.Findings = append(examined.Findings, r.clusters.claims.findDuplicate(seen.ID, seen.name, request.Target, work)...)
 
-	if work {
-		diagnostics.Append(r.unwritable(planned)...)
-	} else {
+	if !work {
 		object = r.clusters.viewObject(bounded, planned, prior, request.Target)
-		examined.Findings = append(examined.Findings, object.findings...)
 	}
 
-	diagnostics.Append(diagnostic.OfFindings(examined.Findings, work, seen.name, seen.Nodes)...)
+	// An apply without steps is refused, too, if checks find something.
+	applies := work || prior == nil || !planned.sameAs(*prior) || len(absent)+len(object.left) > 0
+	if applies {
+		diagnostics.Append(r.unwritable(planned)...)
+	}
+
+	diagnostics.Append(diagnostic.OfFindings(examined.Findings, work, applies, seen.name, seen.Nodes)...)
+	// An object that cannot be read refuses no apply.
+	diagnostics.Append(diagnostic.OfFindings(object.findings, work, false, seen.name, seen.Nodes)...)
 
 	if diagnostics.HasError() {
 		return work, diagnostics
@@ -161,6 +163,15 @@ func (r *clusterResource) preview(ctx context.Context, planned clusterModel, pri
 	}
 
 	return work || len(object.left) > 0 || len(absent) > 0, diagnostics
+}
+
+// unseenIn is [unseenNodes] of the nodes in the model, which is nil for a resource that does not exist yet.
+func (m *clusterModel) unseenIn(observed cluster.Observation) []string {
+	if m == nil {
+		return nil
+	}
+
+	return unseenNodes(observed, m.Nodes)
 }
 
 // heals reports whether waiting may resolve the error of an observation. An error in the configuration is not
@@ -301,7 +312,7 @@ func (o *knownReleases) learn(ctx context.Context, from releaseDefaults, product
 	defer o.mutex.Unlock()
 
 	if product == version.Talos {
-		o.talos = list.Versions
+		o.talos = slices.DeleteFunc(list.Versions, from.known().IsWithdrawn)
 	} else {
 		o.kubernetes = list.Versions
 	}

@@ -498,9 +498,9 @@ func TestPlan_SkippedChecksAreToldApart(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			seen := observation{name: "demo"}
 
-			check(t, diagnostic.OfFindings([]cluster.Finding{skipped}, work, seen.name, seen.Nodes), outcome{diag.SeverityWarning, says})
+			check(t, diagnostic.OfFindings([]cluster.Finding{skipped}, work, work, seen.name, seen.Nodes), outcome{diag.SeverityWarning, says})
 
-			got := diagnostic.OfFindings([]cluster.Finding{skipped, observed, permanent}, work, seen.name, seen.Nodes)
+			got := diagnostic.OfFindings([]cluster.Finding{skipped, observed, permanent}, work, work, seen.name, seen.Nodes)
 			check(t, got, outcome{diag.SeverityError, "downgrade"}, outcome{diag.SeverityWarning, "the lease is held"}, outcome{diag.SeverityWarning, says})
 
 			if strings.Contains(got[1].Detail(), "NOSPACE") {

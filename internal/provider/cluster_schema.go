@@ -610,7 +610,7 @@ func guardSchema() map[string]schema.Attribute {
 				attrDirectory: schema.StringAttribute{
 					MarkdownDescription: "Directory for `<cluster>-<UTC>.db` and its `.sha256`, created if missing. Only the owner can read them: a snapshot holds every Secret of the cluster.",
 					Required:            true,
-					Validators:          []validator.String{directoryText()},
+					Validators:          []validator.String{directoryText(", or remove " + attrEtcdSnapshot + " to upgrade without a snapshot")},
 				},
 			},
 		},

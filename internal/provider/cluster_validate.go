@@ -30,7 +30,8 @@ import (
 )
 
 // ValidateConfig implements [resource.ResourceWithValidateConfig]. It finds contradictions that do not depend on the
-// cluster. Unknown values contradict nothing.
+// cluster. The methods that it calls expect the configuration, in which attributes that are not set are null and have no
+// default yet. Unknown values contradict nothing.
 func (r *clusterResource) ValidateConfig(ctx context.Context, req resource.ValidateConfigRequest, resp *resource.ValidateConfigResponse) {
 	var model clusterModel
 
@@ -50,8 +51,8 @@ func (r *clusterResource) ValidateConfig(ctx context.Context, req resource.Valid
 	resp.Diagnostics.Append(model.validateTimeouts()...)
 }
 
-// leastNodeTimeout is the shortest node_timeout without a warning. A node that has little to drain and boots through
-// the firmware of a server may take that long.
+// leastNodeTimeout is the shortest node_timeout without a warning. A physical server may take that long to boot, even if
+// it has few pods to drain.
 const leastNodeTimeout = 5 * time.Minute
 
 // validateTimeouts warns of a node_timeout that may be too short for a server, and of a timeouts object that sets
@@ -80,7 +81,8 @@ func (m clusterModel) validateTimeouts() diag.Diagnostics {
 			"Correct the name, or remove %s.", attrTimeouts, strings.Join(slices.Sorted(maps.Keys(timeoutTypes())), ", "), readable.Duration(defaultWriteTimeout), attrTimeouts)))
 }
 
-// validateVersions refuses two versions that are incompatible, whatever the state of the cluster.
+// validateVersions refuses talos_version and kubernetes_version if the support matrix does not contain the pair. If
+// allow_unknown_versions is true, versions that are newer than the matrix are accepted.
 func (m clusterModel) validateVersions() diag.Diagnostics {
 	var diagnostics diag.Diagnostics
 
@@ -102,6 +104,8 @@ func (m clusterModel) validateVersions() diag.Diagnostics {
 	return diagnostics
 }
 
+// validateIntermediate refuses null elements and duplicates in intermediate_versions, and versions that are listed
+// without allow_intermediate_versions = true.
 func (m clusterModel) validateIntermediate() diag.Diagnostics {
 	at := path.Root(attrIntermediateVersions)
 
@@ -123,6 +127,8 @@ func (m clusterModel) validateIntermediate() diag.Diagnostics {
 	return diagnostics
 }
 
+// validateCanary refuses null elements and duplicates in canary, and nodes that node_overrides holds. Which nodes
+// selector_overrides holds is not known without the cluster.
 func (m clusterModel) validateCanary() diag.Diagnostics {
 	at := path.Root(attrCanary)
 	held := m.held()
@@ -179,7 +185,7 @@ func distinct(at path.Path, list types.List, meaning func(string) string) diag.D
 	return diagnostics
 }
 
-// validateKubernetes refuses options without effect. It validates the configuration, without the defaults.
+// validateKubernetes refuses options of kubernetes that have no effect.
 func (m clusterModel) validateKubernetes(ctx context.Context) diag.Diagnostics {
 	var (
 		diagnostics diag.Diagnostics
@@ -200,8 +206,8 @@ func (m clusterModel) validateKubernetes(ctx context.Context) diag.Diagnostics {
 	return diagnostics
 }
 
-// validateManifests refuses options of a sync that does not take place. unmanaged is true if kubernetes_version is
-// unset, so that nothing is synced by default.
+// validateManifests refuses prune = true, force = true, timeout and exclude if the manifests are not synced: if sync is
+// false, or if neither sync nor kubernetes_version is set. unmanaged is true if kubernetes_version is not set.
 func (k kubernetesModel) validateManifests(ctx context.Context, unmanaged bool) diag.Diagnostics {
 	var (
 		diagnostics diag.Diagnostics
@@ -252,8 +258,8 @@ func (k kubernetesModel) validateManifests(ctx context.Context, unmanaged bool) 
 	return diagnostics
 }
 
-// validateUnmanaged refuses options that have no effect if kubernetes_version is unset. The options of manifests are
-// not among them, because they also apply to a roll of Talos.
+// validateUnmanaged refuses images and max_unavailable_kubelets, which have no effect without kubernetes_version. For
+// manifests, see [kubernetesModel.validateManifests].
 func (k kubernetesModel) validateUnmanaged() diag.Diagnostics {
 	var (
 		diagnostics diag.Diagnostics
@@ -279,7 +285,8 @@ func (k kubernetesModel) validateUnmanaged() diag.Diagnostics {
 	return diagnostics
 }
 
-// validateGuards refuses invalid gates and windows, as far as they are known. It warns of a window that never closes.
+// validateGuards refuses invalid gates and an invalid maintenance_window. Of one that is partly unknown, it validates the
+// known parts. It warns of a window that never closes.
 func (m clusterModel) validateGuards(ctx context.Context) diag.Diagnostics {
 	_, diagnostics := m.rules(ctx)
 	window, more := m.window(ctx)
@@ -353,13 +360,13 @@ func skippable() []string {
 
 var _ validator.Number = wholeNumberValidator{}
 
-// directoryText accepts the path of a directory on the machine that runs Terraform. Whether it is writable is left to
-// a check.
-func directoryText() attribute.Text {
+// directoryText accepts the path of a directory on the machine that runs Terraform. Whether it is writable is checked
+// before the snapshot is saved. otherwise follows the advice to name one.
+func directoryText(otherwise string) attribute.Text {
 	return attribute.Text{Accepts: "be the path of a directory", Check: func(at path.Path, text string) diag.Diagnostic {
 		problem := unusablePath(text)
 		if strings.TrimSpace(text) == "" {
-			problem = "is empty. Name a directory, such as \"${path.root}/snapshots\", or remove " + attrEtcdSnapshot + " to upgrade without a snapshot."
+			problem = "is empty. Name a directory, such as \"${path.root}/snapshots\"" + otherwise + "."
 		}
 
 		if problem == "" {
@@ -370,7 +377,7 @@ func directoryText() attribute.Text {
 	}}
 }
 
-// validateOnFailure refuses a rollback if Talos is not upgraded.
+// validateOnFailure refuses on_failure = "rollback" without talos_version.
 func (m clusterModel) validateOnFailure() diag.Diagnostics {
 	var diagnostics diag.Diagnostics
 
@@ -393,7 +400,8 @@ func onFailureText() attribute.Text {
 	return attribute.Choice("Invalid on_failure", advice, stop, rollBack)
 }
 
-// wholeNumberValidator accepts a whole number from 1 to most. wrong returns the error of any other.
+// wholeNumberValidator accepts a whole number from 1 to most. wrong returns the error of any other one. Null and unknown
+// values are accepted.
 type wholeNumberValidator struct {
 	most  int
 	wrong func(at path.Path, value types.Number) diag.Diagnostic
@@ -417,7 +425,7 @@ func (v wholeNumberValidator) ValidateNumber(_ context.Context, req validator.Nu
 	}
 }
 
-// wholeNumber returns the number as an int, and whether it is a whole number from 1 to most.
+// wholeNumber returns the number as an int, and whether it is a whole number from 1 to most. The value must be known.
 func wholeNumber(value types.Number, most int) (int, bool) {
 	number := value.ValueBigFloat()
 	if !number.IsInt() || number.Cmp(big.NewFloat(1)) < 0 || number.Cmp(big.NewFloat(float64(most))) > 0 {
@@ -447,11 +455,11 @@ func wrongParallelPulls(at path.Path, value types.Number) diag.Diagnostic {
 			at, value.ValueBigFloat().Text('g', -1), maxParallelPulls))
 }
 
-// knownKinds returns the kinds whose API version is known.
+// knownKinds returns the kinds with a default API version, as in [operator.Complete].
 func knownKinds() []string { return []string{"KubernetesCluster", "TalosControlPlane", "ConfigMap"} }
 
-// validatePublishing refuses an object whose API version is unknown, a mode that does not fit it and, with mode =
-// delegate, attributes that the operator decides about. It validates the configuration, without the defaults.
+// validatePublishing validates publish_to and mode. If publish_to has an error, mode is not validated. If mode is
+// delegate, attributes that the operator decides about are refused.
 func (m clusterModel) validatePublishing() diag.Diagnostics {
 	diagnostics := m.validatePublishTo()
 	if diagnostics.HasError() {
@@ -467,7 +475,7 @@ func (m clusterModel) validatePublishing() diag.Diagnostics {
 	return diagnostics
 }
 
-// validatePublishTo refuses an object whose API version is unknown.
+// validatePublishTo refuses publish_to without api_version if its kind has no default one.
 func (m clusterModel) validatePublishTo() diag.Diagnostics {
 	var diagnostics diag.Diagnostics
 
@@ -490,8 +498,8 @@ func (m clusterModel) validatePublishTo() diag.Diagnostics {
 	return diagnostics
 }
 
-// validateMode refuses mode = delegate if there is no operator that can be asked. Without that mode, it refuses an
-// object whose operator cannot be held.
+// validateMode refuses mode = delegate unless publish_to is of a kind whose operator can be asked. Without that mode, it
+// refuses a kind whose operator cannot be paused.
 func (m clusterModel) validateMode() diag.Diagnostics {
 	var diagnostics diag.Diagnostics
 
@@ -512,7 +520,7 @@ func (m clusterModel) validateMode() diag.Diagnostics {
 		return diagnostics
 	}
 
-	if of.Kind == "" {
+	if of.Kind == "" || m.PublishTo.Attributes()[attrAPIVersion].IsUnknown() {
 		return diagnostics
 	}
 
@@ -576,7 +584,8 @@ func reportPathText() attribute.Text {
 	}}
 }
 
-// unusablePath returns what is wrong with a path on any machine; empty if nothing is.
+// unusablePath returns why a path is refused and how to correct it, as text that follows the name of the attribute. If
+// the path is accepted, the text is empty. It does not look at the file system.
 func unusablePath(text string) string {
 	switch {
 	case strings.TrimSpace(text) == "":
@@ -594,8 +603,8 @@ func unusablePath(text string) string {
 
 var _ validator.Map = overridesValidator{}
 
-// overridesValidator refuses overrides that set nothing. Terraform drops unknown attributes of a nested object: a
-// misspelt hold leaves an empty override.
+// overridesValidator refuses entries of node_overrides that set nothing. Terraform drops attributes that are not in the
+// schema, so an entry with nothing but a misspelt name is empty.
 type overridesValidator struct{}
 
 func (overridesValidator) Description(context.Context) string {
@@ -635,7 +644,7 @@ func (overridesValidator) ValidateMap(_ context.Context, req validator.MapReques
 			strings.Join(idle, ", "), names, at, at))
 }
 
-// selectorOverrideElements refuses overrides that set nothing, as [overridesValidator] does.
+// selectorOverrideElements refuses elements that set neither hold, installer_image nor reboot_mode.
 func selectorOverrideElements() attribute.Elements {
 	const require = "every element must set hold, installer_image or reboot_mode"
 
@@ -656,13 +665,14 @@ func selectorOverrideElements() attribute.Elements {
 	}}
 }
 
-// excludedObjects refuses to exclude kube-proxy, because an upgrade waits for its pods.
+// excludedObjects refuses to exclude kube-proxy, because an upgrade waits for its pods. An object in an unknown namespace
+// is accepted.
 func excludedObjects() attribute.Elements {
 	const require = "kube-proxy cannot be excluded, because it is part of the upgrade"
 
 	return attribute.Elements{Require: require, Check: func(at path.Path, element attr.Value) diag.Diagnostic {
 		given, isObject := element.(types.Object)
-		if !isObject {
+		if !isObject || given.IsNull() || given.IsUnknown() || given.Attributes()[attrNamespace].IsUnknown() {
 			return nil
 		}
 

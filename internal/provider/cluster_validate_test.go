@@ -623,8 +623,14 @@ func inKubernetes(t *testing.T, change func(*kubernetesModel)) func(*clusterMode
 func leaving(t *testing.T, kind, namespace, name string) func(*manifestsModel) {
 	t.Helper()
 
+	return leavingIn(t, kind, types.StringValue(namespace), name)
+}
+
+func leavingIn(t *testing.T, kind string, namespace types.String, name string) func(*manifestsModel) {
+	t.Helper()
+
 	value, diagnostics := types.ListValueFrom(t.Context(), manifestObjectType(), []manifestObjectModel{
-		{Kind: types.StringValue(kind), Namespace: types.StringValue(namespace), Name: types.StringValue(name)},
+		{Kind: types.StringValue(kind), Namespace: namespace, Name: types.StringValue(name)},
 	})
 	if diagnostics.HasError() {
 		t.Fatal(diagnostics)
@@ -719,6 +725,8 @@ func TestValidate_Kubernetes(t *testing.T) {
 		"no sync with what is left out": {off(leaving(t, "Job", "setup", "once")), "kubernetes", "exclude as well"},
 		"a Job is left out":             {managing(inManifests(t, leaving(t, "Job", "setup", "once"))), "", ""},
 		"kube-proxy is left out":        {managing(inManifests(t, leaving(t, "DaemonSet", "kube-system", "kube-proxy"))), "kubernetes", "kubernetes.manifests.exclude[0] is kube-proxy"},
+		"kube-proxy somewhere":          {managing(inManifests(t, leavingIn(t, "DaemonSet", types.StringUnknown(), "kube-proxy"))), "", ""},
+		"kube-proxy anywhere":           {managing(inManifests(t, leavingIn(t, "DaemonSet", types.StringNull(), "kube-proxy"))), "kubernetes", "kubernetes.manifests.exclude[0] is kube-proxy"},
 		"no sync with force":            {off(func(m *manifestsModel) { m.Force = types.BoolValue(true) }), "kubernetes", "force = true"},
 		"no sync with a timeout":        {off(func(m *manifestsModel) { m.Timeout = types.StringValue("5m") }), "kubernetes", "remove timeout"},
 		"no sync with all of them": {off(func(m *manifestsModel) {
@@ -812,7 +820,17 @@ func TestValidate_Publishing(t *testing.T) {
 		"delegate to Vitistack":            {delegating(vitistack, nothingElse), "", ""},
 		"delegate to the other operator":   {delegating(declarative, nothingElse), "", ""},
 		"one that cannot be held":          {publishing(declarative), attrPublishTo, `Set mode = "delegate"`},
-		"one that may be asked":            {func(m *clusterModel) { m.PublishTo, m.Mode = declarative, types.StringUnknown() }, "", ""},
+		"one of an unknown API version": {func(m *clusterModel) {
+			parts := declarative.Attributes()
+			parts[attrAPIVersion] = types.StringUnknown()
+			m.PublishTo = types.ObjectValueMust(publishToTypes(), parts)
+		}, "", ""},
+		"delegate to an unknown API version": {delegating(publishedTo("", "Site", "a", "b"), func(m *clusterModel) {
+			parts := m.PublishTo.Attributes()
+			parts[attrAPIVersion] = types.StringUnknown()
+			m.PublishTo = types.ObjectValueMust(publishToTypes(), parts)
+		}), "", ""},
+		"one that may be asked": {func(m *clusterModel) { m.PublishTo, m.Mode = declarative, types.StringUnknown() }, "", ""},
 		"one that cannot be held, directly": {
 			func(m *clusterModel) { m.PublishTo, m.Mode = declarative, types.StringValue("direct") },
 			attrPublishTo, "cannot be held",
@@ -945,6 +963,17 @@ func TestValidate_SuggestsTheNearestName(t *testing.T) {
 
 		if got := attribute.DidYouMean(written, checkNames()...); got != want {
 			t.Errorf("%q: got %q, want %q", written, got, want)
+		}
+	}
+}
+
+// TestValidate_ExcludedObjectThatIsNotKnownIsAccepted.
+func TestValidate_ExcludedObjectThatIsNotKnownIsAccepted(t *testing.T) {
+	kind := manifestObjectType().AttrTypes
+
+	for _, value := range []attr.Value{types.ObjectNull(kind), types.ObjectUnknown(kind)} {
+		if refused := excludedObjects().Check(path.Root(attrKubernetes), value); refused != nil {
+			t.Errorf("%s: %s", value, refused.Detail())
 		}
 	}
 }

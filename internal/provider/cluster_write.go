@@ -107,31 +107,30 @@ func (r *clusterResource) Update(ctx context.Context, req resource.UpdateRequest
 	resp.Diagnostics.Append(resp.State.Set(ctx, prior)...)
 }
 
-// stopped returns the status after an upgrade that did not complete. If it stopped before anything was changed, that
-// is the status of the observation.
+// stopped returns the status after an upgrade that did not complete. If it stopped before anything was changed, or
+// requested of an operator, that is the status of the observation.
 func stopped(prior, planned clusterModel, observed cluster.Observation, summary string, err error) status {
-	current := statusOf(observed, prior)
-
-	var delegated *delegationError
-	if errors.As(err, &delegated) {
-		return delegated.stopped(current, summary)
-	}
-
-	if neverBegan(err) {
-		return current
-	}
+	current, reached := statusOf(observed, prior), statusOf(observed, planned)
+	managed := reached.Kubernetes.Status != protocol.StatusIdle
+	afterTalos := managed && reached.Talos.arrived()
 
 	failure := &say.Failure{}
 	errors.As(err, &failure)
 
-	reached := statusOf(observed, planned)
-	managed := reached.Kubernetes.Status != protocol.StatusIdle
+	var delegated *delegationError
 
-	if failure.Component != "" {
+	switch {
+	case errors.As(err, &delegated) && delegated.asked == "":
+		return current
+	case delegated != nil:
+		return current.failed(summary+".", delegated.asked == version.Kubernetes || afterTalos)
+	case neverBegan(err):
+		return current
+	case failure.Component != "":
 		return current.failed(summary+".", managed)
+	default:
+		return current.failed(summary+".", afterTalos)
 	}
-
-	return current.failed(summary+".", managed && reached.Talos.arrived())
 }
 
 // neverBegan reports whether the upgrade stopped before anything was disrupted.
@@ -175,7 +174,8 @@ func (r *clusterResource) upgrade(ctx context.Context, model clusterModel, claim
 
 	beside, err := reached.operator(to)
 	if err == nil && beside == nil && to.delegated {
-		err = fmt.Errorf("there is no connection to the Kubernetes API, which holds %s: %w", to, cluster.ErrUnreachable)
+		_, why := reached.kubernetes.UID(ctx)
+		err = fmt.Errorf("there is no connection to the Kubernetes API, which holds %s: %w", to, cmp.Or(why, cluster.ErrUnreachable))
 	}
 
 	if err != nil {
@@ -416,13 +416,18 @@ func (r *clusterResource) draw(model clusterModel, claimant, run, name string) (
 		return nil, nil //nolint:nilnil // none is wanted
 	}
 
-	place, err := report.Check(path)
+	place, err := report.Find(path)
 	if err != nil {
 		return nil, reportError{err}
 	}
 
+	// The file is claimed before anything is written beside it.
 	if !r.clusters.claims.write(place, claimant) {
 		return nil, reportError{fmt.Errorf("%s cannot be written: another %s_cluster resource writes its own report there", place, typeName)}
+	}
+
+	if place, err = report.Check(path); err != nil {
+		return nil, reportError{err}
 	}
 
 	return report.New(report.Options{Path: place, Cluster: name, Run: run, Version: r.clusters.settings.version}), nil
@@ -461,6 +466,7 @@ func endingOf(observed cluster.Observation, err error) report.Ending {
 	return ending
 }
 
+// drawnOutcome returns the outcome that the report of a run with that error shows.
 func drawnOutcome(err error) report.Outcome {
 	var failure *say.Failure
 
@@ -474,6 +480,8 @@ func drawnOutcome(err error) report.Outcome {
 		return report.Stopped
 	case neverBegan(err):
 		return report.Refused
+	case errors.Is(err, say.ErrSuspended):
+		return report.Stopped
 	default:
 		return report.Failed
 	}
@@ -587,11 +595,15 @@ func failureKinds() []failureKind {
 		{say.ErrDeparted, "departed"},
 		{say.ErrUnconfigured, "unconfigured"},
 		{say.ErrRenamed, "renamed"},
+		{say.ErrPlatform, "platform"},
+		{say.ErrExtensions, "extensions"},
+		{say.ErrUncordoned, "uncordoned"},
 		{say.ErrDrain, "drain"},
 		{say.ErrUnsettled, "unsettled"},
 		{say.ErrForeignWriter, "foreign-writer"},
 		{say.ErrManifests, "manifests"},
 		{say.ErrGate, "gate"},
+		{say.ErrSuspended, "suspended"},
 		{say.ErrWindow, "window"},
 		{say.ErrSnapshot, "snapshot"},
 		{say.ErrOperator, "operator"},
@@ -638,13 +650,3 @@ type delegationError struct {
 
 // Unwrap returns the error of the engine.
 func (e *delegationError) Unwrap() error { return e.error }
-
-// stopped returns the status after the upgrade: failed, or the observed status if nothing was requested of the
-// operator.
-func (e *delegationError) stopped(observed status, summary string) status {
-	if e.asked == "" {
-		return observed
-	}
-
-	return observed.failed(summary+".", e.asked == version.Kubernetes)
-}

@@ -28,8 +28,21 @@ import (
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/say"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/observer/report"
 )
+
+// TestReport_SuspendedRunStopped: a run that a suspension ended is shown as stopped, one that it kept from beginning as
+// refused.
+func TestReport_SuspendedRunStopped(t *testing.T) {
+	for want, err := range map[report.Outcome]error{
+		report.Stopped: say.ErrSuspended, report.Refused: errors.Join(say.ErrSuspended, say.ErrNotBegun), report.Failed: say.ErrGate,
+	} {
+		if got := endingOf(cluster.Observation{}, err).Outcome; got != want {
+			t.Errorf("%v: %s, want %s", err, got, want)
+		}
+	}
+}
 
 // create runs Create on a plan.
 func create(t *testing.T, clusters *clusters, plan *clusterModel) (*clusterModel, diag.Diagnostics) {
@@ -144,14 +157,19 @@ func TestImport_OfACluster(t *testing.T) {
 		id   string
 		want []outcome
 	}{
-		"current":         {"current", nil},
-		"by ID":           {"cluster-a", nil},
-		"with context":    {"prod/current", nil},
-		"another cluster": {"cluster-b", []outcome{{diag.SeverityError, `asks for cluster "cluster-b", but this provider reaches cluster "cluster-a"`}}},
+		"current":                           {"current", nil},
+		"by ID":                             {"cluster-a", nil},
+		"with context":                      {"prod/current", nil},
+		"another cluster":                   {"cluster-b", []outcome{{diag.SeverityError, `asks for cluster "cluster-b", but this provider reaches cluster "cluster-a"`}}},
+		"one that does not say which it is": {"cluster-c", []outcome{{diag.SeverityError, `asks for cluster "cluster-c", but neither discovery nor Kubernetes tells which cluster`}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			fake := threeNodes("1.13.4", "1.34.2")
 			fake.nodes[1].talos = "1.13.0"
+
+			if test.id == "cluster-c" {
+				fake.id, fake.uidErr = "", cluster.ErrUnreachable
+			}
 
 			resp := resource.ImportStateResponse{State: stateOf(t, nil), Identity: identityOf(t, nil)}
 			(&clusterResource{clusters: fake.clusters(t)}).ImportState(t.Context(), resource.ImportStateRequest{ID: test.id}, &resp)
@@ -247,7 +265,7 @@ func TestCreate_WaitsForAClusterThatComesUp(t *testing.T) {
 	}
 }
 
-// TestReport_WithoutAPlaceFailsThePlan: and where nothing is to be done, nobody draws one.
+// TestReport_WithoutAPlaceFailsThePlan: if nothing changes, no apply follows, and nothing is looked at.
 func TestReport_WithoutAPlaceFailsThePlan(t *testing.T) {
 	directory := t.TempDir()
 	foreign := filepath.Join(directory, "letter.html")
@@ -258,26 +276,37 @@ func TestReport_WithoutAPlaceFailsThePlan(t *testing.T) {
 
 	single, roll := outcome{diag.SeverityWarning, "one control plane"}, outcome{diag.SeverityWarning, "Rolling upgrade"}
 
+	theirs := outcome{diag.SeverityError, "it is there already and is no report of this provider"}
+
 	for name, test := range map[string]struct {
 		path, talos string
+		exists      bool
 		want        []outcome
 	}{
-		"a directory":              {directory, "1.13.4", []outcome{{diag.SeverityError, "it is a directory"}, single}},
-		"a device":                 {os.DevNull, "1.13.4", []outcome{{diag.SeverityError, "it is a device, a pipe or a socket, and no file"}, single}},
-		"somebody else's file":     {foreign, "1.13.4", []outcome{{diag.SeverityError, "it is there already and is no report of this provider"}, single}},
-		"a file that can be":       {filepath.Join(directory, "made", "later", "report.html"), "1.13.4", []outcome{single, roll}},
-		"nothing is to be drawn":   {foreign, "1.12.6", nil},
-		"it is not known yet what": {"", "1.13.4", []outcome{single, roll}},
+		"a directory":              {directory, "1.13.4", false, []outcome{{diag.SeverityError, "it is a directory"}, single}},
+		"a device":                 {os.DevNull, "1.13.4", false, []outcome{{diag.SeverityError, "it is a device, a pipe or a socket, and no file"}, single}},
+		"somebody else's file":     {foreign, "1.13.4", false, []outcome{theirs, single}},
+		"a file that can be":       {filepath.Join(directory, "made", "later", "report.html"), "1.13.4", false, []outcome{single, roll}},
+		"a new resource":           {foreign, "1.12.6", false, []outcome{theirs}},
+		"nothing changes":          {foreign, "1.12.6", true, nil},
+		"it is not known yet what": {"", "1.13.4", false, []outcome{single, roll}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			model := desired(test.talos, "")
+			fake, model := threeNodes("1.12.6", "1.34.2"), desired(test.talos, "")
 			model.ReportPath = types.StringValue(test.path)
 
 			if test.path == "" {
 				model.ReportPath = types.StringUnknown()
 			}
 
-			_, diagnostics := planned(t, threeNodes("1.12.6", "1.34.2").clusters(t), nil, model)
+			var prior *clusterModel
+			if test.exists {
+				prior = stored(t, fake, test.talos, "")
+				prior.ReportPath = model.ReportPath
+				model = prior
+			}
+
+			_, diagnostics := planned(t, fake.clusters(t), prior, model)
 			check(t, diagnostics, test.want...)
 
 			if _, err := os.Stat(filepath.Join(directory, "made")); err == nil {

@@ -88,6 +88,13 @@ func (d *compatibilityDataSource) Read(ctx context.Context, req datasource.ReadR
 		return
 	}
 
+	if d.clusters.releases.tableUnknown(ctx) {
+		resp.Diagnostics.AddError("Unable to read the compatibility matrix", "The releases depend on "+attrReleaseSource+" of the provider block, which is known only after an apply.\n\n"+
+			"Apply what it comes from first, for example with -target.")
+
+		return
+	}
+
 	table := d.clusters.releases.known()
 	model.AsOf = attribute.TextValue(table.AsOf)
 	model.Matrix = []matrixRowModel{}

@@ -26,27 +26,27 @@ import (
 
 // connection is a connection to one cluster, through the ports of the engine.
 type connection struct {
-	// name is the display name of the cluster: the context, in words.
+	// name describes the cluster in messages: its context or, if there is none, its endpoints.
 	name string
 	// context is the name of the context alone; empty if there is none.
 	context string
 	// endpoints are the endpoints of the Talos API.
-	endpoints  []string
-	talos      cluster.Talos
+	endpoints []string
+	talos     cluster.Talos
+	// kubernetes is never nil. Without a kubeconfig, its methods fail with [cluster.ErrNoKubeconfig].
 	kubernetes cluster.Kubernetes
-	// removals and manifests are nil if the Kubernetes API is unavailable.
+	// removals, manifests, workloads and objects are nil if there is no kubeconfig.
 	removals  cluster.Removals
 	manifests cluster.BootstrapManifests
-	// workloads and objects are nil if the Kubernetes API is unavailable.
 	workloads cluster.WorkloadReader
 	objects   cluster.Objects
 	// registry is nil if images are not checked.
 	registry cluster.Registry
-	// store returns the store to which the progress of the cluster with the ID is published; nil if the Kubernetes
-	// API is unavailable.
+	// store returns the store of the default object, for the cluster with the ID. The function is nil if there is no
+	// kubeconfig.
 	store func(id string) (publish.Store, error)
 	// own and management are the clusters that may contain the object to which progress is published. own is nil if
-	// the Kubernetes API is unavailable. management is nil if the provider block names none or, with the reason in
+	// there is no kubeconfig. management is nil if the provider block names none or, with the reason in
 	// unmanaged, one that cannot be used.
 	own, management *managementCluster
 	unmanaged       error
@@ -55,7 +55,7 @@ type connection struct {
 	kubeconfig []byte
 	// kubeconfigFrom is a prefix for errors about the kubeconfig; empty if they need none.
 	kubeconfigFrom string
-	// identify passes the ID of the cluster to the adapters, so that the objects they write carry it.
+	// identify passes the ID of the cluster to the Kubernetes client, so that the objects that it writes carry it.
 	identify func(id string)
 	// expires is when the client certificate of the Talos API expires; zero if unknown.
 	expires time.Time
@@ -65,8 +65,9 @@ type connection struct {
 // dialFunc opens a connection.
 type dialFunc func(ctx context.Context, shared *settings, access credentials, wanted string, remembered kubeconfigCache) (*connection, error)
 
-// dial constructs the adapters; nothing else does. Errors are about the credentials: only the calls fail if a
-// cluster does not answer.
+// dial constructs the adapters; nothing else does. It may read credentials from the management cluster, in which case
+// it fails if that does not answer, and ask the Talos API for a kubeconfig. If there is none, the connection is returned
+// without the Kubernetes API.
 func dial(ctx context.Context, shared *settings, access credentials, wanted string, remembered kubeconfigCache) (*connection, error) {
 	if len(access.Unknown) > 0 {
 		return nil, fmt.Errorf("%w: %s", errUnknown, strings.Join(access.Unknown, ", "))
@@ -104,7 +105,8 @@ func dial(ctx context.Context, shared *settings, access credentials, wanted stri
 	return made, nil
 }
 
-// dialTalos returns the connection without the Kubernetes API of the cluster.
+// dialTalos returns the connection without the Kubernetes API of the cluster, and its Talos client. If an error is
+// returned, the caller closes the management cluster; otherwise the connection does.
 func dialTalos(
 	ctx context.Context, shared *settings, access credentials, wanted string, management *managementCluster, unmanaged error,
 ) (*connection, *talosapi.Client, error) {
@@ -150,8 +152,8 @@ func dialTalos(
 	}, talos, nil
 }
 
-// mayRead refuses a certificate whose roles do not allow reading a cluster, such as os:etcd:backup: nodes would seem
-// to exist and return nothing. A certificate without roles is left to the nodes to judge.
+// mayRead returns an error that wraps [errUnusable] if no role of the certificate allows reading a cluster, as with
+// os:etcd:backup alone. A certificate without roles is accepted; the nodes decide.
 func mayRead(config talosapi.Config) error {
 	roles := config.Certificate().Roles()
 
@@ -193,10 +195,11 @@ func (c *connection) addKubernetes(shared *settings, talos *talosapi.Client, ser
 	return nil
 }
 
-// managementCluster is a Kubernetes API with objects about clusters.
+// managementCluster is a Kubernetes API that may contain the object to which progress is published: that of a management
+// cluster, or of the upgraded cluster itself.
 type managementCluster struct {
 	access operator.Access
-	// events writes Kubernetes Events there; nil if none are written.
+	// events writes Kubernetes Events there; nil if it could not be made.
 	events *publish.EventSink
 	// end closes the connection; nil if the connection has another owner.
 	end func()
@@ -211,9 +214,9 @@ func newManagementCluster(client *kubeapi.Client) *managementCluster {
 }
 
 // close closes the connection of the management cluster, if it owns one.
-func (h *managementCluster) close() {
-	if h != nil && h.end != nil {
-		h.end()
+func (m *managementCluster) close() {
+	if m != nil && m.end != nil {
+		m.end()
 	}
 }
 
@@ -240,8 +243,9 @@ func (m *managementAccess) connect(shared *settings) (*managementCluster, error)
 	return made, nil
 }
 
-// home returns the cluster with the object to which progress is published; nil if that is unavailable. Errors wrap
-// [errUnusable].
+// home returns the cluster with the object to which progress is published: the management cluster if an object is named
+// and a management cluster is configured, the upgraded cluster otherwise, or nil if that has no kubeconfig. If the
+// management cluster cannot be used, an error that wraps [errUnusable] is returned.
 func (c *connection) home(of publication) (*managementCluster, error) {
 	if of.to == nil || !c.managed() {
 		return c.own, nil
@@ -253,8 +257,8 @@ func (c *connection) home(of publication) (*managementCluster, error) {
 // managed reports whether a management cluster is configured, even if it cannot be used.
 func (c *connection) managed() bool { return c.management != nil || c.unmanaged != nil }
 
-// operator returns what may upgrade the same cluster because of the object; nil if no object is named, if it is the
-// default one, on which no operator acts, or if its cluster is unavailable. Errors are those of [connection.home].
+// operator returns the operator that acts on the object and may upgrade the same cluster. If no object is named, if it
+// is the default one, or if there is no kubeconfig, nil is returned. Errors are those of [connection.home].
 func (c *connection) operator(of publication) (cluster.Operator, error) {
 	at, err := c.home(of)
 	if err != nil || at == nil || of.isDefault(c.managed()) {
@@ -264,8 +268,8 @@ func (c *connection) operator(of publication) (cluster.Operator, error) {
 	return operator.New(*of.to, at.access), nil
 }
 
-// publisher publishes the progress of the cluster with the ID. It is nil if there is nothing to publish to, which
-// stops no upgrade: the engine itself refuses what needs the Kubernetes API.
+// publisher publishes the progress of the cluster with the ID. If there is nothing to publish to, nil is returned, and
+// the upgrade goes on: the engine itself refuses what needs the Kubernetes API.
 func (c *connection) publisher(id string, of publication, available nextFunc) *publish.Publisher {
 	store, err := c.storeOf(id, of)
 	if err != nil || store == nil {
@@ -275,8 +279,8 @@ func (c *connection) publisher(id string, of publication, available nextFunc) *p
 	return publish.New(store, publish.Options{Announce: of.to != nil, Available: available})
 }
 
-// storeOf returns the store to which the progress of the cluster with the ID is published; nil if that is
-// unavailable.
+// storeOf returns the store to which the progress of the cluster with the ID is published: that of the named object, or
+// of the default one. If there is no kubeconfig, nil is returned.
 func (c *connection) storeOf(id string, of publication) (publish.Store, error) {
 	at, err := c.home(of)
 
@@ -297,7 +301,8 @@ func (c *connection) storeOf(id string, of publication) (publish.Store, error) {
 	}
 }
 
-// events returns what reports an upgrade as Kubernetes Events; nil if they cannot be written anywhere.
+// events returns what reports an upgrade as Kubernetes Events. If [connection.home] fails, or no cluster takes Events,
+// nil is returned.
 func (c *connection) events(of publication) *publish.Events {
 	at, err := c.home(of)
 	if err != nil {
@@ -324,13 +329,14 @@ func (c *connection) events(of publication) *publish.Events {
 	return publish.NewEvents(targets)
 }
 
-// talosconfigEnv is an environment variable that talosctl reads as well.
+// talosconfigEnv is the environment variable with the path of the talosconfig that is used if the provider block names
+// none; talosctl reads it as well.
 const talosconfigEnv = "TALOSCONFIG"
 
 var (
 	// errUnknown is wrapped if the provider block depends on values that are known only in an apply.
 	errUnknown = errors.New("provider configuration not known yet")
-	// errMissing is wrapped if no credentials are given at all.
+	// errMissing is wrapped if neither a talosconfig nor a client certificate is given.
 	errMissing = errors.New("no credentials for the Talos API")
 	// errUnusable is wrapped if the given credentials cannot be used.
 	errUnusable = errors.New("unusable credentials")
@@ -338,8 +344,8 @@ var (
 	errLent = errors.New("no credentials from the management cluster")
 )
 
-// unanswered returns which endpoints of the Talos API were tried, and their errors, if err is that none of them
-// answered; empty otherwise.
+// unanswered returns the endpoints of the Talos API that were tried, with their errors, if err is that none of them
+// answered. If err is another one, the text is empty.
 func unanswered(err error) string {
 	var silence *talosapi.SilenceError
 	if !errors.As(err, &silence) {
@@ -376,7 +382,7 @@ type credentialsSource struct {
 }
 
 // String returns the namespace and the name, such as "tenant-a/prod".
-func (l credentialsSource) String() string { return l.Namespace + "/" + l.Name }
+func (s credentialsSource) String() string { return s.Namespace + "/" + s.Name }
 
 // credentials are the credentials in the provider block.
 type credentials struct {
@@ -398,7 +404,8 @@ type credentials struct {
 }
 
 // borrow returns the credentials as read from the management cluster, or unchanged if they are given. unmanaged is
-// why there is no management cluster. Errors wrap it or [errLent].
+// why the configured management cluster cannot be used; nil if it can, or if none is configured. Errors wrap unmanaged or
+// [errLent].
 func (c credentials) borrow(ctx context.Context, management *managementCluster, unmanaged error) (credentials, error) {
 	switch {
 	case c.From == nil:
@@ -452,11 +459,12 @@ func (c credentials) talos(wanted string) (talosapi.Config, error) {
 	return config, nil
 }
 
-// fromParts reports whether endpoints and a certificate are given in place of a talosconfig.
+// fromParts reports whether a certificate is given and no attribute for a talosconfig. The environment is ignored then.
 func (c credentials) fromParts() bool {
 	return c.Talosconfig == "" && c.TalosconfigPath == "" && c.Certificate != nil
 }
 
+// fromCertificate is [credentials.parts]. If a context is named, an error that wraps [errUnusable] is returned.
 func (c credentials) fromCertificate(wanted string) (talosapi.Config, error) {
 	if name := c.contextName(wanted); name != "" {
 		return talosapi.Config{}, fmt.Errorf("%w: context %q cannot be looked up in endpoints and client_configuration, which have none; remove context, or use talosconfig",
@@ -466,9 +474,9 @@ func (c credentials) fromCertificate(wanted string) (talosapi.Config, error) {
 	return c.parts()
 }
 
-// contextRef is a context whose cluster can be reached.
+// contextRef is a context that the credentials name. Its cluster may not answer.
 type contextRef struct {
-	// wanted is how a resource names it: empty for the provider's own.
+	// wanted is how a resource names it; empty for the one that is used if none is named.
 	wanted string
 	// name is its name in the talosconfig; empty if there is none.
 	name string
@@ -565,8 +573,9 @@ type unusableAttribute struct {
 	err  error
 }
 
-// unusable returns the attributes with which no cluster can be reached, whichever context is chosen. Values that are
-// not known yet are empty, and not checked.
+// unusable returns the attributes whose values cannot be used, whichever context is chosen: talosconfig, kubeconfig,
+// their paths, and client_configuration. It reads files and contacts nothing. Values that are not known yet are not
+// checked; nor is client_configuration if endpoints are unknown.
 func (c credentials) unusable() []unusableAttribute {
 	var found []unusableAttribute
 
@@ -609,7 +618,8 @@ func (c credentials) unusable() []unusableAttribute {
 	return found
 }
 
-// kubeconfig returns the kubeconfig in the configuration; nil if it is to come from the Talos API.
+// kubeconfig returns the kubeconfig that was given or read from the management cluster; nil if there is none, and the
+// Talos API is to be asked.
 func (c credentials) kubeconfig() ([]byte, error) {
 	if c.Kubeconfig != "" {
 		return []byte(c.Kubeconfig), nil
@@ -653,28 +663,29 @@ func expandHome(file string) (string, error) {
 	return home + string(os.PathSeparator) + rest, nil
 }
 
-// certificateReserve is how long the client certificate of a kubeconfig must still be valid for it to be used again:
-// longer than an upgrade takes.
+// certificateReserve is the remaining validity that a cached kubeconfig needs to be used again. It is longer than the
+// default timeout of an upgrade.
 const certificateReserve = 5 * time.Hour
 
 // kubeconfigCache is what is known from earlier connections to the same cluster.
 type kubeconfigCache struct {
 	// kubeconfig is what the Talos API returned; nil if it was not asked yet.
 	kubeconfig []byte
-	servers    *serverAddresses
+	// servers must not be nil; [dial] updates it.
+	servers *serverAddresses
 }
 
-// kubeconfigAt returns the cached kubeconfig if its certificate lasts for [certificateReserve], and asks for a new
-// one otherwise. If that fails, the cached one is used as long as it is valid.
-func (r kubeconfigCache) kubeconfigAt(ctx context.Context, now time.Time, ask func(context.Context) ([]byte, error)) ([]byte, error) {
-	expires := kubeapi.Expiry(r.kubeconfig)
-	if r.kubeconfig != nil && (expires.IsZero() || expires.After(now.Add(certificateReserve))) {
-		return r.kubeconfig, nil
+// kubeconfigAt returns the cached kubeconfig if its certificate lasts for [certificateReserve] or its expiry is unknown.
+// Otherwise it asks for a new one; if that fails and the cached one has not expired, the cached one is returned.
+func (k kubeconfigCache) kubeconfigAt(ctx context.Context, now time.Time, ask func(context.Context) ([]byte, error)) ([]byte, error) {
+	expires := kubeapi.Expiry(k.kubeconfig)
+	if k.kubeconfig != nil && (expires.IsZero() || expires.After(now.Add(certificateReserve))) {
+		return k.kubeconfig, nil
 	}
 
 	asked, err := ask(ctx)
-	if err != nil && r.kubeconfig != nil && expires.After(now) {
-		return r.kubeconfig, nil
+	if err != nil && k.kubeconfig != nil && expires.After(now) {
+		return k.kubeconfig, nil
 	}
 
 	return asked, err
@@ -697,18 +708,19 @@ type serverAddresses struct {
 	tunnel bool
 }
 
-// at sets the port from the URL of the kubeconfig's server.
-func (b *serverAddresses) at(server string) {
+// at sets the port and tunnel from the URL of the kubeconfig's server. Without a port, it is 443. If the URL is invalid,
+// nothing changes.
+func (s *serverAddresses) at(server string) {
 	parsed, err := url.Parse(server)
 	if err != nil {
 		return
 	}
 
-	b.mu.Lock()
-	defer b.mu.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
 
-	b.port = cmp.Or(parsed.Port(), "443")
-	b.tunnel = loopback(parsed.Hostname())
+	s.port = cmp.Or(parsed.Port(), "443")
+	s.tunnel = loopback(parsed.Hostname())
 }
 
 func loopback(host string) bool {
@@ -719,18 +731,18 @@ func loopback(host string) bool {
 
 // expect sets the hosts from the endpoints of the Talos API, which usually are control planes, unless hosts were
 // observed.
-func (b *serverAddresses) expect(endpoints ...string) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
+func (s *serverAddresses) expect(endpoints ...string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 
-	if b.observed {
+	if s.observed {
 		return
 	}
 
-	b.hosts = nil
+	s.hosts = nil
 
 	for _, endpoint := range endpoints {
-		b.hosts = append(b.hosts, hostOf(endpoint))
+		s.hosts = append(s.hosts, hostOf(endpoint))
 	}
 }
 
@@ -747,8 +759,9 @@ func hostOf(endpoint string) string {
 	return strings.Trim(endpoint, "[]")
 }
 
-// notice sets the hosts from the control planes of an observation.
-func (b *serverAddresses) notice(observed cluster.Observation) {
+// notice sets the hosts from the control planes of an observation, after which [serverAddresses.expect] has no effect.
+// If none has an address, nothing changes.
+func (s *serverAddresses) notice(observed cluster.Observation) {
 	var hosts []string
 
 	for _, node := range observed.ControlPlanes() {
@@ -761,26 +774,27 @@ func (b *serverAddresses) notice(observed cluster.Observation) {
 		return
 	}
 
-	b.mu.Lock()
-	defer b.mu.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
 
-	b.hosts, b.observed = hosts, true
+	s.hosts, s.observed = hosts, true
 }
 
-// addresses returns host:port of every known API server. Those with the port of Talos come first: a different port
-// in the kubeconfig is rarely that of the nodes.
-func (b *serverAddresses) addresses() []string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
+// addresses returns candidates for the API servers, as host:port: every host with [apiServerPort], then every host with
+// the port of the kubeconfig, which is rarely that of the nodes. If the server of the kubeconfig is this machine, nil is
+// returned.
+func (s *serverAddresses) addresses() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 
-	if b.tunnel {
+	if s.tunnel {
 		return nil
 	}
 
 	var addresses []string
 
-	for _, port := range slices.Compact([]string{apiServerPort, cmp.Or(b.port, apiServerPort)}) {
-		for _, host := range b.hosts {
+	for _, port := range slices.Compact([]string{apiServerPort, cmp.Or(s.port, apiServerPort)}) {
+		for _, host := range s.hosts {
 			addresses = append(addresses, net.JoinHostPort(host, port))
 		}
 	}

@@ -70,7 +70,8 @@ func (d *preflightDataSource) Configure(_ context.Context, req datasource.Config
 	d.clusters = configured(req.ProviderData, &resp.Diagnostics)
 }
 
-// ValidateConfig implements [datasource.DataSourceWithValidateConfig]. It finds contradictions as in the resource.
+// ValidateConfig implements [datasource.DataSourceWithValidateConfig]. It finds contradictions as in the resource, except
+// between versions: those are findings.
 func (d *preflightDataSource) ValidateConfig(ctx context.Context, req datasource.ValidateConfigRequest, resp *datasource.ValidateConfigResponse) {
 	var model preflightModel
 
@@ -83,7 +84,7 @@ func (d *preflightDataSource) ValidateConfig(ctx context.Context, req datasource
 	resp.Diagnostics.Append(model.validate(ctx)...)
 }
 
-// validate returns contradictions between options, as in the resource.
+// validate returns contradictions between options, as in the resource. Versions and timeouts are not among them.
 func (m optionsModel) validate(ctx context.Context) diag.Diagnostics {
 	asked := m.cluster()
 

@@ -34,6 +34,10 @@ const summaryUnobserved = "Unable to observe the cluster"
 func problem(doing string, access credentials, err error) diag.Diagnostic {
 	var failure *say.Failure
 	if errors.As(err, &failure) {
+		if errors.Is(err, errLate) {
+			failure = lateFailure(doing, failure, err)
+		}
+
 		return failed(failure)
 	}
 
@@ -57,7 +61,7 @@ func problem(doing string, access credentials, err error) diag.Diagnostic {
 		return diag.NewAttributeErrorDiagnostic(path.Root(attrReportPath), "Unable to write the report", detail+" Nothing was touched.\n\n"+
 			"Let "+attrReportPath+" name a file that can be written on the machine that runs this, one for each resource, or remove it; then run the command again.")
 	case errors.Is(err, errLate):
-		return diag.NewErrorDiagnostic(summary, detail+"\n\nRaise "+attrTimeout+" of the action, or look at what it was waiting for; then invoke it again.")
+		return diag.NewErrorDiagnostic(summary, detail+"\n\n"+lateRemedy)
 	case errors.Is(err, context.Canceled):
 		return diag.NewErrorDiagnostic(summary, "Interrupted before it was done. Run the command again to continue.")
 	}
@@ -68,6 +72,20 @@ func problem(doing string, access credentials, err error) diag.Diagnostic {
 	}
 
 	return diag.NewErrorDiagnostic(summary, detail+"\n\n"+cmp.Or(remedy(err), "Correct what it names, then run the command again."))
+}
+
+// lateRemedy says what to do about an action that exceeded its timeout.
+const lateRemedy = "Raise " + attrTimeout + " of the action, or look at what it was waiting for; then invoke it again."
+
+// lateFailure returns the failure of an action that exceeded its timeout: it says so, and how things were left.
+func lateFailure(doing string, failure *say.Failure, err error) *say.Failure {
+	late := *failure
+	text, _, _ := strings.Cut(err.Error(), ": ")
+
+	late.Summary, late.Remedy, late.Err = "Unable to "+doing, lateRemedy, nil
+	late.Seen = strings.TrimSpace(diagnostic.Sentence(text) + " " + failure.Seen)
+
+	return &late
 }
 
 // unusableCredentials returns the error of credentials with which nothing can be reached.

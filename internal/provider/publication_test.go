@@ -41,6 +41,8 @@ func TestDelegation_StatusAfterOneThatFailed(t *testing.T) {
 		t.Fatal(err)
 	}
 
+	planned := desired("1.13.5", "1.35.0")
+
 	for name, test := range map[string]struct {
 		err               error
 		asked             version.Product
@@ -58,7 +60,7 @@ func TestDelegation_StatusAfterOneThatFailed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			failed := (&requestRecorder{last: test.asked}).failed(test.err)
 
-			got := stopped(*prior, *desired("1.13.5", "1.35.0"), seen.Observation, "Unable to bring the cluster there", failed)
+			got := stopped(*prior, *planned, seen.Observation, "Unable to bring the cluster there", failed)
 			if got.Phase != test.phase || got.Talos.Status != test.talos || got.Kubernetes.Status != test.kubernetes {
 				t.Errorf("phase %s, talos %s, kubernetes %s", got.Phase, got.Talos.Status, got.Kubernetes.Status)
 			}
@@ -67,6 +69,25 @@ func TestDelegation_StatusAfterOneThatFailed(t *testing.T) {
 				t.Errorf("the message is %q", got.Message)
 			}
 		})
+	}
+}
+
+// TestDelegation_FailureBeforeKubernetesIsOneOfKubernetes: Talos has arrived everywhere, and a gate keeps Kubernetes from
+// being asked for.
+func TestDelegation_FailureBeforeKubernetesIsOneOfKubernetes(t *testing.T) {
+	fake := threeNodes("1.13.4", "1.34.2")
+	prior := stored(t, fake, "1.13.4", "1.34.2")
+
+	seen, err := fake.clusters(t).observe(t.Context(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	failed := (&requestRecorder{last: version.Talos}).failed(&say.Failure{Err: errors.Join(say.ErrNotBegun, say.ErrGate)})
+
+	got := stopped(*prior, *desired("1.13.4", "1.35.0"), seen.Observation, "Unable to bring the cluster there", failed)
+	if got.Talos.Status != protocol.StatusCompleted || got.Kubernetes.Status != protocol.StatusFailed {
+		t.Errorf("talos %s, kubernetes %s", got.Talos.Status, got.Kubernetes.Status)
 	}
 }
 
@@ -383,9 +404,9 @@ func TestPublication_ReleasesWithoutNetworkAreKnownAtOnce(t *testing.T) {
 	}{
 		"embedded": {releaseDefaults{}, ""},
 		"given": {defaults(t, types.StringNull(), providerSourceOf(map[string]tftypes.Value{
-			"talos_versions":      tftypes.NewValue(tftypes.List{ElementType: tftypes.String}, []tftypes.Value{textOf("1.13.1")}),
+			"talos_versions":      tftypes.NewValue(tftypes.List{ElementType: tftypes.String}, []tftypes.Value{textOf("1.13.1"), textOf("1.13.2")}),
 			"kubernetes_versions": tftypes.NewValue(tftypes.List{ElementType: tftypes.String}, []tftypes.Value{textOf("1.35.0")}),
-		})), "1.13.1"},
+		})), "1.13.2"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			known, end := test.defaults.outlook(t.Context(), "test")
@@ -568,11 +589,16 @@ func TestDelegation_WithoutAKubernetesAPIIsRefused(t *testing.T) {
 	plan := desired("1.13.4", "")
 	plan.PublishTo, plan.Mode = publishedTo("", "KubernetesCluster", "tenant-a", "prod"), types.StringValue(modeDelegate)
 
-	got, diagnostics := create(t, threeNodes("1.12.6", "1.34.2").clusters(t), plan)
-	check(t, diagnostics, outcome{diag.SeverityError, "no connection to the Kubernetes API, which holds KubernetesCluster tenant-a/prod"})
+	for want, why := range map[string]error{"unreachable": nil, "kubeconfig": fmt.Errorf("%w: %w", cluster.ErrNoKubeconfig, cluster.ErrDenied)} {
+		fake := threeNodes("1.12.6", "1.34.2")
+		fake.kubernetesDown = why
 
-	if got != nil {
-		t.Error("something was stored")
+		got, diagnostics := create(t, fake.clusters(t), plan)
+		check(t, diagnostics, outcome{diag.SeverityError, "no connection to the Kubernetes API, which holds KubernetesCluster tenant-a/prod"})
+
+		if got != nil || !strings.Contains(diagnostics[0].Detail(), want) {
+			t.Errorf("stored %v, and it says %q, want %q", got, diagnostics[0].Detail(), want)
+		}
 	}
 }
 

@@ -8,9 +8,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hashicorp/terraform-plugin-framework/datasource"
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
+	"github.com/hashicorp/terraform-plugin-framework/tfsdk"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 	"github.com/hashicorp/terraform-plugin-go/tfprotov6"
 	"github.com/hashicorp/terraform-plugin-go/tftypes"
@@ -176,6 +178,12 @@ func TestReleaseTable_UnknownIsSomethingToWaitFor(t *testing.T) {
 		if !diagnostics.HasError() || !strings.Contains(diagnostics[0].Detail(), "(release_source.table)") {
 			t.Errorf("%s: %v", name, diagnostics)
 		}
+
+		config := configOf(t, compatibilitySchema(), nil)
+		resp := datasource.ReadResponse{State: tfsdk.State{Schema: config.Schema, Raw: tftypes.NewValue(config.Raw.Type(), nil)}}
+
+		(&compatibilityDataSource{clusters: clusters}).Read(t.Context(), datasource.ReadRequest{Config: config}, &resp)
+		check(t, noted(t, resp.Diagnostics), outcome{diag.SeverityError, "known only after an apply"})
 	}
 
 	if table, diagnostics := tableOf(t, nil); table != nil || len(diagnostics) > 0 {

@@ -164,6 +164,10 @@ func (a *access) noted(err error) error {
 		return err
 	}
 
+	if errors.Is(err, ErrNotFound) {
+		return fmt.Errorf("%w: %s; no credentials were used: %w", ErrUnreachable, err.Error(), a.problem)
+	}
+
 	if errors.Is(err, cluster.ErrNotFound) {
 		// A registry may report private images as not found to clients without credentials.
 		return fmt.Errorf("%w: %s; no credentials were used: %w", cluster.ErrUnreachable, err.Error(), a.problem)

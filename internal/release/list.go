@@ -86,7 +86,7 @@ func Given(name string, product version.Product, versions []version.Version, opt
 	return given{name: name, product: product, versions: versions, options: options}
 }
 
-// Versions implements [Source].
+// Versions implements [Source]. Withdrawn releases are not left out: the user listed them.
 func (g given) Versions(context.Context) (List, error) {
 	return newList(g.name, g.product, tags(g.versions), g.options)
 }

@@ -17,9 +17,9 @@ import (
 
 // OfFindings turns the findings of a plan into diagnostics: one error per place in the configuration for those
 // that waiting does not resolve; one warning for those that would stop an apply now; one for those whose checks are
-// skipped; and, if there is work and no error, one for advice. name is the display name of the cluster, and nodes are
-// those that were observed.
-func OfFindings(findings []cluster.Finding, work bool, name string, nodes []cluster.Node) diag.Diagnostics {
+// skipped; and, if there is work and no error, one for advice. applies is true if an apply follows, even if it has no
+// work. name is the display name of the cluster, and nodes are those that were observed.
+func OfFindings(findings []cluster.Finding, work, applies bool, name string, nodes []cluster.Node) diag.Diagnostics {
 	var (
 		diagnostics diag.Diagnostics
 		places      []string
@@ -56,7 +56,7 @@ func OfFindings(findings []cluster.Finding, work bool, name string, nodes []clus
 
 	if observed := bySeverity[cluster.Observed]; len(observed) > 0 {
 		summary := "An apply would be refused as things stand"
-		if !work {
+		if !applies {
 			summary = "Not everything about the cluster is as it should be"
 		}
 

@@ -72,7 +72,7 @@ func TestDiagnostic_PointsAtWhatTheCommandLineFinds(t *testing.T) {
 		Within: []cluster.Within{cluster.Key("worker-0"), cluster.Field("installer_image")},
 	}
 
-	diagnostics := OfFindings([]cluster.Finding{deep}, true, "demo", nil)
+	diagnostics := OfFindings([]cluster.Finding{deep}, true, true, "demo", nil)
 	if len(diagnostics) != 1 || !strings.Contains(diagnostics[0].Detail(), `node_overrides["worker-0"].installer_image`) {
 		t.Fatalf("got %v", diagnostics)
 	}
@@ -90,7 +90,7 @@ func TestFinding_IsGroupedByPlace(t *testing.T) {
 	diagnostics := OfFindings([]cluster.Finding{
 		at("", "first", cluster.Index(0)), at("", "second", cluster.Index(1)), at("", "third", cluster.Index(0)), at("worker-0", "whole"),
 		{Check: "y", Severity: cluster.Permanent, Found: "nowhere"},
-	}, true, "demo", nil)
+	}, true, true, "demo", nil)
 
 	want := []diag.Diagnostic{
 		diag.NewAttributeErrorDiagnostic(path.Root("canary").AtListIndex(0), "Unable to plan the upgrade", "- first (check x). Correct it.\n- third (check x). Correct it.\n\nThe value at fault is canary[0]."),
@@ -134,7 +134,7 @@ func TestFinding_OfManyNodesStaysReadable(t *testing.T) {
 	}
 
 	text := ""
-	for _, diagnostic := range OfFindings(slices.Concat(alike, different), true, "demo", nil) {
+	for _, diagnostic := range OfFindings(slices.Concat(alike, different), true, true, "demo", nil) {
 		text += diagnostic.Summary() + diagnostic.Detail()
 	}
 

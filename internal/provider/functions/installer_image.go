@@ -147,8 +147,8 @@ func (a imageArgument) repository(of image.Factory) (image.Repository, *function
 	}
 
 	// Such text may contain a password and is not repeated.
-	if strings.Contains(factory, "@") {
-		return image.Repository{}, refusal(a.position, "%s holds a user name; write the host alone, and the credentials into the registry configuration of the nodes", imageFactory)
+	if strings.ContainsAny(factory, "@?") {
+		return image.Repository{}, refusal(a.position, "%s holds a user name or a query; write the host alone, and credentials into the registry configuration of the nodes", imageFactory)
 	}
 
 	if scheme, host, found := strings.Cut(factory, "://"); found {

@@ -102,7 +102,7 @@ func TestInstallerImage_RefusesWhatTheFactoryDoesNotServe(t *testing.T) {
 		"number as flag":         {imageObject(map[string]any{"secure_boot": types.NumberValue(big.NewFloat(1))}), []string{"secure_boot must be true or false", "the number 1"}},
 		"factory with scheme":    {imageObject(map[string]any{"factory": "https://factory.talos.dev/"}), []string{"factory is", "without https://", `"factory.talos.dev"`}},
 		"factory and slash":      {imageObject(map[string]any{"factory": "factory.talos.dev/"}), []string{"factory is", "slash at the end"}},
-		"factory and query":      {imageObject(map[string]any{"factory": "factory.talos.dev?x=y"}), []string{"factory is"}},
+		"factory and query":      {imageObject(map[string]any{"factory": "factory.talos.dev?x=y"}), []string{"factory holds a user name or a query"}},
 		"factory and way up":     {imageObject(map[string]any{"factory": "factory.talos.dev/.."}), []string{"factory is"}},
 		"factory and space":      {imageObject(map[string]any{"factory": " factory.talos.dev"}), []string{"factory is"}},
 		"factory and tag":        {imageObject(map[string]any{"factory": "factory.talos.dev/mirror:v1"}), []string{"factory is"}},

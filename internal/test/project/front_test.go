@@ -75,7 +75,7 @@ func versions() string {
 	talos := compat.BuiltIn().Releases(version.Talos)
 	newest := talos[len(talos)-1].Minor()
 
-	lines := []string{"<!-- versions -->", "| Talos | Kubernetes | upgrades from and to it |", "|---|---|---|"}
+	lines := []string{"<!-- versions -->", "| Talos | Kubernetes | upgrades from or to it |", "|---|---|---|"}
 
 	for _, row := range slices.Backward(compat.Rows()) {
 		seen := "tested on the simulator"
