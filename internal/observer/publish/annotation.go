@@ -5,12 +5,14 @@
 // it: what cannot be published is retried in the background, and flushing or closing the publisher checks the
 // final state.
 //
-// For a product that a run does not manage, and for both if there is nothing to do, it publishes which version
-// runs, which could run next, and that the product is idle, unless the object already says that an upgrade to the
-// running version is completed. It never writes a target, because an operator would act on it.
+// For a product that a run does not manage, and for both if there is nothing to do, it publishes which version runs and
+// which could run next. It also publishes that the product is idle, unless an earlier result stands, as with an upgrade
+// to the running version that is completed. It never writes a target, because an operator would act on it.
 //
-// Others may write to the same object. Only keys of this protocol are patched. If somebody else changes them,
-// they are corrected with the next heartbeat and not before, and [Publisher.Notes] names them.
+// Others may write to the same object. Only keys of this protocol are patched. If somebody else changes such a key, it
+// is corrected with the next heartbeat or at the end of the run, and [Publisher.Notes] names it.
+//
+// The package also writes the same run as Kubernetes Events: see [Events].
 package publish
 
 import (
@@ -26,7 +28,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
-// annotations are values by key, nil for annotations that should be removed.
+// annotations are values by key, nil for annotations that should be removed. A key that is missing is left as it is.
 type annotations map[string]*string
 
 // statement is what should be said from an event on.
@@ -39,7 +41,8 @@ type statement struct {
 
 func newStatement() statement { return statement{annotations{}, map[string]product{}} }
 
-// add merges the statement about a later event.
+// add merges the statement about a later event, which wins. If the run is done and nothing is known of the progress of
+// a product that was moving, the product becomes idle.
 func (s statement) add(later statement, event cluster.Event) {
 	maps.Copy(s.annotations, later.annotations)
 	maps.DeleteFunc(s.idle, func(status string, _ product) bool { return later.annotations[status] != nil })
@@ -62,7 +65,7 @@ type runState struct {
 	running bool
 	// begun is true once the run has passed all checks that could refuse it.
 	begun bool
-	// idle is true if there was nothing to do when the run began, and nothing was done.
+	// idle is true if the run had nothing to do when it began, and has neither done anything nor failed.
 	idle bool
 	// suspended is the reason for which upgrades are suspended, empty if they are not.
 	suspended string
@@ -94,8 +97,8 @@ func nothingToDo(event cluster.Event) bool {
 	return !slices.ContainsFunc(products(event), func(p product) bool { return !p.settled() })
 }
 
-// translate returns what an event changes and the state of the run after it. It says nothing that the event does
-// not contain.
+// translate returns what is to be said after an event, and the state of the run after it. If there is nothing to say,
+// the statement is empty and the state is unchanged.
 func translate(event cluster.Event, run runState, available nextVersions) (statement, runState) {
 	both := products(event)
 	talos, kubernetes := both[0], both[1]
@@ -119,13 +122,13 @@ func translate(event cluster.Event, run runState, available nextVersions) (state
 		_, message, _ := turnWords(event)
 		about.say(made.annotations, protocol.StatusInProgress, message+about.intermediate(event)+about.countSuffix())
 
-		// The running upgrade is done, and no other one begins.
+		// While upgrades are suspended, no other one begins after this one.
 		if event.Kind == cluster.EventNodeDone && run.suspended != "" {
 			about.sayWaiting(made.annotations, run)
 		}
 	case cluster.EventRollingBack:
 		if !talos.managed() {
-			// Nothing is published about a product that is not managed.
+			// Only a rollback that a person asked for is published about a product that is not managed.
 			return statement{}, run
 		}
 
@@ -171,7 +174,7 @@ func order(event cluster.Event, talos, kubernetes product) (about, other product
 	case !talos.managed(), event.Component != "":
 		return kubernetes, talos
 	case slices.Contains([]cluster.EventKind{cluster.EventRunStarted, cluster.EventSuspended, cluster.EventResumed, cluster.EventRunFailed}, event.Kind):
-		// Such an event is about the product that comes next.
+		// Such an event is about Talos until Talos is done, and then about Kubernetes.
 		if talos.done() {
 			return kubernetes, talos
 		}
@@ -183,7 +186,7 @@ func order(event cluster.Event, talos, kubernetes product) (about, other product
 // product is what an event says about Talos or Kubernetes, and the keys under which it is published.
 type product struct {
 	name string
-	// progress is the progress of the product. Its total is zero if the event does not say.
+	// progress is the progress of the product. Its total is zero if the event has none, or if all nodes are held.
 	progress cluster.Progress
 	// target is zero if the product is not managed.
 	target version.Version
@@ -221,7 +224,8 @@ func (p product) done() bool {
 	return p.known() && p.progress.Steps == 0 && p.progress.Done == p.progress.Total
 }
 
-// settled reports whether a run has nothing to do in the product.
+// settled reports whether no step is left in the product, even if not every node shows the target yet. A product that is
+// not managed is settled, one of unknown progress is not.
 func (p product) settled() bool {
 	return !p.managed() || p.known() && p.progress.Steps == 0
 }
@@ -231,7 +235,8 @@ func (p product) say(said annotations, status, message string) {
 	said[p.statusKey], said[p.messageKey] = textValue(status), textValue(message)
 }
 
-// sayStarted says that the upgrade of the product begins, or that there is nothing to do.
+// sayStarted says that the upgrade of the product begins or goes on. If nothing is left to do, it says what
+// sayCompleted says; if the progress is unknown, nothing.
 func (p product) sayStarted(said annotations, run runState) {
 	lowest := p.progress.Lowest
 
@@ -254,8 +259,7 @@ func (p product) sayWaiting(said annotations, run runState) {
 	p.say(said, protocol.StatusInProgress, "Waiting: "+run.suspended+p.countSuffix())
 }
 
-// reached returns the version that runs once every node is done: the lowest one seen, which is closer to the
-// truth than the target, or else the target.
+// reached returns the lowest version seen or, if that is unknown, the target. It is called when every node is done.
 func (p product) reached() version.Version {
 	if p.progress.Lowest.IsZero() {
 		return p.target
@@ -264,8 +268,8 @@ func (p product) reached() version.Version {
 	return p.progress.Lowest
 }
 
-// sayCompleted says that the product is done, or how many nodes show it so far. It says nothing if no progress is
-// known, for example because all nodes are held.
+// sayCompleted says that the product is completed or, if not every node shows the target, that it is pending, and how
+// many nodes do. If the progress is unknown, for example because all nodes are held, it says nothing.
 func (p product) sayCompleted(said annotations) {
 	switch {
 	case !p.known():
@@ -282,7 +286,7 @@ func (p product) sayFailed(said annotations, event cluster.Event) {
 }
 
 // sayRollback returns the statement about a rollback that a person asked for: that it is under way or, once it is
-// over, its result and what the nodes run. It is not an upgrade.
+// over, its result and what the nodes run. Afterwards the product, which is Talos, is idle and has no progress.
 func (p product) sayRollback(event cluster.Event, available nextVersions) statement {
 	made := newStatement()
 	to := event.Node + " to " + event.To.String()
@@ -306,12 +310,12 @@ func (p product) sayRollback(event cluster.Event, available nextVersions) statem
 	return made
 }
 
-// sayBeside sets the state of the product for an event about the other one. After a run has ended, nothing looks
-// as if it were still running.
+// sayBeside sets the state of the product for an event about the other one: completed or pending if nothing is left to
+// do, blocked if steps are left. If the run has failed and the progress is unknown, the product has failed as well.
 func (p product) sayBeside(said annotations, event cluster.Event, run runState, about product) {
 	switch {
 	case event.Kind == cluster.EventRunDone, run.idle, p.known() && p.settled():
-		// What is applied but not shown by every node waits for those nodes only.
+		// If not every node shows the target, the product is pending, and not blocked.
 		p.sayCompleted(said)
 	case p.progress.Steps > 0:
 		p.say(said, protocol.StatusBlocked, cmp.Or(p.progress.Waits, "Waiting for "+about.name+" upgrade to complete"))
@@ -352,8 +356,8 @@ func (p product) intermediate(event cluster.Event) string {
 	return " to " + event.To.String()
 }
 
-// turnWords returns the reason of an Event about the upgrade of a node or component that begins or is done, its
-// message, and the message of the Event about the node itself.
+// turnWords returns the words for the beginning or the end of the upgrade of a node or component: the reason and the message
+// of the Kubernetes Event about the object, and the message of the one about the node, which is empty for manifests.
 func turnWords(event cluster.Event) (reason, message, ofNode string) {
 	component, done := string(event.Component), event.Kind == cluster.EventNodeDone
 
@@ -378,8 +382,9 @@ func turnWords(event cluster.Event) (reason, message, ofNode string) {
 // nextVersions is the type of [Options.Available].
 type nextVersions func(talos, kubernetes version.Version) (nextTalos, nextKubernetes version.Version)
 
-// set adds the versions that the products could be upgraded to, if they are known. The next version of Kubernetes
-// depends on the running Talos and is unknown while Talos is being upgraded.
+// set sets the next versions in the products and in said, if they are known. A version that is not newer than the
+// running one counts as none. The next version of Kubernetes depends on the running Talos: while Talos moves, according
+// to the status in said, it is removed.
 func (a nextVersions) set(said annotations, talos, kubernetes *product) {
 	if a == nil {
 		return
@@ -411,7 +416,9 @@ func (a nextVersions) set(said annotations, talos, kubernetes *product) {
 // isMoving reports whether a product with the status is being upgraded or rolled back.
 func isMoving(status *string) bool { return status != nil && protocol.Status(*status).Busy() }
 
-// isIdle reports whether nothing is going on in the product according to the event and the state of the run.
+// isIdle reports whether the product is to be published as idle: one that is not managed when a run starts or ends, and
+// a managed one if the run had nothing to do and every node is at the target. If the running version is unknown, false
+// is returned.
 func (p product) isIdle(event cluster.Event, run runState) bool {
 	switch {
 	case !p.known() || p.progress.Lowest.IsZero():
@@ -443,7 +450,8 @@ func (p product) sayIdle(made statement) {
 	}
 }
 
-// annotationsAfter returns what the object should say, given what it said before the run.
+// annotationsAfter returns what the object should say, given what it said before the run. If the run has not begun and
+// the object shows that somebody else upgrades the cluster, nil is returned.
 func (s statement) annotationsAfter(run runState, before map[string]string) annotations {
 	if !run.begun && upgradedByOther(before) {
 		// A run that was refused because of another upgrader must not publish over that one.
@@ -463,9 +471,10 @@ func (s statement) annotationsAfter(run runState, before map[string]string) anno
 	return made
 }
 
-// reconcileIdle adapts the annotations of an idle product to what the object said before. An upgrade to the
-// running version stays completed, and one that an earlier run has begun becomes completed, unless it failed
-// before it moved anything. A failure of a product that is not managed stays.
+// reconcileIdle adapts what is said about an idle product to what the object said before. If it said completed at the
+// running version, or failed about a product that is not managed, its status, message and progress are left as they
+// are. If it said failed at the running version, the product becomes idle. If it said anything else of an unfinished
+// upgrade of a managed product, the product becomes completed.
 func (p product) reconcileIdle(wanted annotations, before map[string]string) {
 	status, sameVersion := before[p.statusKey], isVersion(before[p.currentKey], p.progress.Lowest)
 
@@ -480,17 +489,17 @@ func (p product) reconcileIdle(wanted annotations, before map[string]string) {
 	}
 }
 
-// untouched returns the annotations from before the run for the products that keep one of the given statuses
-// because nothing is said about them. For a product about which nothing is known, only a failure counts.
+// untouched returns the status, message and progress from before the run of each product of which no status is wanted
+// and whose status was one of the given ones. If the product is not idle, only the status failed counts.
 func (s statement) untouched(wanted annotations, before map[string]string, statuses ...string) annotations {
 	found := annotations{}
 
 	for _, p := range products(cluster.Event{}) {
 		status := before[p.statusKey]
 		_, said := wanted[p.statusKey]
-		_, known := s.idle[p.statusKey]
+		_, idle := s.idle[p.statusKey]
 
-		if said || !slices.Contains(statuses, status) || !known && status != protocol.StatusFailed {
+		if said || !slices.Contains(statuses, status) || !idle && status != protocol.StatusFailed {
 			continue
 		}
 
@@ -504,7 +513,7 @@ func (s statement) untouched(wanted annotations, before map[string]string, statu
 	return found
 }
 
-// upgradedByOther reports whether, according to the object, somebody else is upgrading the cluster.
+// upgradedByOther reports whether the object has a target for an operator, or a busy status that no run of ours left.
 func upgradedByOther(before map[string]string) bool {
 	if before[protocol.KeyTalosTarget] != "" || before[protocol.KeyKubernetesTarget] != "" {
 		return true
@@ -521,7 +530,8 @@ func upgradedByOther(before map[string]string) bool {
 // shortLimit bounds a message, in runes, on an object that does not accept longer ones.
 const shortLimit = 80
 
-// shorten returns the annotations cut down so that they fit on any object.
+// shorten returns the annotations with short messages, and with available versions and failed nodes removed, for an
+// object that refused the full ones.
 func shorten(wanted annotations) annotations {
 	made := maps.Clone(wanted)
 
@@ -540,8 +550,9 @@ func shorten(wanted annotations) annotations {
 	return made
 }
 
-// worthAnnouncing reports whether the annotation would add something that the object does not say. Other words or
-// a newer version do not count: otherwise an operator with its own wording would be overwritten forever.
+// worthAnnouncing reports whether the difference between the annotation and the object is worth a run. Another message,
+// another progress, and an available version that is missing or newer than the running one are not: otherwise each
+// apply would overwrite what an operator writes in its own words or removes.
 func worthAnnouncing(key string, value *string, found map[string]string) bool {
 	stands, exists := found[key]
 
@@ -621,7 +632,7 @@ func equal(a, b *string) bool {
 const (
 	// reasonLimit, in runes, keeps a long error from crowding out other annotations.
 	reasonLimit = 500
-	// listLimit, in bytes, does the same for a long list of nodes.
+	// listLimit, in bytes, keeps a long list of nodes from doing the same.
 	listLimit = 8 << 10
 	// cutOff ends a list that is incomplete.
 	cutOff = ",..."
@@ -656,7 +667,8 @@ func nodesOf(event cluster.Event) []string {
 	return names
 }
 
-// reasonOf returns the first line of the event's text or error. The other lines are for readers of the log.
+// reasonOf returns the first line of the event's text or, if that is empty, of its error. If both are empty, it says that
+// the reason is not known.
 func reasonOf(event cluster.Event) string {
 	text := strings.TrimSpace(event.Text)
 	if text == "" && event.Err != nil {
@@ -671,7 +683,7 @@ func reasonOf(event cluster.Event) string {
 // shortReason is [reasonOf] cut to leave room for other annotations.
 func shortReason(event cluster.Event) string { return truncate(reasonOf(event), reasonLimit) }
 
-// truncate returns the text cut to at most so many runes.
+// truncate returns the text, cut to the given number of runes with an ellipsis if it is longer.
 func truncate(text string, most int) string {
 	if runes := []rune(text); len(runes) > most {
 		return string(runes[:most-1]) + "\u2026"

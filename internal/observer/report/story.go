@@ -10,8 +10,9 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 )
 
-// These keep the report of a run that waits for days readable: maxWaits bounds the different things kept that a
-// step waited for, maxLogLines the lines of the log, of which the first and the last ones are kept.
+// These keep the report of a run that waits for days readable. maxWaits is the number of different waits kept for a
+// step, the last ones. maxLogLines bounds the lines of the log: the first half is kept; after it, the oldest line that
+// is not a warning is dropped, or the oldest warning if there is no other.
 const (
 	maxWaits    = 3
 	maxLogLines = 400
@@ -19,15 +20,16 @@ const (
 
 // story is what a run has done so far, folded from its events.
 type story struct {
+	// began is the time of the first event, seen that of the latest.
 	began, seen time.Time
 	// started is true once the lease is held.
 	started bool
 	target  cluster.Target
 	outline *cluster.Outline
-	// roles and planned are, from the outline, the role of each node and the number of its upgrades.
+	// roles is the role of each node in the outline, planned the number of its upgrades.
 	roles   map[string]cluster.Role
 	planned map[string]int
-	// talos and kubernetes are the progress of the halves as of the last event that has it.
+	// talos and kubernetes are the progress of the products, from the last event in which the product is managed.
 	talos, kubernetes cluster.Progress
 
 	// lanes are by node name; the lane of the cluster has an empty name.
@@ -35,9 +37,9 @@ type story struct {
 	// order is the order in which the lanes were added.
 	order []string
 	lines []line
-	// hidden counts the lines that were dropped from the middle.
+	// hidden is the number of lines that were dropped.
 	hidden int
-	// pace is the interval at which the file is written at least, zero until that is known.
+	// pace is the longest time between two writes of the file, zero until the first one.
 	pace time.Duration
 	// ending is nil while the run goes on.
 	ending *Ending
@@ -53,7 +55,7 @@ type line struct {
 
 func newStory() *story { return &story{lanes: map[string]*lane{}} }
 
-// fold takes an event into account.
+// fold updates the story with an event.
 func (s *story) fold(event cluster.Event) {
 	if event.Time.After(s.seen) {
 		s.seen = event.Time
@@ -66,7 +68,7 @@ func (s *story) fold(event cluster.Event) {
 	s.measure(event)
 
 	if event.Kind != cluster.EventWaiting && event.Kind != cluster.EventWarning {
-		// No event ends what the cluster as a whole does before the upgrades begin.
+		// A step of the cluster without an upgrade, such as the etcd snapshot, has no event for its end.
 		s.closeLoose(s.lanes[""], event.Time)
 	}
 
@@ -115,7 +117,7 @@ func (s *story) plan(outline *cluster.Outline) {
 	}
 }
 
-// measure takes over the target and the progress of the halves, if the event has them.
+// measure takes over the target and the progress of the products, if the event has them.
 func (s *story) measure(event cluster.Event) {
 	if !event.Target.Talos.IsZero() || !event.Target.Kubernetes.IsZero() {
 		s.target = event.Target
@@ -139,6 +141,7 @@ func (s *story) lane(node string) *lane {
 	return s.lanes[node]
 }
 
+// begin adds a running upgrade. An earlier attempt that touched nothing is dropped.
 func (s *story) begin(event cluster.Event) {
 	at := s.lane(event.Node)
 	s.closeLoose(at, event.Time)
@@ -147,7 +150,8 @@ func (s *story) begin(event cluster.Event) {
 	at.upgrades = append(at.upgrades, &upgrade{component: event.Component, to: event.To, from: event.Time, state: upgradeRunning})
 }
 
-// step begins a piece and ends the previous one of the same upgrade.
+// step adds a step to the lane and ends the previous one of the same upgrade, or of none. A snapshot is added to the
+// lane of the cluster.
 func (s *story) step(event cluster.Event) {
 	node, text := event.Node, event.Text
 
@@ -166,6 +170,7 @@ func (s *story) step(event cluster.Event) {
 	at.pieces = append(at.pieces, &piece{upgrade: during, component: event.Component, step: event.Step, text: text, from: event.Time})
 }
 
+// pulled ends the pull of a node. If the event has an error, the pull is marked as failed.
 func (s *story) pulled(event cluster.Event) {
 	at := s.lane(event.Node)
 	if one := at.last(nil); one != nil && event.Err != nil {
@@ -188,7 +193,8 @@ func (s *story) closeLoose(at *lane, now time.Time) {
 	}
 }
 
-// end ends the running upgrade.
+// end ends the upgrade that the event is about, with the state. If it failed, the step at which it failed is marked.
+// If none is running, nothing changes.
 func (s *story) end(event cluster.Event, state upgradeState) {
 	at := s.lane(event.Node)
 
@@ -211,6 +217,7 @@ func (s *story) end(event cluster.Event, state upgradeState) {
 	}
 }
 
+// stop ends an upgrade: as failed if the event has an error, otherwise as stopped, with a line in the log.
 func (s *story) stop(event cluster.Event) {
 	if event.Err != nil {
 		s.end(event, upgradeFailed)
@@ -222,7 +229,8 @@ func (s *story) stop(event cluster.Event) {
 	s.write(event, event.Text, false)
 }
 
-// wait adds what is waited for to the current step of the node, or to the log if there is none.
+// wait adds the text to the running step of the node that began last. If no step is running, or the event names no
+// node, it is added to the log.
 func (s *story) wait(event cluster.Event) {
 	at := s.lanes[event.Node]
 	if event.Node == "" || at == nil {
@@ -247,7 +255,7 @@ func (s *story) wait(event cluster.Event) {
 	s.write(event, event.Text, false)
 }
 
-// write adds a line to the log, unless it repeats the last one.
+// write adds a line to the log, unless the last one has the same node and text.
 func (s *story) write(event cluster.Event, text string, warning bool) {
 	added := line{at: event.Time, node: event.Node, text: text, warning: warning}
 
@@ -260,9 +268,9 @@ func (s *story) write(event cluster.Event, text string, warning bool) {
 		return
 	}
 
-	// Other lines are dropped before warnings.
+	// Other lines are dropped before warnings, but not the one that was just added.
 	at := maxLogLines / 2
-	if calm := slices.IndexFunc(s.lines[at:], func(one line) bool { return !one.warning }); calm >= 0 {
+	if calm := slices.IndexFunc(s.lines[at:maxLogLines], func(one line) bool { return !one.warning }); calm >= 0 {
 		at += calm
 	}
 
@@ -270,7 +278,7 @@ func (s *story) write(event cluster.Event, text string, warning bool) {
 	s.hidden++
 }
 
-// halt ends everything that is still running.
+// halt ends all running steps and upgrades. Such upgrades count as stopped.
 func (s *story) halt(now time.Time) {
 	for _, at := range s.lanes {
 		for _, one := range at.pieces {
@@ -287,8 +295,9 @@ func (s *story) halt(now time.Time) {
 	}
 }
 
-// finish takes the end of the run into account: only the ending says at which nodes something failed, and which
-// upgrades merely had to stop.
+// finish ends the run at its last event, or at now if there was none. The failure of the ending corrects the upgrades:
+// on a node that it does not name, failed becomes stopped; on a node that it names, the last upgrade becomes failed if
+// it was stopped.
 func (s *story) finish(ending Ending, now time.Time) {
 	if s.began.IsZero() {
 		s.began, s.seen = now, now
@@ -324,8 +333,7 @@ func (s *story) finish(ending Ending, now time.Time) {
 	}
 }
 
-// kind is the look of a step in the picture. There are fewer kinds than steps, because readers can tell only so
-// many colours apart.
+// kind is a group of steps that share a colour, because readers can tell only so many apart.
 type kind struct {
 	// Class is the style, Name the text in the legend.
 	Class, Name string
@@ -343,7 +351,7 @@ var kinds = [...]kind{
 	{"rollback", "roll back"},
 }
 
-// looks are the style and the name of each step.
+// looks are the class and the name of each step.
 var looks = [...]struct {
 	step        cluster.NodeStep
 	class, name string
@@ -377,11 +385,11 @@ const (
 	Completed Outcome = "completed"
 	// Refused: checks, or someone else, kept the run from beginning.
 	Refused Outcome = "refused"
-	// Failed: the run stopped because something was wrong.
+	// Failed: a node failed, or the run ended for any other reason.
 	Failed Outcome = "failed"
-	// Stopped: the run was asked to stop, for example by a cancel or because its time was up.
+	// Stopped: no node failed, but the run was cancelled, its time was up, or its window closed, even before it began.
 	Stopped Outcome = "stopped"
-	// Lost: another run took the lease.
+	// Lost: the lease was taken, freed or deleted during the run.
 	Lost Outcome = "lost"
 )
 
@@ -390,7 +398,7 @@ type Ending struct {
 	Outcome Outcome
 	// Failure is nil when the run completed.
 	Failure *Failure
-	// Nodes are those of the last observation, empty if there was none.
+	// Nodes are those of the last observation; empty if there was none, or if they belong to another cluster.
 	Nodes []cluster.Node
 }
 
@@ -402,7 +410,8 @@ type Failure struct {
 	Nodes []string
 	// Seen is what was observed.
 	Seen string
-	// Findings are all reasons if checks refused the run.
+	// Findings are the checks that refused the run, the guards that did not hold, or the other upgrades that failed
+	// or were interrupted.
 	Findings []cluster.Finding
 	Excerpts []Excerpt
 	// State is the state in which nodes and cluster are left, Remedy what to do now.
