@@ -64,6 +64,9 @@ func rows() []row {
 func engineTest(name string) test { return test{"engine", name} }
 func planTest(name string) test   { return test{"plan", name} }
 
+// readAlone is the last commit before the findings of readers who had seen nothing but the code were fixed.
+const readAlone = "5f2378f7"
+
 // reviewed is the last commit before the findings of a review of the parallel rolls were fixed.
 const reviewed = "71a3833"
 
@@ -357,7 +360,21 @@ func planRows() []row {
 func kubernetesRows() []row {
 	const synced = "afe1aed"
 
+	manifestTest := func(name string) test { return test{"adapter/manifest", name} }
+
 	return []row{
+		{
+			area: areaKube, seen: readAlone, test: manifestTest("TestSync_ExcludedObjectIsNotPrunedOnceItIsNoLongerRendered"),
+			symptom:  "An excluded object would have been deleted by a sync with prune.",
+			wrong:    "Only objects that Talos still rendered were taken for excluded.",
+			scenario: "CoreDNS is excluded, managed by a chart, and disabled in the machine configurations",
+		},
+		{
+			area: areaKube, seen: readAlone, test: manifestTest("TestSync_ForceDeletesNothingThatCannotBeCreated"),
+			symptom:  "A sync with force would have deleted an object, such as a CRD with all its objects, that was refused for another reason than an immutable field.",
+			wrong:    "Every answer \"invalid\" or \"conflict\" counted as an immutable field.",
+			scenario: "a manifest with an invalid key beside one whose immutable data changes",
+		},
 		{
 			area: areaKube, seen: synced, test: engineTest("TestComponent_NewerReleaseCuresABrokenOne"),
 			symptom:  "A component that did not come up with a release kept every newer release from being tried.",
@@ -404,6 +421,24 @@ func wordRows() []row {
 			symptom:  "The annotations said failed although the next apply had found every node at its target.",
 			wrong:    "An apply with nothing to do published only on an object that publish_to names, and not on the ConfigMap of the provider itself.",
 			scenario: "a worker that does not answer for six minutes when a roll looks at the cluster for the last time",
+		},
+		{
+			area: areaWords, seen: readAlone, test: engineTest("TestFailure_NodeThatAnEarlierRunCordonedIsPutBack"),
+			symptom:  "A failure said that its node was not cordoned, and it was: by a run that had died.",
+			wrong:    "Only a cordon of the same run was taken back, and a pull that failed took back none.",
+			scenario: "killed after a cordon; the next run cannot pull the image of that node",
+		},
+		{
+			area: areaWords, seen: readAlone, test: test{"engine/say", "TestFailure_InterruptedUpgradesDidNotFail"},
+			symptom:  "The report of a cancelled roll of several nodes at a time said that it had failed.",
+			wrong:    "Upgrades that were interrupted beside the first one counted as failed.",
+			scenario: "Ctrl-C with two workers under way",
+		},
+		{
+			area: areaWords, seen: readAlone, test: test{"provider", "TestAvailableVersions_ValidateTheirInput"},
+			symptom:  "A module that passes its variables on to talosupgrade_available_versions was refused, although they were null.",
+			wrong:    "While a configuration is validated every variable is unknown, and unknown counted as set.",
+			scenario: "context and talos_version from variables whose default is null",
 		},
 		{
 			area: areaWords, seen: "28cd42e", test: engineTest("TestInstall_ThatNeverTookIsPlannedAnew"),
