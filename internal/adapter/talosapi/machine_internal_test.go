@@ -395,5 +395,18 @@ func TestVitals_HangingMountsAreAskedForOnce(t *testing.T) {
 		if took := time.Since(begun); asked.Load() != 1 || took >= readTimeout {
 			t.Errorf("asked %d times in %s", asked.Load(), took)
 		}
+
+		// It may only have been busy, and is asked again later, however often it was not asked in between.
+		for range 3 {
+			time.Sleep(hungTime / 2)
+
+			if _, err := c.Vitals(t.Context(), "10.5.0.5"); err != nil {
+				t.Fatal(err)
+			}
+		}
+
+		if asked.Load() != 2 {
+			t.Errorf("asked %d times in 15 minutes, want twice", asked.Load())
+		}
 	})
 }
