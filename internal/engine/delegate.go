@@ -72,7 +72,7 @@ func (e *Engine) Delegate(ctx context.Context, request Request) (cluster.Observa
 	}
 
 	idle := len(made.Steps) == 0 && !underway
-	if idle && !e.leaseLeft(ctx) && !e.operatorNeedsCleanup(ctx, observed) {
+	if idle && !snapshotLeft(observed) && !e.leaseLeft(ctx) && !e.operatorNeedsCleanup(ctx, observed) {
 		return observed, nil
 	}
 
@@ -174,7 +174,7 @@ func (d *delegation) observeAgain(ctx context.Context) {
 func (d *delegation) runStages(ctx context.Context) error {
 	d.run.engine.emit(d.run.progress(cluster.Event{Kind: cluster.EventRunStarted}, d.plan()))
 
-	for range maxStages {
+	for d.stages < maxStages {
 		made := d.plan()
 
 		if d.underway != nil {
@@ -190,11 +190,17 @@ func (d *delegation) runStages(ctx context.Context) error {
 			continue
 		}
 
-		if err := d.ready(ctx, made); err != nil {
-			return err
-		}
+		waited, err := d.ready(ctx, made)
 
-		if len(made.Steps) == 0 {
+		switch {
+		case err != nil:
+			return err
+		case waited >= lookEvery:
+			// It may have been hours, in which anything may have happened.
+			d.observeAgain(ctx)
+
+			continue
+		case len(made.Steps) == 0:
 			d.cleanUp(ctx)
 			d.run.closeBackup(ctx)
 			d.run.engine.emit(d.run.progress(cluster.Event{Kind: cluster.EventRunDone}, made))
@@ -236,8 +242,9 @@ func (d *delegation) stateText() string {
 }
 
 // ready waits for what is required before a stage is requested, or before the end: nothing blocks, the gates hold
-// and, before the first stage, a snapshot of etcd is taken. Before the first stage, the checks were just made.
-func (d *delegation) ready(ctx context.Context, made plan.Plan) error {
+// and, before the first stage, a snapshot of etcd is taken. If the last observation was checked already, the checks are
+// not repeated. It returns how long it has waited.
+func (d *delegation) ready(ctx context.Context, made plan.Plan) (waited time.Duration, err error) {
 	blocking := cluster.Blocking(made.Findings)
 	if d.stages > 0 || d.unchecked {
 		blocking = cluster.Blocking(d.run.engine.findDelegateProblems(ctx, d.snapshot, made, d.run.request))
@@ -245,42 +252,45 @@ func (d *delegation) ready(ctx context.Context, made plan.Plan) error {
 
 	switch {
 	case ctx.Err() != nil:
-		return d.run.stopped(ctx, "before the operator was asked")
+		return 0, d.run.stopped(ctx, "before the operator was asked")
 	case len(blocking) > 0:
-		return d.checksFailed(blocking)
+		return 0, d.checksFailed(blocking)
 	case len(made.Steps) == 0:
-		return nil
+		return 0, nil
 	}
+
+	begun := d.run.engine.clock.Now()
+	defer func() { waited = d.run.engine.clock.Now().Sub(begun) }()
 
 	next := "The next would have been " + goalOf(made.Steps[0]) + "."
 
 	if err := d.run.awaitResume(ctx, made); err != nil {
-		return d.suspendedFailure(err)
+		return 0, d.suspendedFailure(err)
 	}
 
-	err := d.run.noMoreStarts()
+	err = d.run.noMoreStarts()
 	if err == nil {
 		err = d.run.awaitGates(ctx, "")
 	}
 
 	switch {
 	case ctx.Err() != nil:
-		return d.run.stopped(ctx, "before the operator was asked"+say.LastSeen(err))
+		return 0, d.run.stopped(ctx, "before the operator was asked"+say.LastSeen(err))
 	case errors.Is(err, say.ErrWindow):
-		return d.run.outside(err, next)
+		return 0, d.run.outside(err, next)
 	case errors.Is(err, say.ErrDeadline):
-		return d.run.overtime(next)
+		return 0, d.run.overtime(next)
 	case err != nil:
-		return &say.Failure{
+		return 0, &say.Failure{
 			Summary: "Unable to go on with the upgrade: a gate does not hold", Seen: say.Sentence(err.Error()), State: d.stateText(), Remedy: say.GateRemedy(err), Err: err,
 		}
 	case d.snapshotDone:
-		return nil
+		return 0, nil
 	}
 
 	d.snapshotDone = true
 
-	return d.run.backUp(ctx, d.snapshot)
+	return 0, d.run.backUp(ctx, d.snapshot)
 }
 
 // suspendedFailure adds the state of the operator to the failure of a run that ends because the upgrades are

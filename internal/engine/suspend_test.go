@@ -363,6 +363,36 @@ func TestSuspension_OperatorIsAskedForNothing(t *testing.T) {
 	}
 }
 
+// TestSuspension_ClusterIsCheckedAgainBeforeTheOperatorIsAsked: while the upgrades were suspended, a member of etcd has run
+// out of space.
+func TestSuspension_ClusterIsCheckedAgainBeforeTheOperatorIsAsked(t *testing.T) {
+	t.Parallel()
+
+	besideOperator(t, asking(setup{}), &played.Habits{}, func(o *owned) {
+		o.braked()
+
+		ended := make(chan error, 1)
+
+		go func() { ended <- o.delegate(context.Background(), o.beside("1"), to(toLifecycle)) }()
+
+		pass(time.Hour)
+
+		if err := o.World().SetEtcdAlarm("cp-0", "NOSPACE"); err != nil {
+			t.Fatal(err)
+		}
+
+		o.Suspend(nil)
+
+		if failed := failure(t, <-ended, say.ErrBlocked, "cp-0"); !strings.Contains(failed.Detail(), "NOSPACE") {
+			t.Errorf("got %s", failed.Detail())
+		}
+
+		if asked := o.annotation(keyTarget); asked != "" {
+			t.Errorf("the operator is asked for %s", asked)
+		}
+	})
+}
+
 // TestSuspension_UnknownCountsAsSuspended: what cannot be read counts
 // as suspended.
 func TestSuspension_UnknownCountsAsSuspended(t *testing.T) {
