@@ -134,6 +134,14 @@ func (r *run) upgradeNode(ctx context.Context, step plan.Step) (ready time.Time,
 		u.phase = installCalled
 	}
 
+	if step.Finish && !step.Done && !u.recorded() && r.suspendedNow(ctx) {
+		// An earlier run has only cordoned the node, which need not stay so until the upgrades are resumed.
+		u.abandon(ctx)
+		r.engine.emit(cluster.Event{Kind: cluster.EventNodeStopped, Node: step.Node, Text: "the node is left to the next plan"})
+
+		return u.result.ready, nil
+	}
+
 	if !u.mayHaveInstalled() && !step.Done && step.Image != "" && step.API != "" {
 		// This is cheap if the image is still there: the node drops unused images after a while. The pull has its
 		// own timeout and uses up none of the node's time.

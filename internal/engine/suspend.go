@@ -168,6 +168,13 @@ func begun(steps []plan.Step) []plan.Step {
 	return slices.DeleteFunc(slices.Clone(steps), func(step plan.Step) bool { return !step.Finish && !step.Done })
 }
 
+// suspendedNow reports whether the upgrades are known to be suspended.
+func (r *run) suspendedNow(ctx context.Context) bool {
+	lease, err := r.engine.kubernetes.Lease(ctx)
+
+	return err == nil && lease.Suspended != nil
+}
+
 // suspensionFindings returns the finding that the upgrades are suspended, or that this is unknown.
 func (r *run) suspensionFindings(ctx context.Context) []cluster.Finding {
 	lease, err := r.engine.kubernetes.Lease(ctx)

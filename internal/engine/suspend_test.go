@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -688,6 +689,43 @@ func TestSuspension_NodeThatAnEarlierRunCordonedIsPutBack(t *testing.T) {
 				t.Errorf("%s is left cordoned", name)
 			}
 		}
+	})
+}
+
+// TestSuspension_CordonOfADeadRunDoesNotOutlastIt: its node is put back while upgrades are suspended, and no gate is waited
+// for.
+func TestSuspension_CordonOfADeadRunDoesNotOutlastIt(t *testing.T) {
+	t.Parallel()
+
+	inCluster(t, setup{}, func(r *rig) {
+		r.dieBehind("Cordon", r.Worker("run-1"), to(toLifecycle))
+		r.brake()
+
+		var open atomic.Bool
+
+		request := to(toLifecycle)
+		request.Gates = []cluster.Gate{&userGate{timeout: 10 * time.Minute, answer: func(string) (bool, string, error) { return open.Load(), "degraded", nil }}}
+
+		ended := make(chan error, 1)
+
+		go func() { ended <- r.Worker("run-2").Apply(context.Background(), request) }()
+
+		time.Sleep(time.Hour)
+
+		for name, node := range r.Judge.Verdict().Nodes {
+			if node.Cordoned {
+				t.Errorf("%s is left cordoned", name)
+			}
+		}
+
+		open.Store(true)
+		r.Suspend(nil)
+
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+
+		r.At(toLifecycle)
 	})
 }
 
