@@ -4,6 +4,7 @@ package engine_test
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -489,6 +490,42 @@ func TestRollBackNode_CancelledSaysWhereTheNodeIs(t *testing.T) {
 
 		r.Sound()
 		r.sentBack("worker-0", fromLifecycle)
+	})
+}
+
+// TestRollBackNode_RecordWithoutAReplyIsTakenBack: the node was said to run as before, and the next apply leaves it so.
+func TestRollBackNode_RecordWithoutAReplyIsTakenBack(t *testing.T) {
+	t.Parallel()
+
+	inCluster(t, setup{Options: model.Options{ControlPlanes: 3, Workers: 1}}, func(r *rig) {
+		r.upgraded(toLifecycle)
+
+		ctx, cancel := context.WithCancel(context.Background())
+		defer cancel()
+
+		key := r.State("worker-0").MachineID
+
+		w := r.Worker("run-back")
+		w.Client.Intercept(func(within context.Context, call ports.Call, next func(context.Context) error) error {
+			err := next(within)
+			if call.Method == "WriteJournal" && ctx.Err() == nil && r.Journal().Entries[key].Phase == cluster.PhaseRollingBack {
+				cancel()
+
+				return fmt.Errorf("no reply: %w: %w", cluster.ErrOutcomeUnknown, cluster.ErrUnreachable)
+			}
+
+			return err
+		})
+
+		_ = failure(t, w.RollBack(ctx, "worker-0"), context.Canceled, "worker-0")
+
+		if _, found := r.remembered("worker-0"); !found || len(r.Journal().Entries) > 0 {
+			t.Errorf("the journal says %+v", r.Journal().Entries)
+		}
+
+		r.Must(r.Worker("run-next"), to(toLifecycle))
+		r.Sound()
+		r.At(toLifecycle)
 	})
 }
 

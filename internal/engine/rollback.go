@@ -221,6 +221,19 @@ func (u *nodeUpgrade) requestRollback(ctx context.Context, failed error) error {
 	}
 }
 
+// clearDoubtfulRollback takes back the record of a rollback that may or may not have been written. Otherwise the next
+// apply could send back a node that was said to run as before.
+func (u *nodeUpgrade) clearDoubtfulRollback(ctx context.Context, before cluster.Entry) error {
+	if _, _, lost := u.run.lock.state(); lost != nil {
+		return nil
+	}
+
+	bounded, cancel := u.run.engine.clock.WithTimeout(context.WithoutCancel(ctx), stopGrace)
+	defer cancel()
+
+	return u.withdrawRollback(bounded, before)
+}
+
 // withdrawRollback takes back the record of a rollback that certainly did not reach the node.
 func (u *nodeUpgrade) withdrawRollback(ctx context.Context, before cluster.Entry) error {
 	kept, cancel := u.run.engine.recordContext(ctx)
@@ -279,10 +292,11 @@ func (u *nodeUpgrade) recordRollbackIntent(ctx context.Context, failed error) er
 		}
 
 		if u.entry.Phase != cluster.PhaseRollingBack || u.entry.BootID != boot {
+			before := u.entry
 			u.entry.BootID = boot
 
 			if err := u.record(ctx, cluster.PhaseRollingBack); err != nil {
-				return err
+				return errors.Join(err, u.clearDoubtfulRollback(ctx, before))
 			}
 
 			u.tellRollingBack(failed)
