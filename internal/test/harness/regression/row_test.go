@@ -289,6 +289,18 @@ func leaseRows() []row {
 			wrong:    "Observers passed on their last words one after the other within ten seconds: slow annotations left the Events no time.",
 			scenario: "an observer that never ends, followed by another one",
 		},
+		{
+			area: areaLease, seen: readAlone, test: engineTest("TestRollBackNode_RecordWithoutAReplyIsTakenBack"),
+			symptom:  "A node was said to run as before, and the next apply sent it back to its old system.",
+			wrong:    "The record of a rollback whose reply was lost counted as not written.",
+			scenario: "Ctrl-C while the journal is written",
+		},
+		{
+			area: areaLease, seen: readAlone, test: engineTest("TestSuspension_CordonOfADeadRunDoesNotOutlastIt"),
+			symptom:  "A node stayed cordoned while upgrades were suspended, and the apply failed at a gate instead of waiting.",
+			wrong:    "A node that a dead run had only cordoned waited for its image and its gates before it was looked at whether upgrades are suspended.",
+			scenario: "killed after a cordon, suspended, and a gate that does not hold",
+		},
 	}
 }
 
@@ -498,6 +510,12 @@ func harnessRows() []row {
 
 func operatorRows() []row {
 	return []row{
+		{
+			area: areaOperator, seen: readAlone, test: engineTest("TestSuspension_ClusterIsCheckedAgainBeforeTheOperatorIsAsked"),
+			symptom:  "The operator was asked to upgrade a cluster that was no longer fit for it.",
+			wrong:    "The checks were those from before a suspension, a gate or a snapshot of etcd, however long ago that was.",
+			scenario: "mode = delegate, suspended for an hour, in which etcd runs out of space",
+		},
 		{
 			area: areaOperator, seen: reviewed, test: engineTest("TestOperatorHold_OperatorAtWorkIsNotForgotten"),
 			symptom:  "A node was cordoned while the operator of the cluster was seen to be at work.",
