@@ -3,6 +3,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -28,6 +29,8 @@ const (
 	// lookEvery is how often all nodes are observed while the operator reports nothing new: its report is cheap
 	// to read, an observation is not.
 	lookEvery = 30 * time.Second
+	// staleAfter is how old an observation may be when the operator is asked.
+	staleAfter = 2 * time.Minute
 	// noticeTimeout is how long an operator that has failed may take to notice that nothing is requested of it:
 	// some operators forget the failure only then, and start anew only after that.
 	noticeTimeout = 30 * time.Second
@@ -131,7 +134,9 @@ func (d *delegation) runLeased(ctx context.Context) error {
 		return err
 	}
 
-	d.observeAgain(leased)
+	if d.observeAgain(leased) != nil {
+		d.unchecked = true
+	}
 
 	if d.snapshot.Journal != nil {
 		d.run.journal.adoptObserved(*d.snapshot.Journal)
@@ -154,12 +159,40 @@ func (d *delegation) runLeased(ctx context.Context) error {
 	return err
 }
 
+// lookAgain observes the cluster after a wait, which may have taken hours. The checks are repeated on what it observes.
+func (d *delegation) lookAgain(ctx context.Context) error {
+	bounded, cancel := d.run.engine.clock.WithTimeout(ctx, guardTimeout)
+	defer cancel()
+
+	err := d.run.engine.wait(bounded, "", "an observation of the cluster", func(ctx context.Context) (bool, string, error) {
+		unseen := d.observeAgain(ctx)
+		if unseen == nil {
+			return true, "", nil
+		}
+
+		return false, unseen.Error(), permanentOnly(unseen)
+	})
+
+	switch {
+	case ctx.Err() != nil:
+		return d.run.stopped(ctx, "before the operator was asked")
+	case err != nil:
+		return &say.Failure{
+			Summary: "Unable to observe the cluster", Seen: err.Error(), State: d.stateText(), Remedy: say.UnreachedRemedy(err), Err: err,
+		}
+	}
+
+	d.unchecked = true
+
+	return nil
+}
+
 // observeAgain observes the cluster under the lease: while the lease was waited for, the operator may have
 // continued, or finished.
-func (d *delegation) observeAgain(ctx context.Context) {
+func (d *delegation) observeAgain(ctx context.Context) error {
 	seen, err := d.run.engine.Observe(ctx)
-	if err != nil || seen.KubernetesError != nil {
-		return
+	if err := cmp.Or(err, seen.KubernetesError); err != nil {
+		return err
 	}
 
 	d.unchecked = d.underway != nil || seen.Taken.Sub(d.snapshot.Taken) >= lookEvery
@@ -168,6 +201,8 @@ func (d *delegation) observeAgain(ctx context.Context) {
 	if step, underway := d.run.engine.underway(ctx, seen, d.plan(), d.run.request); underway {
 		d.underway = &step
 	}
+
+	return nil
 }
 
 // runStages requests one stage after the other until there is nothing left to do.
@@ -195,9 +230,10 @@ func (d *delegation) runStages(ctx context.Context) error {
 		switch {
 		case err != nil:
 			return err
-		case waited >= lookEvery:
-			// It may have been hours, in which anything may have happened.
-			d.observeAgain(ctx)
+		case waited >= staleAfter:
+			if err := d.lookAgain(ctx); err != nil {
+				return err
+			}
 
 			continue
 		case len(made.Steps) == 0:

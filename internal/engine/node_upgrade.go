@@ -137,9 +137,8 @@ func (r *run) upgradeNode(ctx context.Context, step plan.Step) (ready time.Time,
 	if step.Finish && !step.Done && !u.recorded() && r.suspendedNow(ctx) {
 		// An earlier run has only cordoned the node, which need not stay so until the upgrades are resumed.
 		u.abandon(ctx)
-		r.engine.emit(cluster.Event{Kind: cluster.EventNodeStopped, Node: step.Node, Text: "the node is left to the next plan"})
 
-		return u.result.ready, nil
+		return u.result.ready, &permit.LeftError{Why: "upgrades of this cluster are suspended"}
 	}
 
 	if !u.mayHaveInstalled() && !step.Done && step.Image != "" && step.API != "" {

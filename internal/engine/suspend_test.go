@@ -365,16 +365,25 @@ func TestSuspension_OperatorIsAskedForNothing(t *testing.T) {
 }
 
 // TestSuspension_ClusterIsCheckedAgainBeforeTheOperatorIsAsked: while the upgrades were suspended, a member of etcd has run
-// out of space.
+// out of space. The API server does not answer at first.
 func TestSuspension_ClusterIsCheckedAgainBeforeTheOperatorIsAsked(t *testing.T) {
 	t.Parallel()
 
 	besideOperator(t, asking(setup{}), &played.Habits{}, func(o *owned) {
 		o.braked()
 
-		ended := make(chan error, 1)
+		var away atomic.Bool
 
-		go func() { ended <- o.delegate(context.Background(), o.beside("1"), to(toLifecycle)) }()
+		w, ended := o.beside("1"), make(chan error, 1)
+		w.Client.Intercept(func(ctx context.Context, call ports.Call, next func(context.Context) error) error {
+			if call.Method == "Nodes" && away.Load() {
+				return cluster.ErrUnreachable
+			}
+
+			return next(ctx)
+		})
+
+		go func() { ended <- o.delegate(context.Background(), w, to(toLifecycle)) }()
 
 		pass(time.Hour)
 
@@ -382,7 +391,10 @@ func TestSuspension_ClusterIsCheckedAgainBeforeTheOperatorIsAsked(t *testing.T) 
 			t.Fatal(err)
 		}
 
+		away.Store(true)
 		o.Suspend(nil)
+		pass(time.Minute)
+		away.Store(false)
 
 		if failed := failure(t, <-ended, say.ErrBlocked, "cp-0"); !strings.Contains(failed.Detail(), "NOSPACE") {
 			t.Errorf("got %s", failed.Detail())
