@@ -683,6 +683,10 @@ func invalid(of *table, name, why string) error {
 	status := apierrors.NewInvalid(schema.GroupKind{Group: of.version.Group, Kind: of.kind}, name, nil)
 	status.ErrStatus.Message += ": " + why
 
+	if at, reason, found := strings.Cut(why, ": "); found {
+		status.ErrStatus.Details.Causes = []metav1.StatusCause{{Field: at, Message: reason}}
+	}
+
 	return status
 }
 
