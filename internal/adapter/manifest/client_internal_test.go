@@ -3,8 +3,15 @@
 package manifest
 
 import (
+	"errors"
+	"net/http"
 	"testing"
 	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
 func TestClient_MoreObjectsAreGivenMoreTime(t *testing.T) {
@@ -39,6 +46,43 @@ func TestRender_NamesOfManifestsGrantNoAccess(t *testing.T) {
 	} {
 		if got := withoutSecrets(name); got != want {
 			t.Errorf("%q: got %q, want %q", name, got, want)
+		}
+	}
+}
+
+// TestForce_RecreatesOnlyWhatImmutableFieldsKeepFromBeingChanged: anything else may be refused once more when the object is
+// gone.
+func TestForce_RecreatesOnlyWhatImmutableFieldsKeepFromBeingChanged(t *testing.T) {
+	t.Parallel()
+
+	at := field.NewPath("spec")
+	invalid := func(reasons ...*field.Error) error {
+		return apierrors.NewInvalid(schema.GroupKind{Kind: "DaemonSet"}, "proxy", reasons)
+	}
+	denied := &apierrors.StatusError{ErrStatus: metav1.Status{
+		Reason: metav1.StatusReasonInvalid, Code: http.StatusUnprocessableEntity, Message: "denied: images are immutable",
+		Details: &metav1.StatusDetails{Causes: []metav1.StatusCause{{Message: "ValidatingAdmissionPolicy 'immutable-tags' denied request: tags are immutable"}}},
+	}}
+
+	for name, test := range map[string]struct {
+		err  error
+		want bool
+	}{
+		"a selector":            {invalid(field.Invalid(at, map[string]string{"a": "b"}, "field is immutable")), true},
+		"immutable data":        {invalid(field.Forbidden(at, "field is immutable when `immutable` is set")), true},
+		"a StatefulSet":         {invalid(field.Forbidden(at, "updates to statefulset spec for fields other than 'replicas' are forbidden")), true},
+		"a Service":             {invalid(field.Invalid(at, "10.0.0.1", "may not change once set")), true},
+		"a role":                {invalid(field.Invalid(at, "x", "cannot change roleRef")), true},
+		"another fault as well": {invalid(field.Invalid(at, "x", "field is immutable"), field.Required(at, "a port")), false},
+		"a value of that name":  {invalid(field.Invalid(at, "immutable", "must be a port")), false},
+		"a policy":              {denied, false},
+		"a webhook":             {apierrors.NewForbidden(schema.GroupResource{}, "proxy", errors.New("the field is immutable")), false},
+		"a conflict":            {apierrors.NewConflict(schema.GroupResource{}, "proxy", errors.New("immutable")), false},
+		"nothing":               {nil, false},
+		"no answer of the API":  {errors.New("immutable"), false},
+	} {
+		if got := frozen(test.err); got != test.want {
+			t.Errorf("%s: %t, want %t: %v", name, got, test.want, test.err)
 		}
 	}
 }

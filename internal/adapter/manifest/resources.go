@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strings"
 
 	fluxssa "github.com/fluxcd/pkg/ssa"
 	ssaerrors "github.com/fluxcd/pkg/ssa/errors"
@@ -16,6 +17,7 @@ import (
 	"github.com/siderolabs/go-kubernetes/kubernetes/ssa/object"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -67,7 +69,7 @@ func (r *resourceManager) Diff(ctx context.Context, wanted *unstructured.Unstruc
 	entry, existing, merged, err = r.ResourceManager.Diff(ctx, wanted, gently)
 	if options.Force && frozen(err) {
 		entry, existing, merged, err = r.ResourceManager.Diff(ctx, wanted, options)
-		if err == nil {
+		if err == nil && entry.Action == fluxssa.CreatedAction {
 			r.recreated = append(r.recreated, entry.ObjMetadata)
 		}
 	}
@@ -87,25 +89,26 @@ func (r *resourceManager) Diff(ctx context.Context, wanted *unstructured.Unstruc
 const frozenField = `(?i)immutable|(may|must) not (be )?change|cannot (be )?change|updates to .* are forbidden`
 
 // frozen reports whether the API server refuses a change of an object for no other reason than that fields of it may
-// not change.
+// not change. What an admission policy or a webhook refuses does not count: it may refuse the new object as well.
 func frozen(err error) bool {
 	var status apierrors.APIStatus
-	if err == nil || !errors.As(err, &status) || apierrors.IsConflict(err) {
+	if err == nil || !errors.As(err, &status) || !apierrors.IsInvalid(err) {
 		return false
 	}
 
-	reasons := []string{status.Status().Message}
-
-	if details := status.Status().Details; details != nil && len(details.Causes) > 0 {
-		reasons = nil
-		for _, cause := range details.Causes {
-			reasons = append(reasons, cause.Message)
-		}
+	details := status.Status().Details
+	if details == nil || len(details.Causes) == 0 {
+		return false
 	}
 
 	says := regexp.MustCompile(frozenField)
 
-	return !slices.ContainsFunc(reasons, func(reason string) bool { return !says.MatchString(reason) })
+	return !slices.ContainsFunc(details.Causes, func(cause metav1.StatusCause) bool {
+		// The reason follows the value, which is quoted.
+		reason := cause.Message[strings.LastIndex(cause.Message, ": ")+1:]
+
+		return cause.Field == "" || !says.MatchString(reason)
+	})
 }
 
 // Get reads an object of the inventory. If its kind no longer exists, the object is not found.
