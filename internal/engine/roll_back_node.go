@@ -172,18 +172,25 @@ func (r *run) withdrawRetry(ctx context.Context, step plan.Step) error {
 		return j.With(step.Key, entry)
 	})
 
+	lost := errors.Is(err, say.ErrLeaseLost) || errors.Is(cluster.Ended(ctx), say.ErrLeaseLost)
+
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, say.ErrLeaseLost), ctx.Err() != nil:
-		return err
+	case ctx.Err() != nil && !lost:
+		return retryFailure(ctx, step.Node, err)
 	}
 
-	return say.Undisturbed(&say.Failure{
+	failed := say.Undisturbed(&say.Failure{
 		Summary: "Unable to roll back node " + step.Node, Node: step.Node, Seen: say.Sentence(err.Error()),
 		State:  "The node runs its old system, and the next apply may install the same image again.",
 		Remedy: say.WritableRemedyOfAction, Err: err,
 	})
+	if lost {
+		failed.Remedy = say.LostRemedy(errors.Join(cluster.Ended(ctx), err))
+	}
+
+	return failed
 }
 
 // refusesRollback returns why no rollback may begin now: the upgrades are suspended, or the operator of the

@@ -818,7 +818,7 @@ type hungMounts struct {
 	since time.Time
 }
 
-// hungMounts returns the error of mounts that did not answer within the last hungTime; nil if they did.
+// hungMounts returns the error of mounts that did not answer, if that was within the last hungTime; nil otherwise.
 func (c *Client) hungMounts(address string) error {
 	known, _ := c.hung.Load(address)
 	if hung, found := known.(hungMounts); found && time.Since(hung.since) < hungTime {
