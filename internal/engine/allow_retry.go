@@ -17,7 +17,7 @@ import (
 func (e *Engine) AllowRetry(ctx context.Context, request NodeRequest) (cluster.Entry, error) {
 	e.shutdown.begin(ctx)
 
-	observed, err := e.observeRequested(ctx, Request{ClusterID: request.ClusterID})
+	observed, err := e.observeRequested(ctx, Request{ClusterID: request.ClusterID}, outdatedPod)
 	if err != nil {
 		return cluster.Entry{}, err
 	}

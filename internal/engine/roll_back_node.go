@@ -38,7 +38,7 @@ type NodeRequest struct {
 func (e *Engine) RollBackNode(ctx context.Context, request NodeRequest) (cluster.Entry, error) {
 	e.shutdown.begin(ctx)
 
-	observed, err := e.observeRequested(ctx, Request{ClusterID: request.ClusterID})
+	observed, err := e.observeRequested(ctx, Request{ClusterID: request.ClusterID}, outdatedPod)
 	if err != nil {
 		return cluster.Entry{}, err
 	}

@@ -835,6 +835,50 @@ func TestRollout_WaitsForPodsToBeToldOf(t *testing.T) {
 	}
 }
 
+// TestRollout_PodsThatAreNotReadyForNoReasonAreWaitedFor: Kubernetes marks the pods of a node that missed its
+// heartbeats, and the kubelet corrects that some seconds after it is back.
+func TestRollout_PodsThatAreNotReadyForNoReasonAreWaitedFor(t *testing.T) {
+	t.Parallel()
+
+	for _, given := range []struct {
+		name, trouble string
+		marked        time.Duration
+		refusedWithin time.Duration
+	}{
+		{name: "they are corrected soon", marked: 10 * time.Second},
+		{name: "they stay like that", marked: 24 * time.Hour, refusedWithin: 4 * time.Minute},
+		{name: "there is a reason", trouble: "CrashLoopBackOff: exit code 1", marked: 10 * time.Second, refusedWithin: 5 * time.Second},
+	} {
+		t.Run(given.name, func(t *testing.T) {
+			inCluster(t, setup{Options: model.Options{Workers: 1, Seed: 7}}, func(r *rig) {
+				client := r.Client("run-1")
+				between := &liar{Client: client}
+				w := r.WorkerOver(client, between, between)
+				begun := time.Now()
+
+				between.pods = func(pod *cluster.ComponentPod) {
+					if pod.Node == "cp-1" && pod.Component.Static() && time.Since(begun) < given.marked {
+						pod.Ready, pod.Trouble = false, given.trouble
+					}
+				}
+
+				if given.refusedWithin == 0 {
+					r.Must(w, to(toLifecycle))
+					r.At(toLifecycle)
+
+					return
+				}
+
+				r.refused(w, to(toLifecycle), say.ErrBlocked, cluster.CheckControlPlane)
+
+				if took := time.Since(begun); took > given.refusedWithin {
+					t.Errorf("it was refused after %s, want at most %s", took, given.refusedWithin)
+				}
+			})
+		})
+	}
+}
+
 // TestRollout_StatusThatIsNotAvailableYetIsWaitedFor: the node behind the endpoint of the
 // cluster cannot say for a while after its boot whether it is Ready. That is no news
 // to anybody.

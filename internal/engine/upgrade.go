@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/fact"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/permit"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/say"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
@@ -22,7 +23,7 @@ import (
 func (e *Engine) Upgrade(ctx context.Context, request Request) (cluster.Observation, error) {
 	e.shutdown.begin(ctx)
 
-	observed, err := e.observeRequested(ctx, request)
+	observed, err := e.observeRequested(ctx, request, unsettledPod(request.Policy))
 	if err != nil {
 		return observed, err
 	}
@@ -73,10 +74,10 @@ func (e *Engine) Upgrade(ctx context.Context, request Request) (cluster.Observat
 	return last, err
 }
 
-// observeRequested makes the first observation of the cluster, which must be the requested one. The error is a
-// [*say.Failure].
-func (e *Engine) observeRequested(ctx context.Context, request Request) (cluster.Observation, error) {
-	observed, err := e.firstLook(ctx)
+// observeRequested makes the first observation of the cluster, which must be the requested one; [Engine.firstLook]
+// tells what it waits for. The error is a [*say.Failure].
+func (e *Engine) observeRequested(ctx context.Context, request Request, unsettled func(cluster.Observation) string) (cluster.Observation, error) {
+	observed, err := e.firstLook(ctx, unsettled)
 
 	switch {
 	case err != nil:
@@ -178,9 +179,9 @@ func (r *run) upgradeLeased(ctx context.Context, observed cluster.Observation) (
 const firstObservationTimeout = 3 * time.Minute
 
 // firstLook observes the cluster. It gives an API server that does not answer a moment to return: that of a
-// single control plane may be restarting because of an earlier run that was cut off. It also gives kubelets that
-// have just returned the time to report their static pods.
-func (e *Engine) firstLook(ctx context.Context) (cluster.Observation, error) {
+// single control plane may be restarting because of an earlier run that was cut off. Unsettled names what else is
+// worth waiting for, and is empty if nothing is. If the time is up, the last observation counts.
+func (e *Engine) firstLook(ctx context.Context, unsettled func(cluster.Observation) string) (cluster.Observation, error) {
 	var last cluster.Observation
 
 	bounded, cancel := e.clock.WithTimeout(ctx, firstObservationTimeout)
@@ -199,7 +200,7 @@ func (e *Engine) firstLook(ctx context.Context) (cluster.Observation, error) {
 			return false, away.Error(), nil
 		}
 
-		seen := outdatedPods(observed)
+		seen := unsettled(observed)
 
 		return seen == "", seen, nil
 	})
@@ -212,17 +213,35 @@ func (e *Engine) firstLook(ctx context.Context) (cluster.Observation, error) {
 	return last, err
 }
 
-// outdatedPods names a static pod that Kubernetes does not show as it is although the kubelet is Ready; empty if
-// there is none.
-func outdatedPods(observed cluster.Observation) string {
+// outdatedPod names a static pod that Kubernetes does not show as it is; empty if there is none.
+func outdatedPod(observed cluster.Observation) string {
+	return staticPod(observed, func(pod cluster.ComponentPod) bool { return pod.Outdated })
+}
+
+// unsettledPod is [outdatedPod] for a run that refuses to begin if a static pod is not Ready. It also names one that
+// is not Ready for no reason that the kubelet reports. Kubernetes marks all pods of a node like that when the node
+// misses its heartbeats, and the kubelet, once it is back, takes some ten seconds to correct it.
+func unsettledPod(policy cluster.Policy) func(cluster.Observation) string {
+	return func(observed cluster.Observation) string {
+		seen := outdatedPod(observed)
+		if seen != "" || policy.Skips(cluster.CheckControlPlane) {
+			return seen
+		}
+
+		return staticPod(observed, func(pod cluster.ComponentPod) bool { return !pod.Ready && pod.Trouble == "" })
+	}
+}
+
+// staticPod names a static pod that matches, of a control plane whose kubelet is Ready; empty if there is none.
+func staticPod(observed cluster.Observation, matches func(cluster.ComponentPod) bool) string {
 	for _, node := range observed.ControlPlanes() {
 		if node.Kube == nil || !node.Kube.Ready {
 			continue
 		}
 
 		for _, component := range cluster.Components(cluster.ControlPlane) {
-			if pod := node.Pods[component]; pod.Outdated {
-				return fmt.Sprintf("%s on %s: %s", component, node.Name, pod.Trouble)
+			if pod, there := node.Pods[component]; there && component.Static() && matches(pod) {
+				return fmt.Sprintf("%s on %s is not Ready%s", component, node.Name, fact.Troubled(pod))
 			}
 		}
 	}

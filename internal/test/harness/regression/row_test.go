@@ -355,6 +355,12 @@ func planRows() []row {
 			scenario: "an installer_image with the tag of talos_version",
 		},
 		{
+			area: areaPlan, seen: "5efe941b", test: engineTest("TestRollout_PodsThatAreNotReadyForNoReasonAreWaitedFor"),
+			symptom:  "An apply was refused because of control plane components that were Ready, seconds after a health check had passed.",
+			wrong:    "Kubernetes marks the pods of a node that missed its heartbeats, and the kubelet corrects that only after the node is Ready again.",
+			scenario: "real machines; a control plane that is starved of CPU while workers boot",
+		},
+		{
 			area: areaPlan, seen: field, test: test{"plan", "TestReleases_PlansGoByTheTableThatIsNamed"},
 			symptom:  "A cluster was led through a patch that had been withdrawn after the provider was built.",
 			wrong:    "The table of releases was as old as the provider.",
