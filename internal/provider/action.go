@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"strings"
 	"sync"
 	"time"
 
@@ -24,8 +25,10 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/adapter/operator"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/say"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/observer/publish"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/attribute"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/diagnostic"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/readable"
 )
 
@@ -168,12 +171,40 @@ func (a *clusterAction) Invoke(ctx context.Context, req action.InvokeRequest, re
 	resp.Diagnostics.Append(on.diagnostics...)
 
 	if err != nil {
-		resp.Diagnostics.Append(problem(a.doing, a.clusters.access, err))
+		resp.Diagnostics.Append(a.problem(err))
 	}
 }
 
 // errLate is wrapped if an action exceeds its timeout.
 var errLate = errors.New("it took longer than " + attrTimeout)
+
+// problem is [problem] of the action. If the action exceeded its timeout, it says so.
+func (a *clusterAction) problem(err error) diag.Diagnostic {
+	var failure *say.Failure
+
+	switch late := errors.Is(err, errLate); {
+	case late && errors.As(err, &failure):
+		return failed(lateFailure(a.doing, failure, err))
+	case late:
+		return diag.NewErrorDiagnostic("Unable to "+a.doing, diagnostic.Sentence(cluster.Plain(err.Error()))+"\n\n"+lateRemedy)
+	default:
+		return problem(a.doing, a.clusters.access, err)
+	}
+}
+
+// lateRemedy says what to do about an action that exceeded its timeout.
+const lateRemedy = "Raise " + attrTimeout + " of the action, or look at what it was waiting for; then invoke it again."
+
+// lateFailure returns the failure of an action that exceeded its timeout: it says so, and how things were left.
+func lateFailure(doing string, failure *say.Failure, err error) *say.Failure {
+	late := *failure
+	text, _, _ := strings.Cut(err.Error(), ": ")
+
+	late.Summary, late.Remedy, late.Err = "Unable to "+doing, lateRemedy, nil
+	late.Seen = strings.TrimSpace(diagnostic.Sentence(text) + " " + failure.Seen)
+
+	return &late
+}
 
 // carryOut connects to the cluster of the named context, and invokes the action.
 func (a *clusterAction) carryOut(ctx context.Context, on *invocation, named string) error {

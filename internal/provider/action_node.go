@@ -21,9 +21,6 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
-// attrNode is the attribute with the node of an action.
-const attrNode = "node"
-
 // maxJournalReason is the maximum length of a reason in the journal, in characters.
 const maxJournalReason = 200
 
@@ -96,7 +93,7 @@ func rollBack(ctx context.Context, on *invocation) error {
 	options := on.options(beside, "talosupgrade_rollback")
 	out := &runObservers{
 		publisher: on.reached.publisher(id, to, known.next), events: on.reached.events(to),
-		trace: on.clusters.trace(ctx, id, options, engine.Request{}, to),
+		trace: startTrace(ctx, on.clusters.settings.version, id, options, engine.Request{}, to),
 	}
 	options.Observers = append([]cluster.Observer{diagnostic.NewProgress(ctx), on}, out.observers()...)
 	options.Permitted = diagnostic.NewProgress(ctx).Permitted

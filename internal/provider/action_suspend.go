@@ -21,9 +21,6 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/attribute"
 )
 
-// attrReason is the attribute that says who invokes an action, and why.
-const attrReason = "reason"
-
 // newSuspendAction returns talosupgrade_suspend.
 func newSuspendAction() action.Action {
 	return &clusterAction{

@@ -284,7 +284,7 @@ func TestAction_FailureAfterItsTimeoutSaysBoth(t *testing.T) {
 	late := fmt.Errorf("%w = 20s", errLate)
 	failed := &say.Failure{Summary: "The upgrade was cancelled before it began", Seen: "It waited for the lease.", State: "Nothing was touched.", Remedy: "Run terraform apply again.", Err: context.Canceled}
 
-	got := noted(t, diag.Diagnostics{problem("allow another try on the node", credentials{}, fmt.Errorf("%w: %w", late, failed))})[0]
+	got := noted(t, diag.Diagnostics{(&clusterAction{doing: "allow another try on the node"}).problem(fmt.Errorf("%w: %w", late, failed))})[0]
 	want := "It took longer than timeout = 20s. It waited for the lease.\n\nNothing was touched.\n\nRaise timeout of the action"
 
 	if got.Summary() != "Unable to allow another try on the node" || !strings.HasPrefix(got.Detail(), want) {

@@ -36,7 +36,7 @@ func (r *clusterResource) Delete(ctx context.Context, req resource.DeleteRequest
 
 	reached, release, err := r.clusters.connect(bounded, model.Context.ValueString())
 	if err != nil {
-		resp.Diagnostics.Append(r.undeletable(err, r.clusters.called(model)))
+		resp.Diagnostics.Append(r.undeletable(err, r.clusters.called(model.Context, model.ID)))
 
 		return
 	}
@@ -48,7 +48,7 @@ func (r *clusterResource) Delete(ctx context.Context, req resource.DeleteRequest
 	// Unless the cluster is identified, nothing in it may be deleted.
 	found, err := clusterID(bounded, reached)
 	if err != nil {
-		resp.Diagnostics.Append(r.undeletable(err, r.clusters.called(model)))
+		resp.Diagnostics.Append(r.undeletable(err, r.clusters.called(model.Context, model.ID)))
 
 		return
 	}
@@ -67,7 +67,7 @@ func (r *clusterResource) Delete(ctx context.Context, req resource.DeleteRequest
 
 	kept, err := reached.kubernetes.Forget(bounded, id)
 	if err != nil {
-		resp.Diagnostics.Append(r.undeletable(err, r.clusters.called(model)))
+		resp.Diagnostics.Append(r.undeletable(err, r.clusters.called(model.Context, model.ID)))
 	}
 
 	if len(kept) > 0 {

@@ -10,7 +10,6 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/resource"
 
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/attribute"
 )
 
@@ -82,68 +81,4 @@ func imported(seen observation, wanted string) (clusterModel, diag.Diagnostics) 
 	model.Context = attribute.TextValue(wanted)
 
 	return model, model.observe(seen.Observation)
-}
-
-// find returns the context whose cluster has the ID. The provider's own context is asked first; of several others,
-// the first by name is returned.
-func (c *clusters) find(ctx context.Context, id string) (contextRef, diag.Diagnostics) {
-	refs, err := c.access.contexts()
-	if err != nil {
-		return contextRef{}, diag.Diagnostics{problem("import the cluster", c.access, err)}
-	}
-
-	var (
-		own, others []contextRef
-		said        []string
-	)
-
-	for _, ref := range refs {
-		if ref.wanted == "" {
-			own = append(own, ref)
-		} else {
-			others = append(others, ref)
-		}
-	}
-
-	for _, group := range [][]contextRef{own, others} {
-		for index, found := range c.identities(ctx, group) {
-			ref := group[index]
-
-			switch {
-			case found.err != nil:
-				said = append(said, c.title(ref)+": "+strings.TrimSuffix(reason(found.err), "."))
-			case found.id == id:
-				return ref, nil
-			default:
-				said = append(said, fmt.Sprintf("%s reaches cluster %s", c.title(ref), found.id))
-			}
-		}
-	}
-
-	if ctx.Err() != nil {
-		return contextRef{}, diag.Diagnostics{problem("import the cluster", c.access, cluster.Ended(ctx))}
-	}
-
-	return contextRef{}, diag.Diagnostics{diag.NewErrorDiagnostic("Unable to find the cluster to import",
-		fmt.Sprintf("The import asks for cluster %q, which nothing reaches that the provider block gives access to:\n\n- %s\n\n"+
-			"Correct the ID, or give the provider a talosconfig with a context of that cluster.",
-			id, strings.Join(said, "\n- ")))}
-}
-
-// title returns the display name of a context's cluster before the cluster was asked anything.
-func (c *clusters) title(ref contextRef) string {
-	if ref.name != "" {
-		return fmt.Sprintf("talosconfig context %q", ref.name)
-	}
-
-	return c.called(clusterModel{})
-}
-
-// reason returns why it is unknown which cluster a context reaches, as text.
-func reason(err error) string {
-	if silence := unanswered(err); silence != "" {
-		return silence
-	}
-
-	return err.Error()
 }

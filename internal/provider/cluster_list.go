@@ -41,8 +41,6 @@ type clusterListModel struct {
 	Contexts types.List `tfsdk:"contexts"`
 }
 
-const attrContexts = "contexts"
-
 // Metadata implements [list.ListResource].
 func (l *clusterList) Metadata(_ context.Context, _ resource.MetadataRequest, resp *resource.MetadataResponse) {
 	resp.TypeName = typeName + "_cluster"

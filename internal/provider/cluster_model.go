@@ -22,6 +22,7 @@ import (
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/adapter/gate"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/adapter/label"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/adapter/operator"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/adapter/snapshot"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
@@ -1014,9 +1015,6 @@ func publishToTypes() map[string]attr.Type {
 	return map[string]attr.Type{attrAPIVersion: types.StringType, attrKind: types.StringType, attrNamespace: types.StringType, attrName: types.StringType}
 }
 
-// attrSnapshot is the attribute with the last snapshot of etcd.
-const attrSnapshot = "snapshot"
-
 // snapshotSchema returns the schema of snapshot. Like status, it has no plan modifier.
 func snapshotSchema() schema.Attribute {
 	text := func(description string) schema.StringAttribute {
@@ -1065,4 +1063,43 @@ func snapshotValue(journal *cluster.Journal, earlier types.Object) types.Object 
 		attrTalosVersion:      attribute.VersionValue(taken.Target.Talos),
 		attrKubernetesVersion: attribute.VersionValue(taken.Target.Kubernetes),
 	})
+}
+
+// requestOf is [clusterModel.request] with what the provider block says. A run that delegates to an operator may lose
+// its own node: the operator continues, and so does the next run.
+func (m clusterModel) requestOf(ctx context.Context, clusters *clusters, objects cluster.Objects) (engine.Request, diag.Diagnostics) {
+	made, diagnostics := m.request(ctx, clusters.releases.imageFactory(), objects)
+	made.Policy.Releases = clusters.releases.known()
+
+	if !made.Delegated {
+		made.Policy.OwnBootID = clusters.settings.bootID
+	}
+
+	return made, diagnostics
+}
+
+// publication returns the publication in the model. The model must be known and valid.
+func (m clusterModel) publication() publication {
+	made := publication{delegated: m.Mode.ValueString() == modeDelegate}
+
+	if !m.PublishTo.IsNull() && !m.PublishTo.IsUnknown() {
+		to, _ := operator.Complete(m.published())
+		made.to = &to
+	}
+
+	return made
+}
+
+// published returns the object as written, as far as it is known.
+func (m clusterModel) published() cluster.Reference {
+	text := func(name string) string {
+		value, isText := m.PublishTo.Attributes()[name].(types.String)
+		if !isText {
+			return ""
+		}
+
+		return value.ValueString()
+	}
+
+	return cluster.Reference{APIVersion: text(attrAPIVersion), Kind: text(attrKind), Namespace: text(attrNamespace), Name: text(attrName)}
 }

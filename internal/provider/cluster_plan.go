@@ -3,26 +3,22 @@
 package provider
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/resource"
 	"github.com/hashicorp/terraform-plugin-framework/types"
-	"github.com/hashicorp/terraform-plugin-framework/types/basetypes"
-	"github.com/hashicorp/terraform-plugin-log/tflog"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/diagnostic"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/readable"
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/release"
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
 // ModifyPlan implements [resource.ResourceWithModifyPlan]. It runs at plan and again at apply, and the cluster may
@@ -32,7 +28,7 @@ func (r *clusterResource) ModifyPlan(ctx context.Context, req resource.ModifyPla
 		var gone clusterModel
 
 		resp.Diagnostics.Append(req.State.Get(ctx, &gone)...)
-		resp.Diagnostics.AddWarning(diagnostic.About("Destroying changes nothing on the nodes", r.clusters.called(gone)),
+		resp.Diagnostics.AddWarning(diagnostic.About("Destroying changes nothing on the nodes", r.clusters.called(gone.Context, gone.ID)),
 			"The nodes keep the versions they run. Only the objects of this provider are removed from the cluster ("+leftovers+"); an unfinished journal is kept."+
 				r.clusters.kept(gone.publication()))
 
@@ -87,7 +83,7 @@ func (r *clusterResource) preview(ctx context.Context, planned clusterModel, pri
 
 	if access, undecided := r.clusters.undecided(ctx); undecided {
 		diagnostics.Append(diagnostic.AsWarning(problem("look at the cluster", access, errUnknown),
-			diagnostic.About("Looked at during apply", r.clusters.called(planned)), "What the upgrade does is not known before that."))
+			diagnostic.About("Looked at during apply", r.clusters.called(planned.Context, planned.ID)), "What the upgrade does is not known before that."))
 
 		return true, diagnostics
 	}
@@ -96,7 +92,7 @@ func (r *clusterResource) preview(ctx context.Context, planned clusterModel, pri
 		return false, diagnostics
 	}
 
-	request, more := r.clusters.request(ctx, planned, nil)
+	request, more := planned.requestOf(ctx, r.clusters, nil)
 	diagnostics.Append(more...)
 
 	limit, more := planned.Timeouts.Read(ctx, defaultReadTimeout)
@@ -111,7 +107,7 @@ func (r *clusterResource) preview(ctx context.Context, planned clusterModel, pri
 
 	seen, err := r.clusters.recent(bounded, planned.Context.ValueString())
 	if err != nil {
-		diagnostics.Append(unplannable(r.clusters.access, err, r.clusters.called(planned)))
+		diagnostics.Append(unplannable(r.clusters.access, err, r.clusters.called(planned.Context, planned.ID)))
 
 		return true, diagnostics
 	}
@@ -123,7 +119,7 @@ func (r *clusterResource) preview(ctx context.Context, planned clusterModel, pri
 	}
 
 	made := plan.Make(seen.Observation, request.Target, request.Policy)
-	examined := r.clusters.examine(bounded, planned, seen, made)
+	examined := examine(bounded, r.clusters, planned, seen, made)
 	work := len(made.Steps) > 0
 
 	var object objectView
@@ -136,7 +132,7 @@ func (r *clusterResource) preview(ctx context.Context, planned clusterModel, pri
 	examined.Findings = append(examined.Findings, r.clusters.claims.findDuplicate(seen.ID, seen.name, request.Target, work)...)
 
 	if !work {
-		object = r.clusters.viewObject(bounded, planned, prior, request.Target)
+		object = viewObject(bounded, r.clusters, planned, prior, request.Target)
 	}
 
 	// An apply without steps is refused, too, if checks find something.
@@ -174,12 +170,6 @@ func (m *clusterModel) unseenIn(observed cluster.Observation) []string {
 	return unseenNodes(observed, m.Nodes)
 }
 
-// heals reports whether waiting may resolve the error of an observation. An error in the configuration is not
-// resolved by waiting.
-func heals(err error) bool {
-	return !errors.Is(err, errMissing) && !errors.Is(err, errUnusable) && !errors.Is(err, errUnknown) && cluster.Heals(err)
-}
-
 // unplannable returns the diagnostic of a plan that could not observe the cluster: a warning if that may be resolved
 // before the apply. name is the display name of the cluster.
 func unplannable(access credentials, err error, name string) diag.Diagnostic {
@@ -190,6 +180,109 @@ func unplannable(access credentials, err error, name string) diag.Diagnostic {
 	}
 
 	return diagnostic.AsWarning(found, diagnostic.About(summaryUnobserved, name), "The apply finds out whether anything has to be upgraded.")
+}
+
+// examine makes the checks of a plan and changes nothing. If the plan has nothing to do, or is refused whatever the
+// state of the cluster, only its findings are returned.
+func examine(ctx context.Context, c *clusters, planned clusterModel, seen observation, made plan.Plan) engine.Examination {
+	refused := slices.ContainsFunc(made.Findings, func(finding cluster.Finding) bool { return finding.Severity == cluster.Permanent })
+
+	if len(made.Steps) == 0 || refused {
+		return engine.Examination{Findings: made.Findings}
+	}
+
+	reached, release, err := c.connect(ctx, planned.Context.ValueString())
+	if err != nil {
+		return engine.Examination{Findings: append(slices.Clip(made.Findings), cluster.Finding{
+			Check: cluster.CheckTalosAPI, Severity: cluster.Observed, Err: err, Unknown: true,
+			Found:  fmt.Sprintf("the cluster could not be asked what stands in the way: %v", err),
+			Remedy: cmp.Or(remedy(err), "Run the plan again; an apply asks before it touches anything."),
+		})}
+	}
+
+	defer release()
+
+	// Errors in the request were reported before the cluster was asked.
+	request, _ := planned.requestOf(ctx, c, reached.objects)
+
+	beside, err := reached.operator(planned.publication())
+	if err != nil {
+		return engine.Examination{Findings: append(slices.Clip(made.Findings), unmanaged(planned.publication(), err))}
+	}
+
+	return engine.New(c.engine(reached, beside)).Preflight(ctx, seen.Observation, made, request, engine.Planning)
+}
+
+// unchangedTimeout bounds reading an object that was named before. A plan that does not change it waits no longer
+// for a management cluster that does not answer.
+const unchangedTimeout = 10 * time.Second
+
+// objectView is what a plan without an upgrade reports about the object to which progress is published.
+type objectView struct {
+	// findings are what keeps an apply from publishing to the object.
+	findings []cluster.Finding
+	// left is what an earlier apply left on the object, and the next one removes.
+	left []string
+}
+
+// viewObject reads the object of the model. If the object was named before, failing to read it is not reported.
+func viewObject(ctx context.Context, c *clusters, planned clusterModel, prior *clusterModel, target cluster.Target) objectView {
+	of := planned.publication()
+	if of.to == nil {
+		return objectView{}
+	}
+
+	unchanged := prior != nil && prior.PublishTo.Equal(planned.PublishTo)
+	if unchanged {
+		var cancel context.CancelFunc
+
+		ctx, cancel = context.WithTimeout(ctx, unchangedTimeout)
+		defer cancel()
+	}
+
+	reached, release, err := c.connect(ctx, planned.Context.ValueString())
+	if err != nil {
+		return objectView{} // The observation has reported it already.
+	}
+
+	defer release()
+
+	var report cluster.OperatorReport
+
+	beside, err := reached.operator(of)
+
+	switch {
+	case err != nil && unchanged, err == nil && beside == nil:
+		return objectView{}
+	case err != nil:
+		return objectView{findings: []cluster.Finding{unmanaged(of, err)}}
+	}
+
+	report, err = beside.Report(ctx)
+
+	switch {
+	case err == nil:
+		return objectView{left: of.left(report, target)}
+	case unchanged:
+		return objectView{}
+	default:
+		return objectView{findings: []cluster.Finding{unread(of, err)}}
+	}
+}
+
+// unsynced says why this provider does not sync the bootstrap manifests at the end of a roll; empty if it does, or
+// if an operator upgrades the cluster.
+func (m clusterModel) unsynced() string {
+	sync := path.Root(attrKubernetes).AtName(attrManifests).AtName(attrSync).String()
+
+	switch {
+	case m.publication().delegated || m.syncs():
+		return ""
+	case m.KubernetesVersion.IsNull():
+		return "The bootstrap manifests stay as they are, because " + attrKubernetesVersion + " is unset; " + sync + " = true brings them up to date."
+	default:
+		return "The bootstrap manifests stay as they are, because " + sync + " is false."
+	}
 }
 
 // limitWarnings warns of a roll that probably takes longer than its timeout, or than the client certificate is
@@ -233,102 +326,4 @@ func (m clusterModel) writeLimit(ctx context.Context, first bool) (string, time.
 	limit, diagnostics := m.Timeouts.Update(ctx, defaultWriteTimeout)
 
 	return "update", limit, diagnostics
-}
-
-// releasesTimeout bounds how long a source of releases is waited for. The upgrade runs meanwhile.
-const releasesTimeout = 10 * time.Second
-
-// nextFunc returns the newest release of each product to which a cluster with these versions could be upgraded in
-// one step; zero if there is none, or none is known yet. It returns at once.
-type nextFunc func(talos, kubernetes version.Version) (nextTalos, nextKubernetes version.Version)
-
-// next returns the newest releases to which a cluster with these versions can be upgraded in one step. The existing
-// releases are in ascending order. A version that is zero is unknown and has no next release. If Talos is unknown,
-// Kubernetes has none either, because Talos has to support it.
-func next(talos, kubernetes version.Version, talosReleases, kubernetesReleases []version.Version) (nextTalos, nextKubernetes version.Version) {
-	if talos.IsZero() {
-		return version.Version{}, version.Version{}
-	}
-
-	at := plan.State{Talos: talos, Kubernetes: kubernetes}
-	aheadTalos, aheadKubernetes := newReachable(runningVersions{lowest: at, highest: at}, talosReleases, kubernetesReleases).next()
-
-	return version.Highest(aheadTalos...), version.Highest(aheadKubernetes...)
-}
-
-// knownReleases are the existing releases, as far as their sources have answered.
-type knownReleases struct {
-	mutex      sync.Mutex
-	talos      []version.Version
-	kubernetes []version.Version
-	// asked are the versions of the last call of next, and answer is its result.
-	asked, answer plan.State
-	answered      bool
-}
-
-// outlook requests the existing releases: at once if that needs no network, otherwise in the background, which ends
-// with the returned function at the latest. A source that does not answer counts as empty.
-func (d releaseDefaults) outlook(ctx context.Context, userAgent string) (known *knownReleases, end func()) {
-	known = &knownReleases{}
-	bounded, cancel := context.WithTimeout(ctx, releasesTimeout)
-
-	var background sync.WaitGroup
-
-	for _, product := range []version.Product{version.Talos, version.Kubernetes} {
-		if d.offline(ctx, product) {
-			known.learn(bounded, d, product, userAgent)
-		} else {
-			background.Go(func() { known.learn(bounded, d, product, userAgent) })
-		}
-	}
-
-	return known, func() {
-		cancel()
-		background.Wait()
-	}
-}
-
-// offline reports whether the releases of a product are known without network access.
-func (d releaseDefaults) offline(ctx context.Context, product version.Product) bool {
-	var model providerReleaseSourceModel
-
-	if d.source.IsNull() || d.source.IsUnknown() || d.source.As(ctx, &model, basetypes.ObjectAsOptions{}).HasError() {
-		return true
-	}
-
-	half := model.product(product)
-
-	return !half.versions.IsNull() || half.location.IsNull() || half.location.Equal(types.StringValue(release.Embedded))
-}
-
-// learn requests the releases of one product.
-func (o *knownReleases) learn(ctx context.Context, from releaseDefaults, product version.Product, userAgent string) {
-	list, diagnostics := from.list(ctx, product, releaseQuestion{userAgent: userAgent})
-	for _, problem := range diagnostics {
-		tflog.Warn(ctx, "publishing: "+readable.Printable(problem.Summary()+": "+problem.Detail()))
-	}
-
-	o.mutex.Lock()
-	defer o.mutex.Unlock()
-
-	if product == version.Talos {
-		o.talos = slices.DeleteFunc(list.Versions, from.known().IsWithdrawn)
-	} else {
-		o.kubernetes = list.Versions
-	}
-
-	o.answered = false
-}
-
-// next is a [nextFunc].
-func (o *knownReleases) next(talos, kubernetes version.Version) (nextTalos, nextKubernetes version.Version) {
-	o.mutex.Lock()
-	defer o.mutex.Unlock()
-
-	if !o.answered || !o.asked.Talos.Equal(talos) || !o.asked.Kubernetes.Equal(kubernetes) {
-		o.answer.Talos, o.answer.Kubernetes = next(talos, kubernetes, o.talos, o.kubernetes)
-		o.asked, o.answered = plan.State{Talos: talos, Kubernetes: kubernetes}, true
-	}
-
-	return o.answer.Talos, o.answer.Kubernetes
 }

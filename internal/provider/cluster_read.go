@@ -63,7 +63,7 @@ func (r *clusterResource) Read(ctx context.Context, req resource.ReadRequest, re
 // credentials are an error. Anything else keeps the state, including a context that was renamed: the plan uses the
 // context in the configuration, and fails if that is the same.
 func (r *clusterResource) unreadable(err error, state clusterModel) diag.Diagnostic {
-	found, summary := problem("read the cluster", r.clusters.access, err), diagnostic.About(summaryUnobserved, r.clusters.called(state))
+	found, summary := problem("read the cluster", r.clusters.access, err), diagnostic.About(summaryUnobserved, r.clusters.called(state.Context, state.ID))
 
 	switch {
 	case absentContext(err) && !state.Context.IsNull():

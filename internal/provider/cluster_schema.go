@@ -67,36 +67,6 @@ func (r *clusterResource) Configure(_ context.Context, req resource.ConfigureReq
 	r.clusters = configured(req.ProviderData, &resp.Diagnostics)
 }
 
-// The names of the resource's attributes that code refers to.
-const (
-	attrTalosVersion         = "talos_version"
-	attrKubernetesVersion    = "kubernetes_version"
-	attrOrder                = "order"
-	attrRebootMode           = "reboot_mode"
-	attrNodeTimeout          = "node_timeout"
-	attrDrain                = "drain"
-	attrInstallerImage       = "installer_image"
-	attrAllowIntermediate    = "allow_intermediate_versions"
-	attrIntermediateVersions = "intermediate_versions"
-	attrAllowUnknown         = "allow_unknown_versions"
-	attrMaxUnavailable       = "max_unavailable"
-	attrParallelPulls        = "parallel_pulls"
-	attrPools                = "pools"
-	attrCanary               = "canary"
-	attrCanarySelector       = "canary_selector"
-	attrSettle               = "settle"
-	attrNodeOverrides        = "node_overrides"
-	attrSelectorOverrides    = "selector_overrides"
-	attrHold                 = "hold"
-	attrRetry                = "retry"
-	attrRetryBootID          = "retry_boot_id"
-	attrTimeouts             = "timeouts"
-	attrID                   = "id"
-	attrStatus               = "status"
-	attrNodes                = "nodes"
-	attrInstallImage         = "install_image"
-)
-
 func clusterSchema(ctx context.Context) schema.Schema {
 	attributes := map[string]schema.Attribute{
 		attrTalosVersion: schema.StringAttribute{
@@ -431,24 +401,6 @@ func nodeOverridesSchema() schema.Attribute {
 	}
 }
 
-// The names of the attributes within kubernetes.
-const (
-	attrImages              = "images"
-	attrUnavailableKubelets = "max_unavailable_kubelets"
-	attrManifests           = "manifests"
-	attrSync                = "sync"
-	attrPrune               = "prune"
-	attrTimeout             = "timeout"
-	attrForce               = "force"
-	attrExclude             = "exclude"
-	attrKubelet             = "kubelet"
-	attrAPIServer           = "kube_apiserver"
-	attrControllerManager   = "kube_controller_manager"
-	attrScheduler           = "kube_scheduler"
-	attrProxy               = "kube_proxy"
-	attrInstaller           = "installer"
-)
-
 // kubernetesSchema returns the attribute that says how the Kubernetes version is reached.
 func kubernetesSchema() schema.Attribute {
 	policy := cluster.DefaultPolicy().Kubernetes
@@ -559,27 +511,6 @@ func manifestObjectsSchema() schema.Attribute {
 	}
 }
 
-// The names of the attributes that can delay an upgrade, and of those within them.
-const (
-	attrPreflight         = "preflight"
-	attrSkip              = "skip"
-	attrEtcdSnapshot      = "etcd_snapshot"
-	attrDirectory         = "directory"
-	attrGates             = "gates"
-	attrPreset            = "preset"
-	attrAPIVersion        = "api_version"
-	attrKind              = "kind"
-	attrNamespace         = "namespace"
-	attrName              = "name"
-	attrSelector          = "selector"
-	attrExpr              = "expr"
-	attrMaintenanceWindow = "maintenance_window"
-	attrCron              = "cron"
-	attrDuration          = "duration"
-	attrTimeZone          = "time_zone"
-	attrSyncInstallImage  = "sync_install_image"
-)
-
 // defaultTimeZone is the default time zone of a window.
 const defaultTimeZone = "UTC"
 
@@ -687,16 +618,6 @@ func windowSchema() schema.Attribute {
 	}
 }
 
-// The names of the attributes that say what happens if something fails or is suspended, besides [attrRetry].
-const (
-	attrOnFailure = "on_failure"
-	attrOnSuspend = "on_suspend"
-	// attrWaitForVolumes is part of a drain.
-	attrWaitForVolumes = "wait_for_volumes"
-	attrAttempts       = "attempts"
-	attrBackoff        = "backoff"
-)
-
 // maxParallelPulls bounds parallel_pulls: 200 installer images of some 200 MB are 40 GB at once.
 const maxParallelPulls = 200
 
@@ -754,20 +675,11 @@ func failureSchema() map[string]schema.Attribute {
 	}
 }
 
-// The names of the attributes that say where progress is published, and who upgrades the nodes.
-const (
-	attrPublishTo = "publish_to"
-	attrMode      = "mode"
-)
-
 // The values of mode.
 const (
 	modeDirect   = "direct"
 	modeDelegate = "delegate"
 )
-
-// defaultObject is the object to which progress is published by default.
-const defaultObject = "ConfigMap kube-system/talosupgrade"
 
 // publishSchema returns the attributes that say where progress is published, and who upgrades the nodes.
 func publishSchema() map[string]schema.Attribute {
@@ -895,9 +807,6 @@ func nodesSchema() schema.Attribute {
 		},
 	}
 }
-
-// attrReportPath is the attribute with the path of a run's report.
-const attrReportPath = "report_path"
 
 // reportSchema returns the attribute with the path of a run's report.
 func reportSchema() map[string]schema.Attribute {

@@ -8,7 +8,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/hashicorp/terraform-plugin-framework/diag"
@@ -19,9 +18,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/say"
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/observer/publish"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/observer/report"
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/observer/trace"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/protocol"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/attribute"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/diagnostic"
@@ -54,7 +51,7 @@ func (r *clusterResource) Create(ctx context.Context, req resource.CreateRequest
 	resp.Diagnostics.Append(warnings...)
 
 	if err != nil {
-		resp.Diagnostics.Append(problem("upgrade the cluster", r.clusters.access, err))
+		resp.Diagnostics.Append(r.problem(err))
 
 		return
 	}
@@ -96,7 +93,7 @@ func (r *clusterResource) Update(ctx context.Context, req resource.UpdateRequest
 		return
 	}
 
-	found := problem("upgrade the cluster", r.clusters.access, err)
+	found := r.problem(err)
 	resp.Diagnostics.Append(found)
 
 	if observed.Nodes != nil && !errors.Is(err, say.ErrWrongCluster) {
@@ -105,6 +102,15 @@ func (r *clusterResource) Update(ctx context.Context, req resource.UpdateRequest
 
 	resp.Diagnostics.Append(prior.writeIdentity(ctx, resp.Identity)...)
 	resp.Diagnostics.Append(resp.State.Set(ctx, prior)...)
+}
+
+// problem is [problem] of an upgrade.
+func (r *clusterResource) problem(err error) diag.Diagnostic {
+	if errors.Is(err, errReport) {
+		return undrawable(err)
+	}
+
+	return problem("upgrade the cluster", r.clusters.access, err)
 }
 
 // stopped returns the status after an upgrade that did not complete. If it stopped before anything was changed, or
@@ -133,11 +139,6 @@ func stopped(prior, planned clusterModel, observed cluster.Observation, summary 
 	}
 }
 
-// neverBegan reports whether the upgrade stopped before anything was disrupted.
-func neverBegan(err error) bool {
-	return errors.Is(err, say.ErrBlocked) || errors.Is(err, say.ErrLocked) || errors.Is(err, say.ErrNotBegun)
-}
-
 // upgrade runs the engine for the claimant and publishes its progress. It returns the last observation, even with an
 // error.
 func (r *clusterResource) upgrade(ctx context.Context, model clusterModel, claimant string, limit time.Duration) (cluster.Observation, diag.Diagnostics, error) {
@@ -148,7 +149,7 @@ func (r *clusterResource) upgrade(ctx context.Context, model clusterModel, claim
 
 	defer release()
 
-	request, diagnostics := r.clusters.request(ctx, model, reached.objects)
+	request, diagnostics := model.requestOf(ctx, r.clusters, reached.objects)
 	if diagnostics.HasError() {
 		return cluster.Observation{}, diagnostics, errUnusable
 	}
@@ -194,7 +195,7 @@ func (r *clusterResource) upgrade(ctx context.Context, model clusterModel, claim
 		return cluster.Observation{}, diagnostics, err
 	}
 
-	out := &runObservers{report: drawn, trace: r.clusters.trace(ctx, id, options, request, to)}
+	out := &runObservers{report: drawn, trace: startTrace(ctx, r.clusters.settings.version, id, options, request, to)}
 	if !to.delegated {
 		out.publisher, out.events = reached.publisher(id, to, known.next), reached.events(to)
 	}
@@ -228,153 +229,6 @@ func carryOut(ctx context.Context, options engine.Options, request engine.Reques
 	return observed, asked.failed(err)
 }
 
-// flushTimeout bounds how long the end of an upgrade waits for its last annotations. hurriedFlush does so after a
-// cancel, when everything together has 15 seconds.
-const (
-	flushTimeout = 5 * time.Second
-	hurriedFlush = 2 * time.Second
-)
-
-// runObservers publish what an upgrade does. Each is nil if it is not used.
-type runObservers struct {
-	publisher *publish.Publisher
-	events    *publish.Events
-	report    *report.Report
-	trace     *runTrace
-}
-
-// observers returns the observers in use.
-func (o *runObservers) observers() []cluster.Observer {
-	var observers []cluster.Observer
-
-	if o.publisher != nil {
-		observers = append(observers, o.publisher)
-	}
-
-	if o.events != nil {
-		observers = append(observers, o.events)
-	}
-
-	if o.report != nil {
-		observers = append(observers, o.report)
-	}
-
-	return append(observers, o.trace.observers()...)
-}
-
-// close completes what was published about the named cluster, even after a cancel, and returns warnings about what
-// failed. The observation and the error are those with which the run ended.
-func (o *runObservers) close(ctx context.Context, to publication, name string, observed cluster.Observation, ended error) diag.Diagnostics {
-	limit := flushTimeout
-	if ctx.Err() != nil {
-		limit = hurriedFlush
-	}
-
-	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
-	defer cancel()
-
-	untraced := o.trace.end(bounded, ended)
-	undrawn := o.undrawn(bounded, endingOf(observed, ended))
-
-	var (
-		published, told error
-		notes           []string
-	)
-
-	if o.publisher != nil {
-		published, notes = o.publisher.Close(bounded), o.publisher.Notes()
-	}
-
-	if o.events != nil {
-		told = o.events.Close(bounded)
-	}
-
-	diagnostics := unsaid(published, told, to, name)
-	diagnostics.Append(untraced(name)...)
-	diagnostics.Append(undrawn(name)...)
-
-	if len(notes) > 0 {
-		diagnostics.AddWarning(diagnostic.About("The progress was overwritten by another writer", name),
-			strings.Join(notes, "\n\n")+"\n\nThe upgrade itself does not depend on it.")
-	}
-
-	return diagnostics
-}
-
-// unpublishedRemedy returns what to do about an object that could not be written.
-func unpublishedRemedy(err error) string {
-	switch {
-	case errors.Is(err, cluster.ErrDenied):
-		return "Allow the credentials to get and patch it; the next apply writes all of it."
-	case errors.Is(err, cluster.ErrNotFound):
-		return "Create it, or correct " + attrPublishTo + "; the next apply writes all of it."
-	default:
-		return "Look at why its API does not take that; the next apply writes all of it."
-	}
-}
-
-// untoldRemedy returns what to do about Events that could not be written.
-func untoldRemedy(err error) string {
-	if errors.Is(err, cluster.ErrDenied) {
-		return "Allow the credentials to create and patch Events there."
-	}
-
-	return "Look at why its API does not take Events; those of this run are lost."
-}
-
-// unsaid returns one warning for progress and Events that could not be written: often both have the same cause, such
-// as a missing object.
-func unsaid(published, told error, to publication, name string) diag.Diagnostics {
-	var (
-		diagnostics diag.Diagnostics
-		sentences   []string
-	)
-
-	summary := "Unable to write Kubernetes Events"
-
-	if published != nil {
-		summary = "Unable to publish the progress"
-		sentences = append(sentences, diagnostic.Sentence(published.Error())+" The upgrade status in "+to.String()+" may be out of date. "+unpublishedRemedy(published))
-	}
-
-	if told != nil {
-		sentences = append(sentences, diagnostic.Sentence(told.Error())+" "+untoldRemedy(told))
-	}
-
-	if len(sentences) > 0 {
-		diagnostics.AddWarning(diagnostic.About(summary, name), strings.Join(sentences, "\n\n")+"\n\nThe upgrade itself does not depend on it.")
-	}
-
-	return diagnostics
-}
-
-// undrawn starts to complete the report. The returned function waits until that is done, and returns a warning about
-// the named cluster if it failed.
-func (o *runObservers) undrawn(ctx context.Context, ending report.Ending) func(name string) diag.Diagnostics {
-	missing := make(chan error, 1)
-
-	go func() {
-		if o.report == nil {
-			missing <- nil
-
-			return
-		}
-
-		missing <- o.report.Close(ctx, ending)
-	}()
-
-	return func(name string) diag.Diagnostics {
-		var diagnostics diag.Diagnostics
-
-		if err := <-missing; err != nil {
-			diagnostics.AddWarning(diagnostic.About("Unable to write the report", name),
-				diagnostic.Sentence(err.Error())+" It may be out of date. Make room for it, or name another file with "+attrReportPath+"; the next apply that has something to do draws its own.\n\nThe upgrade itself does not depend on it.")
-		}
-
-		return diagnostics
-	}
-}
-
 // errReport is wrapped if a report is wanted but cannot be written.
 var errReport = errors.New("no place for the report")
 
@@ -387,6 +241,12 @@ func (e reportError) Is(target error) bool { return target == errReport }
 // Unwrap returns the reason.
 func (e reportError) Unwrap() error { return e.error }
 
+// undrawable returns the error of a report that cannot be written.
+func undrawable(err error) diag.Diagnostic {
+	return diag.NewAttributeErrorDiagnostic(path.Root(attrReportPath), "Unable to write the report", diagnostic.Sentence(cluster.Plain(err.Error()))+" Nothing was touched.\n\n"+
+		"Let "+attrReportPath+" name a file that can be written on the machine that runs this, one for each resource, or remove it; then run the command again.")
+}
+
 // unwritable returns the diagnostics of a report that could not be written. An invalid path is an error. A file that
 // cannot be written now is only a warning: until the apply, the directory may be created, and the apply may run on
 // another machine.
@@ -398,7 +258,7 @@ func (r *clusterResource) unwritable(planned clusterModel) diag.Diagnostics {
 
 	place, err := report.Find(file)
 	if err != nil {
-		return diag.Diagnostics{problem("plan the upgrade", r.clusters.access, reportError{err})}
+		return diag.Diagnostics{undrawable(reportError{err})}
 	}
 
 	if err := report.Probe(place); err != nil {
@@ -431,189 +291,6 @@ func (r *clusterResource) draw(model clusterModel, claimant, run, name string) (
 	}
 
 	return report.New(report.Options{Path: place, Cluster: name, Run: run, Version: r.clusters.settings.version}), nil
-}
-
-// endingOf returns how a run ended, for its report.
-func endingOf(observed cluster.Observation, err error) report.Ending {
-	ending := report.Ending{Outcome: report.Completed, Nodes: observed.Nodes}
-	if err == nil {
-		return ending
-	}
-
-	ending.Outcome = drawnOutcome(err)
-
-	if errors.Is(err, say.ErrWrongCluster) {
-		// The nodes are those of another cluster.
-		ending.Nodes = nil
-	}
-
-	var failure *say.Failure
-	if !errors.As(err, &failure) {
-		ending.Failure = &report.Failure{Summary: "Unable to upgrade the cluster", Seen: diagnostic.Sentence(err.Error())}
-
-		return ending
-	}
-
-	ending.Failure = &report.Failure{
-		Summary: failure.Summary, Nodes: failure.Nodes(), Seen: failure.Seen, Findings: failure.Findings,
-		State: failure.State, Remedy: failure.Remedy,
-	}
-
-	for _, excerpt := range failure.Excerpts {
-		ending.Failure.Excerpts = append(ending.Failure.Excerpts, report.Excerpt(excerpt))
-	}
-
-	return ending
-}
-
-// drawnOutcome returns the outcome that the report of a run with that error shows.
-func drawnOutcome(err error) report.Outcome {
-	var failure *say.Failure
-
-	switch {
-	case errors.Is(err, say.ErrLeaseLost):
-		return report.Lost
-	case errors.As(err, &failure) && len(failure.Nodes()) > 0:
-		// Failed nodes take precedence over whatever else happened.
-		return report.Failed
-	case errors.Is(err, context.Canceled), errors.Is(err, say.ErrDeadline), errors.Is(err, say.ErrWindow):
-		return report.Stopped
-	case neverBegan(err):
-		return report.Refused
-	case errors.Is(err, say.ErrSuspended):
-		return report.Stopped
-	default:
-		return report.Failed
-	}
-}
-
-// runTrace is the trace of one run; empty if the environment requests none.
-type runTrace struct {
-	tracer *trace.Tracer
-	// err is why there is no trace although the environment requests one.
-	err error
-}
-
-// trace starts the trace of the run with the options and the request, in the cluster with the ID.
-func (c *clusters) trace(ctx context.Context, id string, options engine.Options, request engine.Request, to publication) *runTrace {
-	clock := options.Clock
-	if clock == nil {
-		clock = engine.RealClock()
-	}
-
-	made := &runTrace{}
-	made.tracer, made.err = trace.Start(ctx, trace.Run{
-		ID: options.Run, ClusterName: options.ClusterName, ClusterID: id, Target: request.Target,
-		Delegated: to.delegated, Version: c.settings.version, Now: clock.Now,
-	})
-
-	return made
-}
-
-// observers returns the tracer, if there is one.
-func (r *runTrace) observers() []cluster.Observer {
-	if r == nil || r.tracer == nil {
-		return nil
-	}
-
-	return []cluster.Observer{r.tracer}
-}
-
-// end starts to complete the trace of a run that ended with the error, which may be nil. The returned function waits
-// until that is done, and returns a warning about the named cluster if something is missing.
-func (r *runTrace) end(ctx context.Context, ended error) func(name string) diag.Diagnostics {
-	if r == nil {
-		return func(string) diag.Diagnostics { return nil }
-	}
-
-	missing := make(chan error, 1)
-
-	go func() {
-		if r.tracer == nil {
-			missing <- nil
-
-			return
-		}
-
-		missing <- r.tracer.Close(ctx, outcomeOf(ended))
-	}()
-
-	return func(name string) diag.Diagnostics {
-		var diagnostics diag.Diagnostics
-
-		if err := errors.Join(<-missing, r.err); err != nil {
-			diagnostics.AddWarning(diagnostic.About("Unable to trace the upgrade", name), diagnostic.Sentence(err.Error())+
-				" Check the OTEL_* variables of this environment, and that their collector is up and takes traces; unset them to trace nothing.\n\nThe upgrade itself does not depend on it.")
-		}
-
-		return diagnostics
-	}
-}
-
-// outcomeOf returns how a run ended, for its trace.
-func outcomeOf(ended error) trace.Outcome {
-	if ended == nil {
-		return trace.Outcome{}
-	}
-
-	made := trace.Outcome{Err: ended, Summary: ended.Error(), Type: "other"}
-
-	var failure *say.Failure
-	if errors.As(ended, &failure) {
-		made.Summary = failure.Summary
-	}
-
-	for _, kind := range failureKinds() {
-		if errors.Is(ended, kind.err) {
-			made.Type = kind.name
-
-			break
-		}
-	}
-
-	return made
-}
-
-// failureKind is a reason why a run stopped, with a stable name.
-type failureKind struct {
-	err  error
-	name string
-}
-
-// failureKinds returns the reasons, the more specific ones first.
-func failureKinds() []failureKind {
-	return []failureKind{
-		{say.ErrWrongCluster, "wrong-cluster"},
-		{say.ErrLeaseLost, "lease-lost"},
-		{say.ErrLocked, "locked"},
-		{say.ErrBlocked, "blocked"},
-		{say.ErrRolledBack, "rolled-back"},
-		{say.ErrFallback, "fallback"},
-		{say.ErrUnhealthy, "unhealthy"},
-		{say.ErrInstaller, "installer"},
-		{say.ErrNeverReturned, "never-returned"},
-		{say.ErrDeparted, "departed"},
-		{say.ErrUnconfigured, "unconfigured"},
-		{say.ErrRenamed, "renamed"},
-		{say.ErrPlatform, "platform"},
-		{say.ErrExtensions, "extensions"},
-		{say.ErrUncordoned, "uncordoned"},
-		{say.ErrDrain, "drain"},
-		{say.ErrUnsettled, "unsettled"},
-		{say.ErrForeignWriter, "foreign-writer"},
-		{say.ErrManifests, "manifests"},
-		{say.ErrGate, "gate"},
-		{say.ErrSuspended, "suspended"},
-		{say.ErrWindow, "window"},
-		{say.ErrSnapshot, "snapshot"},
-		{say.ErrOperator, "operator"},
-		{say.ErrDeadline, "deadline"},
-		{say.ErrGuard, "guard"},
-		{context.Canceled, "cancelled"},
-		{cluster.ErrCredentials, "credentials"},
-		{cluster.ErrDenied, "denied"},
-		{cluster.ErrUnreachable, "unreachable"},
-	}
 }
 
 // requestRecorder is an operator that records its last request.

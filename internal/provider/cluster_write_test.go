@@ -500,9 +500,8 @@ func TestTrace_EndsQuicklyAfterACancel(t *testing.T) {
 
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://"+hangs.Addr().String())
 
-	fake := threeNodes("1.13.4", "1.34.2").clusters(t)
 	ctx, cancel := context.WithCancel(t.Context())
-	traced := fake.trace(ctx, "cluster-a", engine.Options{ClusterName: "prod", Run: "run-1"}, engine.Request{}, publication{})
+	traced := startTrace(ctx, "test", "cluster-a", engine.Options{ClusterName: "prod", Run: "run-1"}, engine.Request{}, publication{})
 
 	cancel()
 

@@ -10,10 +10,12 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/hashicorp/terraform-plugin-framework/diag"
+	"github.com/hashicorp/terraform-plugin-framework/types"
 	"github.com/hashicorp/terraform-plugin-log/tflog"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
@@ -67,26 +69,27 @@ func (c *clusters) undecided(ctx context.Context) (credentials, bool) {
 	return access, len(access.Unknown) > 0
 }
 
-// called returns the display name of a resource's cluster, without asking the cluster; empty if nothing names it.
-func (c *clusters) called(of clusterModel) string {
+// called returns the display name of the cluster of a resource with that context and ID, without asking the cluster;
+// empty if nothing names it.
+func (c *clusters) called(wanted, id types.String) string {
 	if c == nil {
 		return ""
 	}
 
-	if !of.Context.IsUnknown() {
-		wanted := of.Context.ValueString()
+	if !wanted.IsUnknown() {
+		named := wanted.ValueString()
 
-		if config, err := c.access.talos(wanted); err == nil {
+		if config, err := c.access.talos(named); err == nil {
 			return config.String()
 		}
 
-		if name := c.access.contextName(wanted); name != "" {
+		if name := c.access.contextName(named); name != "" {
 			return fmt.Sprintf("talosconfig context %q", name)
 		}
 	}
 
-	if id := of.ID.ValueString(); id != "" {
-		return "cluster " + id
+	if known := id.ValueString(); known != "" {
+		return "cluster " + known
 	}
 
 	if c.access.From != nil {
@@ -278,50 +281,6 @@ func (c *clusters) engine(reached *connection, beside cluster.Operator) engine.O
 	}
 }
 
-// request returns the request to the engine. A run that delegates to an operator may lose its own node: the operator
-// continues, and so does the next run.
-func (c *clusters) request(ctx context.Context, model clusterModel, objects cluster.Objects) (engine.Request, diag.Diagnostics) {
-	made, diagnostics := model.request(ctx, c.releases.imageFactory(), objects)
-	made.Policy.Releases = c.releases.known()
-
-	if !made.Delegated {
-		made.Policy.OwnBootID = c.settings.bootID
-	}
-
-	return made, diagnostics
-}
-
-// examine makes the checks of a plan and changes nothing. If the plan has nothing to do, or is refused whatever the
-// state of the cluster, only its findings are returned.
-func (c *clusters) examine(ctx context.Context, planned clusterModel, seen observation, made plan.Plan) engine.Examination {
-	refused := slices.ContainsFunc(made.Findings, func(finding cluster.Finding) bool { return finding.Severity == cluster.Permanent })
-
-	if len(made.Steps) == 0 || refused {
-		return engine.Examination{Findings: made.Findings}
-	}
-
-	reached, release, err := c.connect(ctx, planned.Context.ValueString())
-	if err != nil {
-		return engine.Examination{Findings: append(slices.Clip(made.Findings), cluster.Finding{
-			Check: cluster.CheckTalosAPI, Severity: cluster.Observed, Err: err, Unknown: true,
-			Found:  fmt.Sprintf("the cluster could not be asked what stands in the way: %v", err),
-			Remedy: cmp.Or(remedy(err), "Run the plan again; an apply asks before it touches anything."),
-		})}
-	}
-
-	defer release()
-
-	// Errors in the request were reported before the cluster was asked.
-	request, _ := c.request(ctx, planned, reached.objects)
-
-	beside, err := reached.operator(planned.publication())
-	if err != nil {
-		return engine.Examination{Findings: append(slices.Clip(made.Findings), unmanaged(planned.publication(), err))}
-	}
-
-	return engine.New(c.engine(reached, beside)).Preflight(ctx, seen.Observation, made, request, engine.Planning)
-}
-
 // silence returns the error of an observation in which no node answered; nil otherwise. If one node refuses access,
 // its error is returned for all: either the credentials or the endpoints are wrong for this cluster, and waiting
 // does not help.
@@ -443,61 +402,59 @@ func atOnce(count int, do func(index int)) {
 	group.Wait()
 }
 
-// unchangedTimeout bounds reading an object that was named before. A plan that does not change it waits no longer
-// for a management cluster that does not answer.
-const unchangedTimeout = 10 * time.Second
+// find returns the context whose cluster has the ID. The provider's own context is asked first; of several others,
+// the first by name is returned.
+func (c *clusters) find(ctx context.Context, id string) (contextRef, diag.Diagnostics) {
+	refs, err := c.access.contexts()
+	if err != nil {
+		return contextRef{}, diag.Diagnostics{problem("import the cluster", c.access, err)}
+	}
 
-// objectView is what a plan without an upgrade reports about the object to which progress is published.
-type objectView struct {
-	// findings are what keeps an apply from publishing to the object.
-	findings []cluster.Finding
-	// left is what an earlier apply left on the object, and the next one removes.
-	left []string
+	var (
+		own, others []contextRef
+		said        []string
+	)
+
+	for _, ref := range refs {
+		if ref.wanted == "" {
+			own = append(own, ref)
+		} else {
+			others = append(others, ref)
+		}
+	}
+
+	for _, group := range [][]contextRef{own, others} {
+		for index, found := range c.identities(ctx, group) {
+			ref := group[index]
+
+			switch {
+			case found.err != nil:
+				said = append(said, c.title(ref)+": "+strings.TrimSuffix(reason(found.err), "."))
+			case found.id == id:
+				return ref, nil
+			default:
+				said = append(said, fmt.Sprintf("%s reaches cluster %s", c.title(ref), found.id))
+			}
+		}
+	}
+
+	if ctx.Err() != nil {
+		return contextRef{}, diag.Diagnostics{problem("import the cluster", c.access, cluster.Ended(ctx))}
+	}
+
+	return contextRef{}, diag.Diagnostics{diag.NewErrorDiagnostic("Unable to find the cluster to import",
+		fmt.Sprintf("The import asks for cluster %q, which nothing reaches that the provider block gives access to:\n\n- %s\n\n"+
+			"Correct the ID, or give the provider a talosconfig with a context of that cluster.",
+			id, strings.Join(said, "\n- ")))}
 }
 
-// viewObject reads the object of the model. If the object was named before, failing to read it is not reported.
-func (c *clusters) viewObject(ctx context.Context, planned clusterModel, prior *clusterModel, target cluster.Target) objectView {
-	of := planned.publication()
-	if of.to == nil {
-		return objectView{}
+// title returns the display name of a context's cluster before the cluster was asked anything.
+func (c *clusters) title(ref contextRef) string {
+	if ref.name != "" {
+		return fmt.Sprintf("talosconfig context %q", ref.name)
 	}
 
-	unchanged := prior != nil && prior.PublishTo.Equal(planned.PublishTo)
-	if unchanged {
-		var cancel context.CancelFunc
-
-		ctx, cancel = context.WithTimeout(ctx, unchangedTimeout)
-		defer cancel()
-	}
-
-	reached, release, err := c.connect(ctx, planned.Context.ValueString())
-	if err != nil {
-		return objectView{} // The observation has reported it already.
-	}
-
-	defer release()
-
-	var report cluster.OperatorReport
-
-	beside, err := reached.operator(of)
-
-	switch {
-	case err != nil && unchanged, err == nil && beside == nil:
-		return objectView{}
-	case err != nil:
-		return objectView{findings: []cluster.Finding{unmanaged(of, err)}}
-	}
-
-	report, err = beside.Report(ctx)
-
-	switch {
-	case err == nil:
-		return objectView{left: of.left(report, target)}
-	case unchanged:
-		return objectView{}
-	default:
-		return objectView{findings: []cluster.Finding{unread(of, err)}}
-	}
+	return c.called(types.StringNull(), types.StringNull())
 }
 
 // kept is what a destroy reports about the object beyond what it removes.

@@ -22,6 +22,8 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/adapter/talosapi"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/observer/publish"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/attribute"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
 // connection is a connection to one cluster, through the ports of the engine.
@@ -267,6 +269,10 @@ func (c *connection) operator(of publication) (cluster.Operator, error) {
 
 	return operator.New(*of.to, at.access), nil
 }
+
+// nextFunc returns the newest release of each product to which a cluster with these versions could be upgraded in
+// one step; zero if there is none, or none is known yet. It returns at once.
+type nextFunc func(talos, kubernetes version.Version) (nextTalos, nextKubernetes version.Version)
 
 // publisher publishes the progress of the cluster with the ID. If there is nothing to publish to, nil is returned, and
 // the upgrade goes on: the engine itself refuses what needs the Kubernetes API.
@@ -635,7 +641,7 @@ func (c credentials) kubeconfig() ([]byte, error) {
 }
 
 func readCredentials(file, source string) ([]byte, string, error) {
-	expanded, err := expandHome(file)
+	expanded, err := attribute.ExpandHome(file)
 	if err != nil {
 		return nil, "", fmt.Errorf("%w: %s: %w", errUnusable, source, err)
 	}
@@ -646,21 +652,6 @@ func readCredentials(file, source string) ([]byte, string, error) {
 	}
 
 	return data, source + " (" + file + ")", nil
-}
-
-// expandHome replaces a leading "~/" with the home directory.
-func expandHome(file string) (string, error) {
-	rest, ok := strings.CutPrefix(file, "~/")
-	if !ok {
-		return file, nil
-	}
-
-	home, err := os.UserHomeDir()
-	if err != nil {
-		return "", err
-	}
-
-	return home + string(os.PathSeparator) + rest, nil
 }
 
 // certificateReserve is the remaining validity that a cached kubeconfig needs to be used again. It is longer than the

@@ -153,7 +153,7 @@ func (m optionsModel) planned(ctx context.Context) clusterModel {
 
 // examine makes the checks and sets the computed attributes.
 func (d *preflightDataSource) examine(ctx context.Context, model *preflightModel) diag.Diagnostics {
-	found, diagnostics := d.clusters.preflight(ctx, model.optionsModel)
+	found, diagnostics := preflight(ctx, d.clusters, model.optionsModel)
 	if diagnostics.HasError() {
 		return diagnostics
 	}
@@ -178,7 +178,7 @@ type preflighted struct {
 }
 
 // preflight plans the roll for the options and makes all checks with which an apply begins. Nothing is written.
-func (c *clusters) preflight(ctx context.Context, options optionsModel) (preflighted, diag.Diagnostics) {
+func preflight(ctx context.Context, c *clusters, options optionsModel) (preflighted, diag.Diagnostics) {
 	const doing = "make the checks of an upgrade"
 
 	if access, undecided := c.undecided(ctx); undecided {
@@ -195,7 +195,7 @@ func (c *clusters) preflight(ctx context.Context, options optionsModel) (preflig
 
 	defer release()
 
-	request, diagnostics := c.request(ctx, asked, reached.objects)
+	request, diagnostics := asked.requestOf(ctx, c, reached.objects)
 	if diagnostics.HasError() {
 		return preflighted{}, diagnostics
 	}
@@ -208,7 +208,7 @@ func (c *clusters) preflight(ctx context.Context, options optionsModel) (preflig
 	}
 
 	made := plan.Make(seen.Observation, request.Target, request.Policy)
-	examined := c.check(ctx, reached, asked.publication(), seen, made, request)
+	examined := makeChecks(ctx, c, reached, asked.publication(), seen, made, request)
 
 	// The findings of cancelled checks are meaningless.
 	if err := ctx.Err(); errors.Is(err, context.Canceled) {
@@ -218,9 +218,9 @@ func (c *clusters) preflight(ctx context.Context, options optionsModel) (preflig
 	return preflighted{seen: seen, made: made, examined: examined}, diagnostics
 }
 
-// check makes the checks of the plan. If the operator cannot be asked, that is a finding as well.
-func (c *clusters) check(
-	ctx context.Context, reached *connection, to publication, seen observation, made plan.Plan, request engine.Request,
+// makeChecks makes the checks of the plan. If the operator cannot be asked, that is a finding as well.
+func makeChecks(
+	ctx context.Context, c *clusters, reached *connection, to publication, seen observation, made plan.Plan, request engine.Request,
 ) engine.Examination {
 	beside, err := reached.operator(to)
 	examined := engine.New(c.engine(reached, beside)).Preflight(ctx, seen.Observation, made, request, engine.Applying)
@@ -231,18 +231,6 @@ func (c *clusters) check(
 
 	return examined
 }
-
-// The names of the data source's attributes that code refers to.
-const (
-	attrPassed   = "passed"
-	attrSummary  = "summary"
-	attrChecks   = "checks"
-	attrHops     = "hops"
-	attrSteps    = "steps"
-	attrHeld     = "held"
-	attrEstimate = "estimate"
-	attrRead     = "read"
-)
 
 func preflightSchema(ctx context.Context) schema.Schema {
 	attributes := map[string]schema.Attribute{
@@ -676,63 +664,4 @@ func counted(number int, noun string) string {
 	}
 
 	return fmt.Sprintf("%d %ss", number, noun)
-}
-
-// How much of the bootstrap manifests a plan shows: the maximum number of objects, of lines of each, and of lines in
-// total.
-const (
-	maxChanges   = 20
-	maxDiffLines = 20
-	diffLinesAll = 80
-)
-
-// inventoryAnnotation is the annotation that the first sync of a cluster adds to the objects it adopts.
-const inventoryAnnotation = "config.k8s.io/owning-inventory"
-
-// adopts reports whether the change only marks an object as synced.
-func adopts(change cluster.ManifestChange) bool {
-	marked := false
-
-	for _, line := range strings.Split(change.Diff, "\n") {
-		if heading(line) || !strings.HasPrefix(line, "+") && !strings.HasPrefix(line, "-") {
-			continue
-		}
-
-		switch key, _, _ := strings.Cut(strings.TrimSpace(line[1:]), ":"); {
-		case strings.HasPrefix(line, "+") && key == inventoryAnnotation:
-			marked = true
-		case strings.HasPrefix(line, "+") && key == "annotations", key == "generation":
-		default:
-			return false
-		}
-	}
-
-	return marked && change.Action == cluster.ManifestConfigured
-}
-
-// heading reports whether the line of a diff is part of its heading.
-func heading(line string) bool {
-	return strings.HasPrefix(line, "--- ") || strings.HasPrefix(line, "+++ ")
-}
-
-// diffLines returns the indented lines of a diff, truncated to most lines, but never by a single line. The heading
-// is omitted: it only repeats the name of the object.
-func diffLines(diff string, most int) []string {
-	lines := slices.DeleteFunc(strings.Split(strings.TrimRight(diff, "\n"), "\n"), heading)
-	if len(lines) == 0 || len(lines) == 1 && lines[0] == "" {
-		return nil
-	}
-
-	hidden := len(lines) - most
-
-	// Hiding a single line would save nothing.
-	if hidden > 1 {
-		lines = append(lines[:most:most], fmt.Sprintf("... %d more lines", hidden))
-	}
-
-	for index, line := range lines {
-		lines[index] = strings.TrimRight("      "+line, " ")
-	}
-
-	return lines
 }

@@ -34,10 +34,6 @@ const summaryUnobserved = "Unable to observe the cluster"
 func problem(doing string, access credentials, err error) diag.Diagnostic {
 	var failure *say.Failure
 	if errors.As(err, &failure) {
-		if errors.Is(err, errLate) {
-			failure = lateFailure(doing, failure, err)
-		}
-
 		return failed(failure)
 	}
 
@@ -57,11 +53,6 @@ func problem(doing string, access credentials, err error) diag.Diagnostic {
 	case errors.Is(err, errClaimed):
 		return diag.NewErrorDiagnostic(summary+": another resource does", detail+" Nothing was touched for this one.\n\n"+
 			"Keep one resource per cluster: remove this one or the other. Where for_each makes them, look for two contexts of the talosconfig that reach the same cluster.")
-	case errors.Is(err, errReport):
-		return diag.NewAttributeErrorDiagnostic(path.Root(attrReportPath), "Unable to write the report", detail+" Nothing was touched.\n\n"+
-			"Let "+attrReportPath+" name a file that can be written on the machine that runs this, one for each resource, or remove it; then run the command again.")
-	case errors.Is(err, errLate):
-		return diag.NewErrorDiagnostic(summary, detail+"\n\n"+lateRemedy)
 	case errors.Is(err, context.Canceled):
 		return diag.NewErrorDiagnostic(summary, "Interrupted before it was done. Run the command again to continue.")
 	}
@@ -72,20 +63,6 @@ func problem(doing string, access credentials, err error) diag.Diagnostic {
 	}
 
 	return diag.NewErrorDiagnostic(summary, detail+"\n\n"+cmp.Or(remedy(err), "Correct what it names, then run the command again."))
-}
-
-// lateRemedy says what to do about an action that exceeded its timeout.
-const lateRemedy = "Raise " + attrTimeout + " of the action, or look at what it was waiting for; then invoke it again."
-
-// lateFailure returns the failure of an action that exceeded its timeout: it says so, and how things were left.
-func lateFailure(doing string, failure *say.Failure, err error) *say.Failure {
-	late := *failure
-	text, _, _ := strings.Cut(err.Error(), ": ")
-
-	late.Summary, late.Remedy, late.Err = "Unable to "+doing, lateRemedy, nil
-	late.Seen = strings.TrimSpace(diagnostic.Sentence(text) + " " + failure.Seen)
-
-	return &late
 }
 
 // unusableCredentials returns the error of credentials with which nothing can be reached.
@@ -194,4 +171,19 @@ func wrongCluster(stateID, reachedID, name string) diag.Diagnostic {
 		fmt.Sprintf("The state belongs to cluster %s, but this provider reaches cluster %s (%s). Nothing was touched.\n\n"+
 			"Correct the talosconfig or the context. If the cluster was rebuilt on purpose, remove the resource from state (terraform state rm) and apply again.",
 			stateID, reachedID, name))
+}
+
+// heals reports whether waiting may resolve the error of an observation. An error in the configuration is not
+// resolved by waiting.
+func heals(err error) bool {
+	return !errors.Is(err, errMissing) && !errors.Is(err, errUnusable) && !errors.Is(err, errUnknown) && cluster.Heals(err)
+}
+
+// reason returns why it is unknown which cluster a context reaches, as text.
+func reason(err error) string {
+	if silence := unanswered(err); silence != "" {
+		return silence
+	}
+
+	return err.Error()
 }

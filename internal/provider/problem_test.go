@@ -438,7 +438,7 @@ func TestDiagnostic_NamesAClusterThatIsGoneAfterTheLook(t *testing.T) {
 			return nil, fmt.Errorf("endpoint 10.5.0.2: %w", because)
 		}
 
-		found := noted(t, diagnostic.OfFindings(cluster.Blocking(clusters.examine(t.Context(), *planned, seen, made).Findings), true, true, seen.name, seen.Nodes))
+		found := noted(t, diagnostic.OfFindings(cluster.Blocking(examine(t.Context(), clusters, *planned, seen, made).Findings), true, true, seen.name, seen.Nodes))
 		check(t, found, outcome{diag.SeverityWarning, "the cluster could not be asked what stands in the way"})
 		check(t, found, outcome{diag.SeverityWarning, remedy})
 	}

@@ -36,9 +36,6 @@ var (
 	_ provider.ProviderWithListResources    = (*talosUpgrade)(nil)
 )
 
-// typeName is the prefix of the names of all resources, data sources and actions.
-const typeName = "talosupgrade"
-
 // New returns the factory of provider instances of the given version, as the plugin servers require it.
 func New(version string, options ...Option) func() provider.Provider {
 	shared := &settings{version: version, clock: engine.RealClock(), patience: bootstrapPatience, dial: dial, bootID: readBootID(bootIDPath)}
@@ -392,19 +389,6 @@ func selected(group []string, given map[string]bool) []string {
 
 	return present
 }
-
-// The names of the provider's attributes that diagnostics refer to.
-const (
-	attrTalosconfig         = "talosconfig"
-	attrTalosconfigPath     = "talosconfig_path"
-	attrEndpoints           = "endpoints"
-	attrClientConfiguration = "client_configuration"
-	attrContext             = "context"
-	attrKubeconfig          = "kubeconfig"
-	attrKubeconfigPath      = "kubeconfig_path"
-	attrManagement          = "management"
-	attrCredentialsFrom     = "credentials_from"
-)
 
 func providerSchema() schema.Schema {
 	return schema.Schema{

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/hashicorp/terraform-plugin-framework/diag"
-	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/adapter/operator"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
@@ -16,6 +15,9 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/diagnostic"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
+
+// defaultObject is the object to which progress is published by default.
+const defaultObject = "ConfigMap kube-system/talosupgrade"
 
 // publication is where the progress of an upgrade is published.
 type publication struct {
@@ -38,32 +40,6 @@ func (p publication) String() string {
 // configured explicitly. An object in a management cluster is not.
 func (p publication) isDefault(managed bool) bool {
 	return p.to == nil || !managed && *p.to == defaultReference()
-}
-
-// publication returns the publication in the model. The model must be known and valid.
-func (m clusterModel) publication() publication {
-	made := publication{delegated: m.Mode.ValueString() == modeDelegate}
-
-	if !m.PublishTo.IsNull() && !m.PublishTo.IsUnknown() {
-		to, _ := operator.Complete(m.published())
-		made.to = &to
-	}
-
-	return made
-}
-
-// published returns the object as written, as far as it is known.
-func (m clusterModel) published() cluster.Reference {
-	text := func(name string) string {
-		value, isText := m.PublishTo.Attributes()[name].(types.String)
-		if !isText {
-			return ""
-		}
-
-		return value.ValueString()
-	}
-
-	return cluster.Reference{APIVersion: text(attrAPIVersion), Kind: text(attrKind), Namespace: text(attrNamespace), Name: text(attrName)}
 }
 
 // defaultReference returns the object to which progress is published by default.

@@ -133,7 +133,7 @@ func (d releaseDefaults) tableUnknown(ctx context.Context) bool {
 
 // tableLocation returns where the table is. A path may begin with the home directory.
 func (m providerReleaseSourceModel) tableLocation() (release.TableLocation, error) {
-	location, err := expandHome(m.Table.ValueString())
+	location, err := attribute.ExpandHome(m.Table.ValueString())
 
 	return release.TableLocation{Location: location, SHA256: m.TableSHA256.ValueString()}, err
 }
@@ -318,19 +318,6 @@ func unlisted(product version.Product, err error) diag.Diagnostic {
 
 	return diag.NewErrorDiagnostic(summary, "Asked "+strings.TrimSuffix(err.Error(), ".")+".\n\n"+advice)
 }
-
-// The names of the attributes about releases.
-const (
-	attrReleaseSource      = "release_source"
-	attrImageFactoryURL    = "image_factory_url"
-	attrIncludePreReleases = "include_prereleases"
-	attrTalos              = "talos"
-	attrKubernetes         = "kubernetes"
-	attrTalosVersions      = "talos_versions"
-	attrKubernetesVersions = "kubernetes_versions"
-	attrTable              = "table"
-	attrTableSHA256        = "table_sha256"
-)
 
 const (
 	docReleaseSource = "Where the lists of releases come from. Default: the built-in list, which needs no network, always " +

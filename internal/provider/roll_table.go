@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/hashicorp/terraform-plugin-framework/diag"
-	"github.com/hashicorp/terraform-plugin-framework/path"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
@@ -52,21 +51,6 @@ func rollHeadline(made plan.Plan) string {
 	}
 
 	return summary
-}
-
-// unsynced says why this provider does not sync the bootstrap manifests at the end of a roll; empty if it does, or
-// if an operator upgrades the cluster.
-func (m clusterModel) unsynced() string {
-	sync := path.Root(attrKubernetes).AtName(attrManifests).AtName(attrSync).String()
-
-	switch {
-	case m.publication().delegated || m.syncs():
-		return ""
-	case m.KubernetesVersion.IsNull():
-		return "The bootstrap manifests stay as they are, because " + attrKubernetesVersion + " is unset; " + sync + " = true brings them up to date."
-	default:
-		return "The bootstrap manifests stay as they are, because " + sync + " is false."
-	}
 }
 
 // rollText describes a roll in full. Tables, headings and images are indented, because the command line wraps all
@@ -506,10 +490,15 @@ func (g *componentGroup) row(budget int) []string {
 	}
 
 	rounds := (len(g.nodes) + most - 1) / most
-	from := productStatus{Lowest: version.Lowest(g.from...), Highest: version.Highest(g.from...)}
+	lowest, highest := version.Lowest(g.from...), version.Highest(g.from...)
+
+	from := lowest.String()
+	if !lowest.Equal(highest) {
+		from += " to " + highest.String()
+	}
 
 	return []string{
-		numbers, string(g.component), nodes, strconv.Itoa(most), from.String(), g.to.String(), g.image(),
+		numbers, string(g.component), nodes, strconv.Itoa(most), from, g.to.String(), g.image(),
 		stepEstimate(time.Duration(rounds) * g.longest),
 	}
 }
@@ -603,4 +592,63 @@ func changeTexts(changes []cluster.ManifestChange) []string {
 			"What the new versions render differently is seen only then.",
 		strings.Join(lines, "\n"),
 	}
+}
+
+// How much of the bootstrap manifests a plan shows: the maximum number of objects, of lines of each, and of lines in
+// total.
+const (
+	maxChanges   = 20
+	maxDiffLines = 20
+	diffLinesAll = 80
+)
+
+// inventoryAnnotation is the annotation that the first sync of a cluster adds to the objects it adopts.
+const inventoryAnnotation = "config.k8s.io/owning-inventory"
+
+// adopts reports whether the change only marks an object as synced.
+func adopts(change cluster.ManifestChange) bool {
+	marked := false
+
+	for _, line := range strings.Split(change.Diff, "\n") {
+		if heading(line) || !strings.HasPrefix(line, "+") && !strings.HasPrefix(line, "-") {
+			continue
+		}
+
+		switch key, _, _ := strings.Cut(strings.TrimSpace(line[1:]), ":"); {
+		case strings.HasPrefix(line, "+") && key == inventoryAnnotation:
+			marked = true
+		case strings.HasPrefix(line, "+") && key == "annotations", key == "generation":
+		default:
+			return false
+		}
+	}
+
+	return marked && change.Action == cluster.ManifestConfigured
+}
+
+// heading reports whether the line of a diff is part of its heading.
+func heading(line string) bool {
+	return strings.HasPrefix(line, "--- ") || strings.HasPrefix(line, "+++ ")
+}
+
+// diffLines returns the indented lines of a diff, truncated to most lines, but never by a single line. The heading
+// is omitted: it only repeats the name of the object.
+func diffLines(diff string, most int) []string {
+	lines := slices.DeleteFunc(strings.Split(strings.TrimRight(diff, "\n"), "\n"), heading)
+	if len(lines) == 0 || len(lines) == 1 && lines[0] == "" {
+		return nil
+	}
+
+	hidden := len(lines) - most
+
+	// Hiding a single line would save nothing.
+	if hidden > 1 {
+		lines = append(lines[:most:most], fmt.Sprintf("... %d more lines", hidden))
+	}
+
+	for index, line := range lines {
+		lines[index] = strings.TrimRight("      "+line, " ")
+	}
+
+	return lines
 }

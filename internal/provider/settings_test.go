@@ -83,7 +83,7 @@ func TestOwnNode_IsNoMatterOfARunThatDelegates(t *testing.T) {
 	clusters := onNode(t, threeNodes("1.12.6", "1.34.2"), "worker-1")
 	model := desired("1.13.4", "")
 
-	request, diagnostics := clusters.request(t.Context(), *model, nil)
+	request, diagnostics := model.requestOf(t.Context(), clusters, nil)
 	wellDone(t, diagnostics)
 
 	if request.Policy.OwnBootID != "boot-worker-1" {
@@ -92,7 +92,7 @@ func TestOwnNode_IsNoMatterOfARunThatDelegates(t *testing.T) {
 
 	model.Mode = types.StringValue(modeDelegate)
 
-	request, diagnostics = clusters.request(t.Context(), *model, nil)
+	request, diagnostics = model.requestOf(t.Context(), clusters, nil)
 	wellDone(t, diagnostics)
 
 	if !request.Delegated || request.Policy.OwnBootID != "" {

@@ -4,7 +4,9 @@ package attribute
 
 import (
 	"context"
+	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/hashicorp/terraform-plugin-framework/attr"
@@ -152,4 +154,19 @@ func sameDuration(a, b string) bool {
 	second, errSecond := time.ParseDuration(b)
 
 	return errFirst == nil && errSecond == nil && first == second
+}
+
+// ExpandHome replaces a leading "~/" with the home directory.
+func ExpandHome(file string) (string, error) {
+	rest, ok := strings.CutPrefix(file, "~/")
+	if !ok {
+		return file, nil
+	}
+
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return "", err
+	}
+
+	return home + string(os.PathSeparator) + rest, nil
 }
