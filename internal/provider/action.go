@@ -28,6 +28,8 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/say"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/observer/publish"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/attribute"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/attrname"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/connection"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/diagnostic"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/readable"
 )
@@ -65,13 +67,13 @@ type clusterAction struct {
 	// context ends with the timeout, and if the user interrupts.
 	invoke func(ctx context.Context, on *invocation) error
 
-	clusters *clusters
+	clusters *connection.Clusters
 }
 
 // invocation is one running action.
 type invocation struct {
-	clusters *clusters
-	reached  *connection
+	clusters *connection.Clusters
+	reached  *connection.Connection
 	// config is fully known.
 	config tfsdk.Config
 	// limit is the timeout, after which the context ends.
@@ -96,18 +98,18 @@ func (i *invocation) Observe(event cluster.Event) {
 
 // Metadata implements [action.Action].
 func (a *clusterAction) Metadata(_ context.Context, _ action.MetadataRequest, resp *action.MetadataResponse) {
-	resp.TypeName = typeName + "_" + a.name
+	resp.TypeName = attrname.TypeName + "_" + a.name
 }
 
 // Schema implements [action.Action].
 func (a *clusterAction) Schema(ctx context.Context, _ action.SchemaRequest, resp *action.SchemaResponse) {
 	attributes := map[string]schema.Attribute{
-		attrContext: schema.StringAttribute{
+		attrname.Context: schema.StringAttribute{
 			MarkdownDescription: "Context of the talosconfig. Default: the provider's.",
 			Optional:            true,
 			Validators:          []validator.String{stringvalidator.LengthAtLeast(1)},
 		},
-		attrTimeout: schema.StringAttribute{
+		attrname.Timeout: schema.StringAttribute{
 			MarkdownDescription: "Limit for the action, such as `\"90s\"`. Default: `" + readable.Duration(a.limit) + "`.",
 			Optional:            true,
 			Validators:          []validator.String{attribute.Duration()},
@@ -123,7 +125,7 @@ func (a *clusterAction) Schema(ctx context.Context, _ action.SchemaRequest, resp
 
 // Configure implements [action.ActionWithConfigure].
 func (a *clusterAction) Configure(_ context.Context, req action.ConfigureRequest, resp *action.ConfigureResponse) {
-	a.clusters = configured(req.ProviderData, &resp.Diagnostics)
+	a.clusters = connection.Configured(req.ProviderData, &resp.Diagnostics)
 }
 
 // ValidateConfig implements [action.ActionWithValidateConfig].
@@ -137,27 +139,27 @@ func (a *clusterAction) ValidateConfig(ctx context.Context, req action.ValidateC
 func (a *clusterAction) Invoke(ctx context.Context, req action.InvokeRequest, resp *action.InvokeResponse) {
 	var named, timeout types.String
 
-	resp.Diagnostics.Append(req.Config.GetAttribute(ctx, path.Root(attrContext), &named)...)
-	resp.Diagnostics.Append(req.Config.GetAttribute(ctx, path.Root(attrTimeout), &timeout)...)
+	resp.Diagnostics.Append(req.Config.GetAttribute(ctx, path.Root(attrname.Context), &named)...)
+	resp.Diagnostics.Append(req.Config.GetAttribute(ctx, path.Root(attrname.Timeout), &timeout)...)
 
-	limit := duration(path.Root(attrTimeout), timeout, a.limit, &resp.Diagnostics)
+	limit := duration(path.Root(attrname.Timeout), timeout, a.limit, &resp.Diagnostics)
 
 	// Terraform does not validate the configuration of an action again once its variables are known.
 	if !named.IsNull() && !named.IsUnknown() && named.ValueString() == "" {
-		resp.Diagnostics.AddAttributeError(path.Root(attrContext), "Invalid context",
-			attrContext+" is empty, which would be the context of the provider block.\n\nName a context of the talosconfig, or remove "+attrContext+".")
+		resp.Diagnostics.AddAttributeError(path.Root(attrname.Context), "Invalid context",
+			attrname.Context+" is empty, which would be the context of the provider block.\n\nName a context of the talosconfig, or remove "+attrname.Context+".")
 	}
 
 	if resp.Diagnostics.HasError() {
 		return
 	}
 
-	if access, undecided := a.clusters.undecided(ctx); undecided || !req.Config.Raw.IsFullyKnown() {
+	if access, undecided := a.clusters.Undecided(ctx); undecided || !req.Config.Raw.IsFullyKnown() {
 		if !undecided {
 			access.Unknown = []string{"of the action itself"}
 		}
 
-		resp.Diagnostics.Append(problem(a.doing, access, errUnknown))
+		resp.Diagnostics.Append(connection.Problem(a.doing, access, connection.ErrUnknown))
 
 		return
 	}
@@ -176,24 +178,24 @@ func (a *clusterAction) Invoke(ctx context.Context, req action.InvokeRequest, re
 }
 
 // errLate is wrapped if an action exceeds its timeout.
-var errLate = errors.New("it took longer than " + attrTimeout)
+var errLate = errors.New("it took longer than " + attrname.Timeout)
 
-// problem is [problem] of the action. If the action exceeded its timeout, it says so.
+// problem is [connection.Problem] of the action. If the action exceeded its timeout, it says so.
 func (a *clusterAction) problem(err error) diag.Diagnostic {
 	var failure *say.Failure
 
 	switch late := errors.Is(err, errLate); {
 	case late && errors.As(err, &failure):
-		return failed(lateFailure(a.doing, failure, err))
+		return connection.Failed(lateFailure(a.doing, failure, err))
 	case late:
 		return diag.NewErrorDiagnostic("Unable to "+a.doing, diagnostic.Sentence(cluster.Plain(err.Error()))+"\n\n"+lateRemedy)
 	default:
-		return problem(a.doing, a.clusters.access, err)
+		return connection.Problem(a.doing, a.clusters.Access, err)
 	}
 }
 
 // lateRemedy says what to do about an action that exceeded its timeout.
-const lateRemedy = "Raise " + attrTimeout + " of the action, or look at what it was waiting for; then invoke it again."
+const lateRemedy = "Raise " + attrname.Timeout + " of the action, or look at what it was waiting for; then invoke it again."
 
 // lateFailure returns the failure of an action that exceeded its timeout: it says so, and how things were left.
 func lateFailure(doing string, failure *say.Failure, err error) *say.Failure {
@@ -208,10 +210,10 @@ func lateFailure(doing string, failure *say.Failure, err error) *say.Failure {
 
 // carryOut connects to the cluster of the named context, and invokes the action.
 func (a *clusterAction) carryOut(ctx context.Context, on *invocation, named string) error {
-	bounded, cancel := a.clusters.settings.clock.WithTimeout(ctx, on.limit)
+	bounded, cancel := a.clusters.Settings.Clock.WithTimeout(ctx, on.limit)
 	defer cancel()
 
-	reached, release, err := a.clusters.connect(bounded, named)
+	reached, release, err := a.clusters.Connect(bounded, named)
 	if err != nil {
 		return err
 	}
@@ -238,17 +240,17 @@ func (a *clusterAction) carryOut(ctx context.Context, on *invocation, named stri
 func validatePublishTo(ctx context.Context, config tfsdk.Config) diag.Diagnostics {
 	var model clusterModel
 
-	diagnostics := config.GetAttribute(ctx, path.Root(attrPublishTo), &model.PublishTo)
+	diagnostics := config.GetAttribute(ctx, path.Root(attrname.PublishTo), &model.PublishTo)
 	diagnostics.Append(model.validatePublishTo()...)
 
-	if diagnostics.HasError() || model.PublishTo.IsNull() || model.PublishTo.IsUnknown() || model.PublishTo.Attributes()[attrAPIVersion].IsUnknown() {
+	if diagnostics.HasError() || model.PublishTo.IsNull() || model.PublishTo.IsUnknown() || model.PublishTo.Attributes()[attrname.APIVersion].IsUnknown() {
 		return diagnostics
 	}
 
 	if of := model.published(); of.Kind != "" && operator.KindOf(of) == operator.Declarative {
-		diagnostics.AddAttributeError(path.Root(attrPublishTo), "Operator that cannot be held",
+		diagnostics.AddAttributeError(path.Root(attrname.PublishTo), "Operator that cannot be held",
 			fmt.Sprintf("%s names a %s, whose operator takes every node to what the object says and cannot be held: it would undo the rollback.\n\n"+
-				"Change the version in the object instead, or remove %s and make sure that the operator is not running.", attrPublishTo, of.Kind, attrPublishTo))
+				"Change the version in the object instead, or remove %s and make sure that the operator is not running.", attrname.PublishTo, of.Kind, attrname.PublishTo))
 	}
 
 	return diagnostics
@@ -257,16 +259,16 @@ func validatePublishTo(ctx context.Context, config tfsdk.Config) diag.Diagnostic
 // identify passes the ID of the cluster to the connection, so that written objects carry it. If the ID is unknown,
 // the engine finds out why.
 func (i *invocation) identify(ctx context.Context) string {
-	id, err := clusterID(ctx, i.reached)
+	id, err := connection.ClusterID(ctx, i.reached)
 	if err == nil {
-		i.reached.identify(id)
+		i.reached.Identify(id)
 	}
 
 	var named types.String
 
 	// The cached observation is about to become outdated.
-	if !i.config.GetAttribute(ctx, path.Root(attrContext), &named).HasError() {
-		i.clusters.remember(named.ValueString(), nil)
+	if !i.config.GetAttribute(ctx, path.Root(attrname.Context), &named).HasError() {
+		i.clusters.Remember(named.ValueString(), nil)
 	}
 
 	return id
@@ -274,7 +276,7 @@ func (i *invocation) identify(ctx context.Context) string {
 
 // options returns the options of an engine that changes something on behalf of the owner.
 func (i *invocation) options(beside cluster.Operator, owner string) engine.Options {
-	options := i.clusters.engine(i.reached, beside)
+	options := i.clusters.Engine(i.reached, beside)
 	options.Run, options.Owner = cluster.RunPrefix+rand.Text(), owner
 
 	return options

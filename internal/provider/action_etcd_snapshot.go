@@ -16,6 +16,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/adapter/snapshot"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/attrname"
 )
 
 // newEtcdSnapshotAction returns talosupgrade_etcd_snapshot.
@@ -26,7 +27,7 @@ func newEtcdSnapshotAction() action.Action {
 			"It only reads from the cluster, so it may run during an upgrade or a suspension. A roll still takes its own snapshot.",
 		attributes: func(context.Context) map[string]schema.Attribute {
 			return map[string]schema.Attribute{
-				attrDirectory: schema.StringAttribute{
+				attrname.Directory: schema.StringAttribute{
 					MarkdownDescription: "Directory for `<cluster>-<UTC>.db` and its `.sha256`, created if missing. Only the owner can read them: a snapshot holds every Secret of the cluster.",
 					Required:            true,
 					Validators:          []validator.String{directoryText("")},
@@ -40,13 +41,13 @@ func newEtcdSnapshotAction() action.Action {
 func saveSnapshot(ctx context.Context, on *invocation) error {
 	var directory types.String
 
-	on.diagnostics.Append(on.config.GetAttribute(ctx, path.Root(attrDirectory), &directory)...)
+	on.diagnostics.Append(on.config.GetAttribute(ctx, path.Root(attrname.Directory), &directory)...)
 
 	if on.diagnostics.HasError() {
 		return nil
 	}
 
-	options := on.clusters.engine(on.reached, nil)
+	options := on.clusters.Engine(on.reached, nil)
 	options.Observers = []cluster.Observer{on}
 
 	store := countedStore{SnapshotStore: snapshot.New(directory.ValueString()), on: on, clock: options.Clock}

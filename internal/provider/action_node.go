@@ -17,7 +17,9 @@ import (
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/attrname"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/diagnostic"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/publication"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
@@ -42,7 +44,7 @@ func newRetryNodeAction() action.Action {
 		text: "Lets the next apply install the same image again on a node that fell back or was rolled back, as `node_overrides.retry_boot_id` of the resource does, but without a boot ID. " +
 			"It changes one entry of the journal, under the lease. The next attempt ends its effect.",
 		attributes: func(context.Context) map[string]schema.Attribute {
-			return map[string]schema.Attribute{attrNode: nodeAttribute()}
+			return map[string]schema.Attribute{attrname.Node: nodeAttribute()}
 		},
 		invoke: retryNode,
 	}
@@ -60,14 +62,14 @@ func rollbackAttributes(ctx context.Context) map[string]schema.Attribute {
 	resource := clusterSchema(ctx).Attributes
 
 	return map[string]schema.Attribute{
-		attrNode: nodeAttribute(),
-		attrReason: schema.StringAttribute{
+		attrname.Node: nodeAttribute(),
+		attrname.Reason: schema.StringAttribute{
 			MarkdownDescription: fmt.Sprintf("Reason, shown in the journal and in the next plan; at most %d characters.", maxJournalReason),
 			Optional:            true,
 			Validators:          []validator.String{stringvalidator.UTF8LengthAtMost(maxJournalReason)},
 		},
-		attrDrain:     input(resource[attrDrain]),
-		attrPublishTo: input(resource[attrPublishTo]),
+		attrname.Drain:     input(resource[attrname.Drain]),
+		attrname.PublishTo: input(resource[attrname.PublishTo]),
 	}
 }
 
@@ -82,24 +84,24 @@ func rollBack(ctx context.Context, on *invocation) error {
 
 	id := on.identify(ctx)
 
-	beside, err := on.reached.operator(to)
+	beside, err := on.reached.Operator(to)
 	if err != nil {
 		return err
 	}
 
-	known, end := on.clusters.releases.outlook(ctx, on.clusters.settings.userAgent())
+	known, end := on.clusters.Releases.Outlook(ctx, on.clusters.Settings.UserAgent())
 	defer end()
 
 	options := on.options(beside, "talosupgrade_rollback")
-	out := &runObservers{
-		publisher: on.reached.publisher(id, to, known.next), events: on.reached.events(to),
-		trace: startTrace(ctx, on.clusters.settings.version, id, options, engine.Request{}, to),
+	out := &publication.Observers{
+		Publisher: on.reached.Publisher(id, to, known.Next), Events: on.reached.Events(to),
+		Trace: publication.StartTrace(ctx, on.clusters.Settings.Version, id, options, engine.Request{}, to),
 	}
-	options.Observers = append([]cluster.Observer{diagnostic.NewProgress(ctx), on}, out.observers()...)
+	options.Observers = append([]cluster.Observer{diagnostic.NewProgress(ctx), on}, out.Observers()...)
 	options.Permitted = diagnostic.NewProgress(ctx).Permitted
 
 	entry, err := engine.New(options).RollBackNode(ctx, request)
-	on.diagnostics.Append(out.close(ctx, to, on.reached.name, cluster.Observation{}, err)...)
+	on.diagnostics.Append(out.Close(ctx, to, on.reached.Name, cluster.Observation{}, err)...)
 
 	if err == nil {
 		on.say("Node %s runs Talos %s, as before its upgrade to %s, and is in service. %s is not installed there again until talosupgrade_retry_node, retry_boot_id, or another version or image says so.",
@@ -111,15 +113,15 @@ func rollBack(ctx context.Context, on *invocation) error {
 
 // rollbackRequest returns the request in the configuration. A third of the time is reserved for what precedes the
 // disruption of the node, such as waiting for the lease of a run that died.
-func rollbackRequest(ctx context.Context, on *invocation) (request engine.NodeRequest, to publication, diagnostics diag.Diagnostics) {
+func rollbackRequest(ctx context.Context, on *invocation) (request engine.NodeRequest, to publication.Publication, diagnostics diag.Diagnostics) {
 	var node, reason types.String
 
 	model := newClusterModel(version.Version{}, version.Version{})
 
-	diagnostics.Append(on.config.GetAttribute(ctx, path.Root(attrNode), &node)...)
-	diagnostics.Append(on.config.GetAttribute(ctx, path.Root(attrReason), &reason)...)
-	diagnostics.Append(on.config.GetAttribute(ctx, path.Root(attrDrain), &model.Drain)...)
-	diagnostics.Append(on.config.GetAttribute(ctx, path.Root(attrPublishTo), &model.PublishTo)...)
+	diagnostics.Append(on.config.GetAttribute(ctx, path.Root(attrname.Node), &node)...)
+	diagnostics.Append(on.config.GetAttribute(ctx, path.Root(attrname.Reason), &reason)...)
+	diagnostics.Append(on.config.GetAttribute(ctx, path.Root(attrname.Drain), &model.Drain)...)
+	diagnostics.Append(on.config.GetAttribute(ctx, path.Root(attrname.PublishTo), &model.PublishTo)...)
 	// Terraform does not validate the configuration of an action again once its variables are known.
 	diagnostics.Append(validatePublishTo(ctx, on.config)...)
 
@@ -135,7 +137,7 @@ func rollbackRequest(ctx context.Context, on *invocation) (request engine.NodeRe
 func retryNode(ctx context.Context, on *invocation) error {
 	var node types.String
 
-	diagnostics := on.config.GetAttribute(ctx, path.Root(attrNode), &node)
+	diagnostics := on.config.GetAttribute(ctx, path.Root(attrname.Node), &node)
 	if diagnostics.HasError() {
 		on.diagnostics.Append(diagnostics...)
 

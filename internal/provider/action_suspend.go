@@ -19,6 +19,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/protocol"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/attribute"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/attrname"
 )
 
 // newSuspendAction returns talosupgrade_suspend.
@@ -29,7 +30,7 @@ func newSuspendAction() action.Action {
 			"The action writes one annotation, as the `kubectl` command of [the guide](../guides/suspending-upgrades.md) does. An existing suspension stays as it is, and is shown.",
 		attributes: func(context.Context) map[string]schema.Attribute {
 			return map[string]schema.Attribute{
-				attrReason: schema.StringAttribute{
+				attrname.Reason: schema.StringAttribute{
 					MarkdownDescription: fmt.Sprintf("Who suspends the upgrades and why, such as `\"ola: storage is degraded\"`; at most %d characters. Every message about the suspension shows it.", maxReason),
 					Required:            true,
 					Validators:          []validator.String{reasonText()},
@@ -46,7 +47,7 @@ func newResumeAction() action.Action {
 		name: "resume", doing: "let the upgrades of the cluster go on", limit: 3 * time.Minute,
 		text: "Resumes the suspended upgrades of a cluster, and says who had suspended them. It takes the lease from nobody. If the upgrades were not suspended, that is no error.",
 		invoke: func(ctx context.Context, on *invocation) error {
-			lifted, err := engine.New(on.clusters.engine(on.reached, nil)).Resume(ctx)
+			lifted, err := engine.New(on.clusters.Engine(on.reached, nil)).Resume(ctx)
 
 			switch {
 			case err != nil:
@@ -65,7 +66,7 @@ func newResumeAction() action.Action {
 func suspend(ctx context.Context, on *invocation) error {
 	var reason types.String
 
-	on.diagnostics.Append(on.config.GetAttribute(ctx, path.Root(attrReason), &reason)...)
+	on.diagnostics.Append(on.config.GetAttribute(ctx, path.Root(attrname.Reason), &reason)...)
 
 	if on.diagnostics.HasError() {
 		return nil
@@ -74,7 +75,7 @@ func suspend(ctx context.Context, on *invocation) error {
 	// A lease that is created for this carries the ID of the cluster, as that of a run does.
 	on.identify(ctx)
 
-	standing, err := engine.New(on.clusters.engine(on.reached, nil)).Suspend(ctx, reason.ValueString())
+	standing, err := engine.New(on.clusters.Engine(on.reached, nil)).Suspend(ctx, reason.ValueString())
 
 	switch {
 	case err != nil:

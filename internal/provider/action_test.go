@@ -25,7 +25,10 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/say"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/attrname"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/connection"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/wording"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/wording/told"
 )
 
 // said is what an action told the command line, in order.
@@ -67,10 +70,10 @@ func (s said) well(t *testing.T) said {
 }
 
 // actionServer is the provider on the wire, as it reaches nothing but the fake.
-func (f *fakeCluster) actionServer(t *testing.T, options ...Option) (tfprotov6.ProviderServer, tfprotov6.ActionServer, *tfprotov6.GetProviderSchemaResponse) {
+func (f *fakeCluster) actionServer(t *testing.T, options ...connection.Option) (tfprotov6.ProviderServer, tfprotov6.ActionServer, *tfprotov6.GetProviderSchemaResponse) {
 	t.Helper()
 
-	options = append([]Option{func(s *settings) { s.dial = f.dial }}, options...)
+	options = append([]connection.Option{func(s *connection.Settings) { s.Dial = f.dial }}, options...)
 
 	server, err := providerserver.NewProtocol6WithError(New("test", options...)())()
 	if err != nil {
@@ -124,7 +127,7 @@ func wireText(value string) tftypes.Value { return tftypes.NewValue(tftypes.Stri
 
 // invoke plans and invokes an action on the fake as the command line does. Hear is called with each
 // line; nil for nobody.
-func (f *fakeCluster) invoke(ctx context.Context, t *testing.T, name string, set map[string]tftypes.Value, hear func(line string), options ...Option) said {
+func (f *fakeCluster) invoke(ctx context.Context, t *testing.T, name string, set map[string]tftypes.Value, hear func(line string), options ...connection.Option) said {
 	t.Helper()
 
 	_, actions, schema := f.actionServer(t, options...)
@@ -136,7 +139,7 @@ func (f *fakeCluster) invoke(ctx context.Context, t *testing.T, name string, set
 	}
 
 	if len(validated.Diagnostics) > 0 {
-		return said{diagnostics: notedOnWire(t, validated.Diagnostics)}
+		return said{diagnostics: told.NotedOnWire(t, validated.Diagnostics)}
 	}
 
 	return invoked(ctx, t, actions, name, config, hear)
@@ -156,7 +159,7 @@ func invoked(ctx context.Context, t *testing.T, actions tfprotov6.ActionServer, 
 		t.Fatal(err)
 	}
 
-	var told said
+	var heard said
 
 	ended := false
 
@@ -167,14 +170,14 @@ func invoked(ctx context.Context, t *testing.T, actions tfprotov6.ActionServer, 
 
 		switch event := event.Type.(type) {
 		case tfprotov6.ProgressInvokeActionEventType:
-			told.lines = append(told.lines, event.Message)
+			heard.lines = append(heard.lines, event.Message)
 			wording.NoteLine(t, event.Message)
 
 			if hear != nil {
 				hear(event.Message)
 			}
 		case tfprotov6.CompletedInvokeActionEventType:
-			told.diagnostics, ended = notedOnWire(t, event.Diagnostics), true
+			heard.diagnostics, ended = told.NotedOnWire(t, event.Diagnostics), true
 		}
 	}
 
@@ -182,7 +185,7 @@ func invoked(ctx context.Context, t *testing.T, actions tfprotov6.ActionServer, 
 		t.Error("it has no last word")
 	}
 
-	return told
+	return heard
 }
 
 // TestAction_EachIsDocumentedAndBounded: one that is new is bounded, and documented.
@@ -204,7 +207,7 @@ func TestAction_EachIsDocumentedAndBounded(t *testing.T) {
 			}
 		}
 
-		for _, common := range []string{attrContext, attrTimeout} {
+		for _, common := range []string{attrname.Context, attrname.Timeout} {
 			if !slices.Contains(names, common) {
 				t.Errorf("%s has no %s", name, common)
 			}
@@ -284,7 +287,7 @@ func TestAction_FailureAfterItsTimeoutSaysBoth(t *testing.T) {
 	late := fmt.Errorf("%w = 20s", errLate)
 	failed := &say.Failure{Summary: "The upgrade was cancelled before it began", Seen: "It waited for the lease.", State: "Nothing was touched.", Remedy: "Run terraform apply again.", Err: context.Canceled}
 
-	got := noted(t, diag.Diagnostics{(&clusterAction{doing: "allow another try on the node"}).problem(fmt.Errorf("%w: %w", late, failed))})[0]
+	got := told.Noted(t, diag.Diagnostics{(&clusterAction{doing: "allow another try on the node"}).problem(fmt.Errorf("%w: %w", late, failed))})[0]
 	want := "It took longer than timeout = 20s. It waited for the lease.\n\nNothing was touched.\n\nRaise timeout of the action"
 
 	if got.Summary() != "Unable to allow another try on the node" || !strings.HasPrefix(got.Detail(), want) {
@@ -443,7 +446,7 @@ func (f *fakeCluster) WriteSuspension(_ context.Context, _ cluster.Lease, reason
 
 func TestSuspend_AndResumeSayWhoSuspended(t *testing.T) {
 	fake := threeNodes("1.12.6", "1.34.1")
-	reason := map[string]tftypes.Value{attrReason: wireText("ola: storage is degraded")}
+	reason := map[string]tftypes.Value{attrname.Reason: wireText("ola: storage is degraded")}
 
 	for _, step := range []struct {
 		action string
@@ -452,7 +455,7 @@ func TestSuspend_AndResumeSayWhoSuspended(t *testing.T) {
 	}{
 		{"resume", nil, "Upgrades of this cluster were not suspended."},
 		{"suspend", reason, "Upgrades of this cluster are suspended: ola: storage is degraded."},
-		{"suspend", map[string]tftypes.Value{attrReason: wireText("kari")}, "Upgrades of this cluster were suspended already, since 2026-11-25T03:10:00Z (talosupgrade_suspend): ola: storage is degraded. " +
+		{"suspend", map[string]tftypes.Value{attrname.Reason: wireText("kari")}, "Upgrades of this cluster were suspended already, since 2026-11-25T03:10:00Z (talosupgrade_suspend): ola: storage is degraded. " +
 			"That stays as it is: talosupgrade_resume takes it away."},
 		{"resume", nil, "Upgrades of this cluster are no longer suspended. They had been suspended since 2026-11-25T03:10:00Z (talosupgrade_suspend): ola: storage is degraded."},
 	} {
@@ -476,7 +479,7 @@ func TestSuspend_RefusesUnusableReasons(t *testing.T) {
 	} {
 		fake := threeNodes("1.12.6", "1.34.1")
 
-		failed := fake.invoke(t.Context(), t, "suspend", map[string]tftypes.Value{attrReason: wireText(reason)}, nil).failed(t)
+		failed := fake.invoke(t.Context(), t, "suspend", map[string]tftypes.Value{attrname.Reason: wireText(reason)}, nil).failed(t)
 		if !strings.Contains(failed.Detail, says) || fake.dialled > 0 {
 			t.Errorf("%q: %s", reason, failed.Detail)
 		}
@@ -485,7 +488,7 @@ func TestSuspend_RefusesUnusableReasons(t *testing.T) {
 
 func TestSnapshotAction_SaysWhatItSaved(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "snapshots")
-	set := map[string]tftypes.Value{attrDirectory: wireText(dir)}
+	set := map[string]tftypes.Value{attrname.Directory: wireText(dir)}
 
 	fake := threeNodes("1.12.6", "1.34.1")
 	if failed := fake.invoke(t.Context(), t, "etcd_snapshot", set, nil).failed(t); failed.Summary != "Unable to take a snapshot of etcd" {
@@ -497,7 +500,7 @@ func TestSnapshotAction_SaysWhatItSaved(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	set[attrDirectory] = wireText(file)
+	set[attrname.Directory] = wireText(file)
 	if failed := fake.invoke(t.Context(), t, "etcd_snapshot", set, nil).failed(t); failed.Summary != "Unable to save a snapshot of etcd" {
 		t.Errorf("it says %s: %s", failed.Summary, failed.Detail)
 	}

@@ -18,7 +18,10 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/compat"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/attribute"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/attrname"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/connection"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/diagnostic"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/releases"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/release"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
@@ -31,7 +34,7 @@ var (
 
 // availableVersionsDataSource is talosupgrade_available_versions.
 type availableVersionsDataSource struct {
-	clusters *clusters
+	clusters *connection.Clusters
 }
 
 func newAvailableVersionsDataSource() datasource.DataSource { return &availableVersionsDataSource{} }
@@ -42,7 +45,7 @@ type availableVersionsModel struct {
 	TalosVersion       types.String          `tfsdk:"talos_version"`
 	KubernetesVersion  types.String          `tfsdk:"kubernetes_version"`
 	IncludePreReleases types.Bool            `tfsdk:"include_prereleases"`
-	ReleaseSource      *releaseSourceModel   `tfsdk:"release_source"`
+	ReleaseSource      *releases.SourceModel `tfsdk:"release_source"`
 	TalosVersions      types.List            `tfsdk:"talos_versions"`
 	KubernetesVersions types.List            `tfsdk:"kubernetes_versions"`
 	Next               *productVersionsModel `tfsdk:"next"`
@@ -67,7 +70,7 @@ type productTextsModel struct {
 
 // Metadata implements [datasource.DataSource].
 func (d *availableVersionsDataSource) Metadata(_ context.Context, _ datasource.MetadataRequest, resp *datasource.MetadataResponse) {
-	resp.TypeName = typeName + "_available_versions"
+	resp.TypeName = attrname.TypeName + "_available_versions"
 }
 
 // Schema implements [datasource.DataSource].
@@ -77,16 +80,16 @@ func (d *availableVersionsDataSource) Schema(_ context.Context, _ datasource.Sch
 
 // Configure implements [datasource.DataSourceWithConfigure].
 func (d *availableVersionsDataSource) Configure(_ context.Context, req datasource.ConfigureRequest, resp *datasource.ConfigureResponse) {
-	d.clusters = configured(req.ProviderData, &resp.Diagnostics)
+	d.clusters = connection.Configured(req.ProviderData, &resp.Diagnostics)
 }
 
 // ValidateConfig implements [datasource.DataSourceWithValidateConfig].
 func (d *availableVersionsDataSource) ValidateConfig(ctx context.Context, req datasource.ValidateConfigRequest, resp *datasource.ValidateConfigResponse) {
 	var contextName, talos, kubernetes types.String
 
-	resp.Diagnostics.Append(req.Config.GetAttribute(ctx, path.Root(attrContext), &contextName)...)
-	resp.Diagnostics.Append(req.Config.GetAttribute(ctx, path.Root(attrTalosVersion), &talos)...)
-	resp.Diagnostics.Append(req.Config.GetAttribute(ctx, path.Root(attrKubernetesVersion), &kubernetes)...)
+	resp.Diagnostics.Append(req.Config.GetAttribute(ctx, path.Root(attrname.Context), &contextName)...)
+	resp.Diagnostics.Append(req.Config.GetAttribute(ctx, path.Root(attrname.TalosVersion), &talos)...)
+	resp.Diagnostics.Append(req.Config.GetAttribute(ctx, path.Root(attrname.KubernetesVersion), &kubernetes)...)
 
 	if resp.Diagnostics.HasError() {
 		return
@@ -94,14 +97,14 @@ func (d *availableVersionsDataSource) ValidateConfig(ctx context.Context, req da
 
 	// While a configuration is validated, every input variable is unknown, and may turn out to be null.
 	if talos.IsNull() && attribute.Stated(kubernetes) {
-		resp.Diagnostics.AddAttributeError(path.Root(attrKubernetesVersion), "Incomplete versions",
-			attrKubernetesVersion+" is set without "+attrTalosVersion+". Which Kubernetes releases can be reached depends on Talos: set both, "+
+		resp.Diagnostics.AddAttributeError(path.Root(attrname.KubernetesVersion), "Incomplete versions",
+			attrname.KubernetesVersion+" is set without "+attrname.TalosVersion+". Which Kubernetes releases can be reached depends on Talos: set both, "+
 				"or neither to look at the cluster.")
 	}
 
 	if attribute.Stated(talos) && attribute.Stated(contextName) {
-		resp.Diagnostics.AddAttributeError(path.Root(attrContext), "Contradictory attributes",
-			attrContext+" names a cluster to look at, but "+attrTalosVersion+" says what to start from instead. Remove one of the two.")
+		resp.Diagnostics.AddAttributeError(path.Root(attrname.Context), "Contradictory attributes",
+			attrname.Context+" names a cluster to look at, but "+attrname.TalosVersion+" says what to start from instead. Remove one of the two.")
 	}
 }
 
@@ -118,14 +121,14 @@ func (d *availableVersionsDataSource) Read(ctx context.Context, req datasource.R
 	bounded, cancel := context.WithTimeout(ctx, defaultReadTimeout)
 	defer cancel()
 
-	question := releaseQuestion{
-		own: model.ReleaseSource, preReleases: model.IncludePreReleases.ValueBool(), userAgent: d.clusters.settings.userAgent(),
+	question := releases.Question{
+		Own: model.ReleaseSource, PreReleases: model.IncludePreReleases.ValueBool(), UserAgent: d.clusters.Settings.UserAgent(),
 	}
 
-	talos, diagnostics := d.clusters.releases.list(bounded, version.Talos, question)
+	talos, diagnostics := d.clusters.Releases.List(bounded, version.Talos, question)
 	resp.Diagnostics.Append(diagnostics...)
 
-	kubernetes, diagnostics := d.clusters.releases.list(bounded, version.Kubernetes, question)
+	kubernetes, diagnostics := d.clusters.Releases.List(bounded, version.Kubernetes, question)
 	resp.Diagnostics.Append(diagnostics...)
 
 	if resp.Diagnostics.HasError() {
@@ -139,63 +142,63 @@ func (d *availableVersionsDataSource) Read(ctx context.Context, req datasource.R
 		return
 	}
 
-	model.answer(from, talos, kubernetes, d.clusters.releases.known().IsWithdrawn)
+	model.answer(from, talos, kubernetes, d.clusters.Releases.Known().IsWithdrawn)
 	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
 }
 
 // standing returns the versions in the configuration, or else what the cluster runs.
-func (d *availableVersionsDataSource) standing(ctx context.Context, model availableVersionsModel) (runningVersions, diag.Diagnostics) {
+func (d *availableVersionsDataSource) standing(ctx context.Context, model availableVersionsModel) (releases.Running, diag.Diagnostics) {
 	if !model.TalosVersion.IsNull() {
 		return model.given()
 	}
 
 	var diagnostics diag.Diagnostics
 
-	seen, err := d.clusters.observe(ctx, model.Context.ValueString())
+	seen, err := d.clusters.Observe(ctx, model.Context.ValueString())
 	if err != nil {
-		unseen := problem("find out what the cluster runs", d.clusters.access, err)
-		diagnostics.Append(diagnostic.WithDetail(unseen, unseen.Detail()+"\n\nNo cluster is needed where "+attrTalosVersion+" and "+attrKubernetesVersion+
+		unseen := connection.Problem("find out what the cluster runs", d.clusters.Access, err)
+		diagnostics.Append(diagnostic.WithDetail(unseen, unseen.Detail()+"\n\nNo cluster is needed where "+attrname.TalosVersion+" and "+attrname.KubernetesVersion+
 			" say what to start from."))
 
-		return runningVersions{}, diagnostics
+		return releases.Running{}, diagnostics
 	}
 
-	var from runningVersions
+	var from releases.Running
 
-	from.lowest.Talos, from.highest.Talos = seen.TalosVersions()
-	from.lowest.Kubernetes, from.highest.Kubernetes = seen.KubernetesVersions()
+	from.Lowest.Talos, from.Highest.Talos = seen.TalosVersions()
+	from.Lowest.Kubernetes, from.Highest.Kubernetes = seen.KubernetesVersions()
 
-	if from.lowest.Kubernetes.IsZero() {
-		diagnostics.AddWarning(diagnostic.About("Kubernetes version not known", seen.name),
+	if from.Lowest.Kubernetes.IsZero() {
+		diagnostics.AddWarning(diagnostic.About("Kubernetes version not known", seen.Name),
 			"The cluster does not report which version of Kubernetes it runs. Nothing is said about Kubernetes releases, and Talos releases are not checked against it.\n\n"+
-				"Make the Kubernetes API answer, or set "+attrTalosVersion+" and "+attrKubernetesVersion+", which needs no cluster.")
+				"Make the Kubernetes API answer, or set "+attrname.TalosVersion+" and "+attrname.KubernetesVersion+", which needs no cluster.")
 	}
 
-	warnOfUnsupported(&diagnostics, from, seen.name)
+	warnOfUnsupported(&diagnostics, from, seen.Name)
 
 	return from, diagnostics
 }
 
 // given returns the versions in the configuration.
-func (m availableVersionsModel) given() (runningVersions, diag.Diagnostics) {
+func (m availableVersionsModel) given() (releases.Running, diag.Diagnostics) {
 	var (
 		diagnostics diag.Diagnostics
-		from        runningVersions
+		from        releases.Running
 		err         error
 	)
 
 	// Values that were unknown in the validation of the configuration were not validated then.
-	if from.lowest.Talos, err = version.Parse(m.TalosVersion.ValueString()); err != nil {
-		diagnostics.AddAttributeError(path.Root(attrTalosVersion), "Invalid version", diagnostic.Sentence(err.Error()))
+	if from.Lowest.Talos, err = version.Parse(m.TalosVersion.ValueString()); err != nil {
+		diagnostics.AddAttributeError(path.Root(attrname.TalosVersion), "Invalid version", diagnostic.Sentence(err.Error()))
 	}
 
 	if !m.KubernetesVersion.IsNull() {
-		if from.lowest.Kubernetes, err = version.Parse(m.KubernetesVersion.ValueString()); err != nil {
-			diagnostics.AddAttributeError(path.Root(attrKubernetesVersion), "Invalid version", diagnostic.Sentence(err.Error()))
+		if from.Lowest.Kubernetes, err = version.Parse(m.KubernetesVersion.ValueString()); err != nil {
+			diagnostics.AddAttributeError(path.Root(attrname.KubernetesVersion), "Invalid version", diagnostic.Sentence(err.Error()))
 		}
 	}
 
-	from.highest = from.lowest
+	from.Highest = from.Lowest
 	warnOfUnsupported(&diagnostics, from, "")
 
 	return from, diagnostics
@@ -203,45 +206,45 @@ func (m availableVersionsModel) given() (runningVersions, diag.Diagnostics) {
 
 // warnOfUnsupported warns that the versions to start from are not supported. There may be a path from them to a
 // supported pair, unless they are too new. name is the display name of the cluster, if one was observed.
-func warnOfUnsupported(diagnostics *diag.Diagnostics, from runningVersions, name string) {
-	if _, newest := compat.TalosMinors(); !diagnostics.HasError() && from.lowest.Talos.Minor().Compare(newest) > 0 {
-		diagnostics.AddAttributeWarning(path.Root(attrTalosVersion), diagnostic.About("Unsupported versions to start from", name),
-			fmt.Sprintf("Talos %s is newer than Talos %s, the newest that this release of the provider knows, so nothing is offered.\n\nUse a newer release of the provider.", from.lowest.Talos, newest))
+func warnOfUnsupported(diagnostics *diag.Diagnostics, from releases.Running, name string) {
+	if _, newest := compat.TalosMinors(); !diagnostics.HasError() && from.Lowest.Talos.Minor().Compare(newest) > 0 {
+		diagnostics.AddAttributeWarning(path.Root(attrname.TalosVersion), diagnostic.About("Unsupported versions to start from", name),
+			fmt.Sprintf("Talos %s is newer than Talos %s, the newest that this release of the provider knows, so nothing is offered.\n\nUse a newer release of the provider.", from.Lowest.Talos, newest))
 
 		return
 	}
 
-	if diagnostics.HasError() || from.lowest.Talos.IsZero() || from.lowest.Kubernetes.IsZero() {
+	if diagnostics.HasError() || from.Lowest.Talos.IsZero() || from.Lowest.Kubernetes.IsZero() {
 		return
 	}
 
-	if err := compat.Supports(from.lowest.Talos, from.lowest.Kubernetes); err != nil {
-		diagnostics.AddAttributeWarning(path.Root(attrTalosVersion), diagnostic.About("Unsupported versions to start from", name),
-			diagnostic.Sentence(err.Error())+" The versions listed as next and eventual lead back to a supported pair; the lists are empty where none does.\n\nChoose one of them, and set "+attrKubernetesVersion+" or "+attrTalosVersion+" of the cluster to that first.")
+	if err := compat.Supports(from.Lowest.Talos, from.Lowest.Kubernetes); err != nil {
+		diagnostics.AddAttributeWarning(path.Root(attrname.TalosVersion), diagnostic.About("Unsupported versions to start from", name),
+			diagnostic.Sentence(err.Error())+" The versions listed as next and eventual lead back to a supported pair; the lists are empty where none does.\n\nChoose one of them, and set "+attrname.KubernetesVersion+" or "+attrname.TalosVersion+" of the cluster to that first.")
 	}
 }
 
 // answer sets the computed attributes. Withdrawn releases of Talos that the user listed are listed, and not recommended.
-func (m *availableVersionsModel) answer(from runningVersions, talos, kubernetes release.List, withdrawn func(version.Version) bool) {
+func (m *availableVersionsModel) answer(from releases.Running, talos, kubernetes release.List, withdrawn func(version.Version) bool) {
 	if m.TalosVersion.IsNull() {
-		m.TalosVersion = attribute.VersionValue(from.lowest.Talos)
-		m.KubernetesVersion = attribute.VersionValue(from.lowest.Kubernetes)
+		m.TalosVersion = attribute.VersionValue(from.Lowest.Talos)
+		m.KubernetesVersion = attribute.VersionValue(from.Lowest.Kubernetes)
 	}
 
 	m.TalosVersions, m.KubernetesVersions = versionsValue(talos.Versions), versionsValue(kubernetes.Versions)
 	m.Source = &productTextsModel{attribute.TextValue(talos.Source), attribute.TextValue(kubernetes.Source)}
 	m.AsOf = &productTextsModel{attribute.TextValue(talos.AsOf), attribute.TextValue(kubernetes.AsOf)}
 
-	ahead := newReachable(from, slices.DeleteFunc(slices.Clone(talos.Versions), withdrawn), kubernetes.Versions)
+	ahead := releases.NewReachable(from, slices.DeleteFunc(slices.Clone(talos.Versions), withdrawn), kubernetes.Versions)
 
-	nextTalos, nextKubernetes := ahead.next()
+	nextTalos, nextKubernetes := ahead.Next()
 	m.Next = &productVersionsModel{versionsValue(nextTalos), versionsValue(nextKubernetes)}
 
-	eventualTalos, eventualKubernetes := ahead.eventual()
+	eventualTalos, eventualKubernetes := ahead.Eventual()
 	m.Eventual = &productVersionsModel{versionsValue(eventualTalos), versionsValue(eventualKubernetes)}
 
-	m.LatestTalos = latestValue(from.highest, eventualTalos, func(s plan.State) version.Version { return s.Talos })
-	m.LatestKubernetes = latestValue(from.highest, eventualKubernetes, func(s plan.State) version.Version { return s.Kubernetes })
+	m.LatestTalos = latestValue(from.Highest, eventualTalos, func(s plan.State) version.Version { return s.Talos })
+	m.LatestKubernetes = latestValue(from.Highest, eventualKubernetes, func(s plan.State) version.Version { return s.Kubernetes })
 }
 
 // latestValue returns the newest of the versions ahead, or else what runs.
@@ -268,17 +271,17 @@ func availableVersionsSchema() schema.Schema {
 		MarkdownDescription: "Releases of Talos and Kubernetes, and which of them a cluster can reach in one step or " +
 			"step by step. If the versions to start from are given, no cluster is needed.",
 		Attributes: map[string]schema.Attribute{
-			attrContext: schema.StringAttribute{
+			attrname.Context: schema.StringAttribute{
 				MarkdownDescription: "Context of the talosconfig. Default: the provider's. Cannot be combined with `talos_version`.",
 				Optional:            true,
 			},
-			attrTalosVersion: schema.StringAttribute{
+			attrname.TalosVersion: schema.StringAttribute{
 				MarkdownDescription: "Talos version to start from, with or without `v`. Default: the lowest version that a node runs.",
 				Optional:            true,
 				Computed:            true,
 				Validators:          []validator.String{attribute.Version()},
 			},
-			attrKubernetesVersion: schema.StringAttribute{
+			attrname.KubernetesVersion: schema.StringAttribute{
 				MarkdownDescription: "Kubernetes version to start from, with or without `v`. Requires `talos_version`. Default: the lowest version that a node runs. " +
 					"If only `talos_version` is set, it is null: Kubernetes releases are not evaluated, and Talos releases are not " +
 					"checked against it.",
@@ -286,13 +289,13 @@ func availableVersionsSchema() schema.Schema {
 				Computed:   true,
 				Validators: []validator.String{attribute.Version()},
 			},
-			attrIncludePreReleases: schema.BoolAttribute{
+			attrname.IncludePreReleases: schema.BoolAttribute{
 				MarkdownDescription: "Whether to include alphas, betas and release candidates. Default: `false`. The built-in list has none.",
 				Optional:            true,
 			},
-			attrReleaseSource:      releaseSourceSchema(),
-			attrTalosVersions:      computedVersions("Talos releases of the source, the newest last. Withdrawn ones are left out, unless `release_source` lists them by `talos_versions`."),
-			attrKubernetesVersions: computedVersions("Kubernetes releases of the source, the newest last."),
+			attrname.ReleaseSource:      releases.SourceSchema(),
+			attrname.TalosVersions:      computedVersions("Talos releases of the source, the newest last. Withdrawn ones are left out, unless `release_source` lists them by `talos_versions`."),
+			attrname.KubernetesVersions: computedVersions("Kubernetes releases of the source, the newest last."),
 			"next": productsSchema("Releases that one step reaches while the other product stays as it is: patches of the running minor version, and "+
 				"the next minor version if the other product allows it. The newest last.", func(name string) schema.Attribute {
 				return computedVersions("Next " + name + " releases.")
@@ -323,6 +326,6 @@ func productsSchema(description string, half func(name string) schema.Attribute)
 	return schema.SingleNestedAttribute{
 		MarkdownDescription: description,
 		Computed:            true,
-		Attributes:          map[string]schema.Attribute{attrTalos: half("Talos"), attrKubernetes: half("Kubernetes")},
+		Attributes:          map[string]schema.Attribute{attrname.Talos: half("Talos"), attrname.Kubernetes: half("Kubernetes")},
 	}
 }

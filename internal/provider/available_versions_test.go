@@ -22,7 +22,9 @@ import (
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/compat"
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/connection"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/releases"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/wording/told"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
@@ -92,7 +94,7 @@ func objectOf(set map[string]tftypes.Value, kinds map[string]tftypes.Type) tftyp
 	return tftypes.NewValue(tftypes.Object{AttributeTypes: kinds}, values)
 }
 
-func readAvailable(t *testing.T, clusters *clusters, set map[string]tftypes.Value) (availableVersionsModel, diag.Diagnostics) {
+func readAvailable(t *testing.T, clusters *connection.Clusters, set map[string]tftypes.Value) (availableVersionsModel, diag.Diagnostics) {
 	t.Helper()
 
 	config := configOf(t, availableVersionsSchema(), set)
@@ -105,18 +107,18 @@ func readAvailable(t *testing.T, clusters *clusters, set map[string]tftypes.Valu
 		wellDone(t, resp.State.Get(t.Context(), &model))
 	}
 
-	return model, noted(t, resp.Diagnostics)
+	return model, told.Noted(t, resp.Diagnostics)
 }
 
 // noCluster fails the test when a cluster is looked at.
-func noCluster(t *testing.T) *clusters {
+func noCluster(t *testing.T) *connection.Clusters {
 	t.Helper()
 
-	return newClusters(&settings{version: "test", dial: func(context.Context, *settings, credentials, string, kubeconfigCache) (*connection, error) {
+	return connection.NewClusters(&connection.Settings{Version: "test", Dial: func(context.Context, *connection.Settings, connection.Credentials, string, connection.KubeconfigCache) (*connection.Connection, error) {
 		t.Error("a cluster was looked at")
 
 		return nil, errors.New("no cluster here")
-	}}, credentials{})
+	}}, connection.Credentials{})
 }
 
 // listed prints a list as "a b c", and null as it is.
@@ -245,14 +247,14 @@ func (silentKubernetes) ComponentPods(context.Context) ([]cluster.ComponentPod, 
 func TestAvailableVersions_OfAClusterThatHidesKubernetes(t *testing.T) {
 	fake := threeNodes("1.13.0", "1.34.2")
 
-	hidden := func(ctx context.Context, shared *settings, access credentials, wanted string, remembered kubeconfigCache) (*connection, error) {
+	hidden := func(ctx context.Context, shared *connection.Settings, access connection.Credentials, wanted string, remembered connection.KubeconfigCache) (*connection.Connection, error) {
 		reached, err := fake.dial(ctx, shared, access, wanted, remembered)
-		reached.kubernetes = silentKubernetes{reached.kubernetes}
+		reached.Kubernetes = silentKubernetes{reached.Kubernetes}
 
 		return reached, err
 	}
 
-	clusters := newClusters(&settings{version: "test", dial: hidden}, credentials{})
+	clusters := connection.NewClusters(&connection.Settings{Version: "test", Dial: hidden}, connection.Credentials{})
 
 	got, diagnostics := readAvailable(t, clusters, map[string]tftypes.Value{"release_source": someReleases()})
 	check(t, diagnostics, outcome{diag.SeverityWarning, "Nothing is said about Kubernetes releases"})
@@ -304,10 +306,10 @@ func TestAvailableVersions_EmbeddedListIsTheDefault(t *testing.T) {
 }
 
 // defaults is what a provider block says about releases.
-func defaults(t *testing.T, url types.String, source tftypes.Value) releaseDefaults {
+func defaults(t *testing.T, url types.String, source tftypes.Value) releases.Defaults {
 	t.Helper()
 
-	object, err := providerReleaseSource().GetType().ValueFromTerraform(t.Context(), source)
+	object, err := releases.ProviderSchema().GetType().ValueFromTerraform(t.Context(), source)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -317,7 +319,7 @@ func defaults(t *testing.T, url types.String, source tftypes.Value) releaseDefau
 		t.Fatalf("got %T", object)
 	}
 
-	return releaseDefaults{factoryURL: url, source: value}
+	return releases.Defaults{FactoryURL: url, Source: value}
 }
 
 func TestAvailableVersions_OverrideTheProviderHalfByHalf(t *testing.T) {
@@ -325,7 +327,7 @@ func TestAvailableVersions_OverrideTheProviderHalfByHalf(t *testing.T) {
 	t.Cleanup(server.Close)
 
 	clusters := noCluster(t)
-	clusters.releases = defaults(t, types.StringValue(server.URL), providerSourceOf(map[string]tftypes.Value{
+	clusters.Releases = defaults(t, types.StringValue(server.URL), providerSourceOf(map[string]tftypes.Value{
 		"talos": textOf("factory"), "kubernetes_versions": textsOf("1.34.1"),
 	}))
 
@@ -358,7 +360,7 @@ func TestAvailableVersions_NameASourceThatAnswersRubbish(t *testing.T) {
 
 	registry := "oci://" + strings.TrimPrefix(server.URL, "http://") + "/kube-apiserver"
 	clusters := noCluster(t)
-	clusters.releases = defaults(t, types.StringValue(server.URL), providerSourceOf(map[string]tftypes.Value{"talos": textOf("factory")}))
+	clusters.Releases = defaults(t, types.StringValue(server.URL), providerSourceOf(map[string]tftypes.Value{"talos": textOf("factory")}))
 
 	_, diagnostics := readAvailable(t, clusters, map[string]tftypes.Value{
 		"talos_version": textOf("1.13.0"), "release_source": sourceOf(map[string]tftypes.Value{"kubernetes": textOf(registry)}),
@@ -376,7 +378,7 @@ func TestAvailableVersions_NameASourceThatAnswersRubbish(t *testing.T) {
 func TestAvailableVersions_UnknownSourceMattersOnlyWhereNeeded(t *testing.T) {
 	source := providerSourceOf(nil)
 	clusters := noCluster(t)
-	clusters.releases = defaults(t, types.StringUnknown(), tftypes.NewValue(source.Type(), tftypes.UnknownValue))
+	clusters.Releases = defaults(t, types.StringUnknown(), tftypes.NewValue(source.Type(), tftypes.UnknownValue))
 
 	given := map[string]tftypes.Value{"talos_version": textOf("1.13.0")}
 
@@ -495,162 +497,4 @@ func TestAvailableVersions_WithdrawnReleaseOfAListIsNotRecommended(t *testing.T)
 func TestAvailableVersions_StartBeyondTheMatrixIsSaid(t *testing.T) {
 	_, diagnostics := readAvailable(t, noCluster(t), map[string]tftypes.Value{"talos_version": textOf("1.99.0")})
 	check(t, diagnostics, outcome{diag.SeverityWarning, "Talos 1.99.0 is newer than"})
-}
-
-// oldestOfEachMinor is the other end of each line.
-func oldestOfEachMinor(versions []version.Version) []version.Version {
-	return slices.CompactFunc(slices.Clone(versions), func(a, b version.Version) bool { return a.Minor() == b.Minor() })
-}
-
-// TestAvailableVersions_ReachIsWhatThePlannerSays holds the short cuts to the planner: from every
-// pair of minor versions, asked for each pair of releases.
-func TestAvailableVersions_ReachIsWhatThePlannerSays(t *testing.T) {
-	t.Parallel()
-
-	talos, kubernetes := compat.BuiltIn().Releases(version.Talos), compat.BuiltIn().Releases(version.Kubernetes)
-	talos0, kubernetes0 := oldestOfEachMinor(talos), oldestOfEachMinor(kubernetes)
-	talos, kubernetes = newestOfEachMinor(talos), newestOfEachMinor(kubernetes)
-
-	leads := func(from, to plan.State, most int) bool {
-		path, err := plan.Path(from, to, plan.Walk{})
-
-		return err == nil && len(path) > 1 && len(path)-1 <= most
-	}
-
-	for _, t0 := range talos0 {
-		for _, k0 := range kubernetes0 {
-			from := plan.State{Talos: t0, Kubernetes: k0}
-			ahead := newReachable(runningVersions{from, from}, talos, kubernetes)
-
-			var want, got [4][]version.Version
-
-			for _, v := range talos {
-				if v.Compare(t0) > 0 && leads(from, plan.State{Talos: v, Kubernetes: k0}, 1) {
-					want[0] = append(want[0], v)
-				}
-
-				if v.Compare(t0) > 0 && slices.ContainsFunc(kubernetes, func(k version.Version) bool {
-					return leads(from, plan.State{Talos: v, Kubernetes: k}, 99)
-				}) {
-					want[2] = append(want[2], v)
-				}
-			}
-
-			for _, v := range kubernetes {
-				if v.Compare(k0) > 0 && leads(from, plan.State{Talos: t0, Kubernetes: v}, 1) {
-					want[1] = append(want[1], v)
-				}
-
-				if v.Compare(k0) > 0 && slices.ContainsFunc(talos, func(t version.Version) bool {
-					return leads(from, plan.State{Talos: t, Kubernetes: v}, 99)
-				}) {
-					want[3] = append(want[3], v)
-				}
-			}
-
-			got[0], got[1] = ahead.next()
-			got[2], got[3] = ahead.eventual()
-
-			if fmt.Sprint(got) != fmt.Sprint(want) {
-				t.Fatalf("from %s:\ngot  %v\nwant %v", from, got, want)
-			}
-		}
-	}
-}
-
-// TestAvailableVersions_ReachUsesListedReleasesAlone: what is not listed was not approved,
-// or is in no mirror.
-func TestAvailableVersions_ReachUsesListedReleasesAlone(t *testing.T) {
-	t.Parallel()
-
-	list := func(texts ...string) []version.Version {
-		versions := make([]version.Version, 0, len(texts))
-		for _, text := range texts {
-			versions = append(versions, version.MustParse(text))
-		}
-
-		return versions
-	}
-	at := func(talos, kubernetes string) plan.State {
-		return plan.State{Talos: version.MustParse(talos), Kubernetes: version.MustParse(kubernetes)}
-	}
-
-	for name, test := range map[string]struct {
-		from              runningVersions
-		talos, kubernetes []version.Version
-		want              string
-	}{
-		"every line is listed": {
-			runningVersions{at("1.11.0", "1.33.0"), at("1.11.0", "1.33.0")},
-			list("1.11.1", "1.12.3", "1.13.0"), list("1.33.1", "1.34.1", "1.35.1"),
-			"[1.11.1 1.12.3 1.13.0] [1.33.1 1.34.1 1.35.1]",
-		},
-		"a line of Talos is not": {
-			runningVersions{at("1.11.0", "1.33.0"), at("1.11.0", "1.33.0")},
-			list("1.11.1", "1.13.0"), list("1.33.1", "1.34.1", "1.35.1"),
-			"[1.11.1] [1.33.1 1.34.1]",
-		},
-		"a line of Kubernetes is not": {
-			runningVersions{at("1.11.0", "1.32.0"), at("1.11.0", "1.32.0")},
-			list("1.12.3", "1.13.0"), list("1.32.9", "1.34.1"),
-			"[1.12.3 1.13.0] [1.32.9]",
-		},
-		"a line between the nodes": {
-			runningVersions{at("1.11.0", "1.33.0"), at("1.13.0", "1.33.0")},
-			list("1.12.3", "1.13.0", "1.14.0"), list("1.33.1"),
-			"[1.13.0 1.14.0] [1.33.1]",
-		},
-		"a line between the nodes that is not": {
-			runningVersions{at("1.11.0", "1.33.0"), at("1.13.0", "1.33.0")},
-			list("1.13.0", "1.14.0"), list("1.33.1"),
-			"[] [1.33.1]",
-		},
-		"a line with a pre-release alone": {
-			runningVersions{at("1.11.0", "1.33.0"), at("1.11.0", "1.33.0")},
-			list("1.12.0-beta.0", "1.13.0"), list("1.33.1"),
-			"[1.12.0-beta.0 1.13.0] [1.33.1]",
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-
-			talos, kubernetes := newReachable(test.from, test.talos, test.kubernetes).eventual()
-			if got := fmt.Sprint(talos, kubernetes); got != test.want {
-				t.Errorf("got %s, want %s", got, test.want)
-			}
-		})
-	}
-}
-
-func TestAvailableVersions_PathUsesTheNewestListedRelease(t *testing.T) {
-	t.Parallel()
-
-	from := plan.State{Talos: version.MustParse("1.11.0"), Kubernetes: version.MustParse("1.33.0")}
-
-	for want, listed := range map[string][]string{
-		"1.12.3":        {"1.12.1", "1.12.3", "1.13.0"},
-		"1.12.1":        {"1.12.1", "1.12.2-rc.0", "1.13.0"},
-		"1.12.0-beta.1": {"1.12.0-alpha.0", "1.12.0-beta.1", "1.13.0"},
-	} {
-		var versions []version.Version
-		for _, text := range listed {
-			versions = append(versions, version.MustParse(text))
-		}
-
-		path, ok := newReachable(runningVersions{from, from}, versions, nil).way(version.MustParse("1.13.0"), from.Kubernetes)
-		if !ok || len(path) != 3 || path[1].Talos.String() != want {
-			t.Errorf("of %v the way is %v", listed, path)
-		}
-	}
-}
-
-func BenchmarkReachOfTheWholeList(b *testing.B) {
-	talos, kubernetes := compat.BuiltIn().Releases(version.Talos), compat.BuiltIn().Releases(version.Kubernetes)
-	from := plan.State{Talos: talos[0], Kubernetes: kubernetes[0]}
-
-	for b.Loop() {
-		ahead := newReachable(runningVersions{from, from}, talos, kubernetes)
-		ahead.next()
-		ahead.eventual()
-	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/resource"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/connection"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/diagnostic"
 )
 
@@ -34,9 +35,9 @@ func (r *clusterResource) Delete(ctx context.Context, req resource.DeleteRequest
 	bounded, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 
-	reached, release, err := r.clusters.connect(bounded, model.Context.ValueString())
+	reached, release, err := r.clusters.Connect(bounded, model.Context.ValueString())
 	if err != nil {
-		resp.Diagnostics.Append(r.undeletable(err, r.clusters.called(model.Context, model.ID)))
+		resp.Diagnostics.Append(r.undeletable(err, r.clusters.Called(model.Context, model.ID)))
 
 		return
 	}
@@ -46,32 +47,32 @@ func (r *clusterResource) Delete(ctx context.Context, req resource.DeleteRequest
 	id := model.ID.ValueString()
 
 	// Unless the cluster is identified, nothing in it may be deleted.
-	found, err := clusterID(bounded, reached)
+	found, err := connection.ClusterID(bounded, reached)
 	if err != nil {
-		resp.Diagnostics.Append(r.undeletable(err, r.clusters.called(model.Context, model.ID)))
+		resp.Diagnostics.Append(r.undeletable(err, r.clusters.Called(model.Context, model.ID)))
 
 		return
 	}
 
 	if id = cmp.Or(id, found); found != id {
-		resp.Diagnostics.Append(wrongCluster(id, found, reached.name))
+		resp.Diagnostics.Append(connection.WrongCluster(id, found, reached.Name))
 
 		return
 	}
 
-	reached.identify(id)
+	reached.Identify(id)
 
-	claimant, diagnostics := claimantIn(ctx, req.Private)
+	claimant, diagnostics := connection.ClaimantIn(ctx, req.Private)
 	resp.Diagnostics.Append(diagnostics...)
-	r.clusters.claims.release(cmp.Or(id, reached.name), claimant)
+	r.clusters.Claims.Release(cmp.Or(id, reached.Name), claimant)
 
-	kept, err := reached.kubernetes.Forget(bounded, id)
+	kept, err := reached.Kubernetes.Forget(bounded, id)
 	if err != nil {
-		resp.Diagnostics.Append(r.undeletable(err, r.clusters.called(model.Context, model.ID)))
+		resp.Diagnostics.Append(r.undeletable(err, r.clusters.Called(model.Context, model.ID)))
 	}
 
 	if len(kept) > 0 {
-		resp.Diagnostics.AddWarning(diagnostic.About("Objects were left in the cluster", reached.name),
+		resp.Diagnostics.AddWarning(diagnostic.About("Objects were left in the cluster", reached.Name),
 			"Removed from state, but kept in cluster "+id+":\n\n- "+strings.Join(kept, "\n- ")+
 				"\n\nA later apply of the same cluster continues from them, and nothing has to be done. If there will be none and no run is at work: drain and reboot the nodes that the journal names, one after the other, "+
 				"because a system may be installed there that has not booted yet, uncordon each of them when it is Ready again, and run kubectl -n kube-system delete configmap talosupgrade-journal.")
@@ -82,9 +83,9 @@ func (r *clusterResource) Delete(ctx context.Context, req resource.DeleteRequest
 // may be gone for good must not keep its resource in state, and an error if the user can resolve it. name is the
 // display name of the cluster.
 func (r *clusterResource) undeletable(err error, name string) diag.Diagnostic {
-	found := problem("remove the provider's objects from the cluster", r.clusters.access, err)
+	found := connection.Problem("remove the provider's objects from the cluster", r.clusters.Access, err)
 
-	for _, curable := range []error{errUnknown, errMissing, errUnusable, cluster.ErrCredentials, cluster.ErrDenied, context.Canceled} {
+	for _, curable := range []error{connection.ErrUnknown, connection.ErrMissing, connection.ErrUnusable, cluster.ErrCredentials, cluster.ErrDenied, context.Canceled} {
 		if errors.Is(err, curable) {
 			return diagnostic.WithDetail(found, found.Detail()+
 				"\n\nThe resource stays in state. If the cluster is gone for good, terraform state rm takes it out without asking the cluster.")

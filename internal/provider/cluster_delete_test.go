@@ -11,6 +11,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/resource"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/wording/told"
 )
 
 func TestDelete_OfAResource(t *testing.T) {
@@ -49,7 +50,7 @@ func TestDelete_OfAResource(t *testing.T) {
 			resp := resource.DeleteResponse{State: state}
 			(&clusterResource{clusters: fake.clusters(t)}).Delete(t.Context(), resource.DeleteRequest{State: state}, &resp)
 
-			check(t, noted(t, resp.Diagnostics), test.want...)
+			check(t, told.Noted(t, resp.Diagnostics), test.want...)
 
 			if !slices.Equal(fake.forgotten, test.forgotten) {
 				t.Errorf("forgot %v", fake.forgotten)
@@ -75,7 +76,7 @@ func TestDelete_HasATimeLimit(t *testing.T) {
 			state, began := stateOf(t, model), time.Now()
 			resp := resource.DeleteResponse{State: state}
 			(&clusterResource{clusters: fake.clusters(t)}).Delete(t.Context(), resource.DeleteRequest{State: state}, &resp)
-			check(t, noted(t, resp.Diagnostics))
+			check(t, told.Noted(t, resp.Diagnostics))
 
 			if limit := fake.forgetBy.Sub(began); limit <= test.over || time.Until(fake.forgetBy) > test.limit {
 				t.Errorf("it had %s, want at most %s", limit, test.limit)

@@ -10,6 +10,8 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/resource/identityschema"
 	"github.com/hashicorp/terraform-plugin-framework/tfsdk"
 	"github.com/hashicorp/terraform-plugin-framework/types"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/attrname"
 )
 
 var _ resource.ResourceWithIdentity = (*clusterResource)(nil)
@@ -24,7 +26,7 @@ type identityModel struct {
 func (r *clusterResource) IdentitySchema(_ context.Context, _ resource.IdentitySchemaRequest, resp *resource.IdentitySchemaResponse) {
 	resp.IdentitySchema = identityschema.Schema{
 		Attributes: map[string]identityschema.Attribute{
-			attrID: identityschema.StringAttribute{
+			attrname.ID: identityschema.StringAttribute{
 				Description:       "Talos cluster ID. If the cluster has none, the UID of the namespace kube-system.",
 				RequiredForImport: true,
 			},

@@ -18,6 +18,9 @@ import (
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/attrname"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/connection"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/wording/told"
 )
 
 // fakeContexts are the clusters that the contexts of a talosconfig reach.
@@ -36,16 +39,16 @@ func fleet(names ...string) fakeContexts {
 }
 
 // clusters is a provider instance with the talosconfig, whose own context that is.
-func (f fakeContexts) clusters(t *testing.T, own string) *clusters {
+func (f fakeContexts) clusters(t *testing.T, own string) *connection.Clusters {
 	t.Helper()
 
 	for _, fake := range f {
 		fake.clusters(t) // counts the connections
 	}
 
-	shared := &settings{version: "test", clock: engine.RealClock()}
-	shared.dial = func(ctx context.Context, shared *settings, access credentials, wanted string, remembered kubeconfigCache) (*connection, error) {
-		name := access.contextName(wanted)
+	shared := &connection.Settings{Version: "test", Clock: engine.RealClock()}
+	shared.Dial = func(ctx context.Context, shared *connection.Settings, access connection.Credentials, wanted string, remembered connection.KubeconfigCache) (*connection.Connection, error) {
+		name := access.ContextName(wanted)
 		if name == "" && len(f) == 1 {
 			name = slices.Collect(maps.Keys(f))[0]
 		}
@@ -53,7 +56,7 @@ func (f fakeContexts) clusters(t *testing.T, own string) *clusters {
 		return f[name].dial(ctx, shared, access, wanted, remembered)
 	}
 
-	return newClusters(shared, credentials{
+	return connection.NewClusters(shared, connection.Credentials{
 		Talosconfig: "contexts:\n  " + strings.Join(slices.Sorted(maps.Keys(f)), ": {}\n  ") + ": {}\n", Context: own,
 	})
 }
@@ -66,7 +69,7 @@ func (d driven) storedIdentity(data *tfprotov6.ResourceIdentityData) string {
 		return "none"
 	}
 
-	kind := tftypes.Object{AttributeTypes: map[string]tftypes.Type{attrID: tftypes.String}}
+	kind := tftypes.Object{AttributeTypes: map[string]tftypes.Type{attrname.ID: tftypes.String}}
 
 	value, err := data.IdentityData.Unmarshal(kind)
 	if err != nil {
@@ -78,7 +81,7 @@ func (d driven) storedIdentity(data *tfprotov6.ResourceIdentityData) string {
 	}
 
 	var id string
-	if err := d.attribute(value, attrID).As(&id); err != nil {
+	if err := d.attribute(value, attrname.ID).As(&id); err != nil {
 		d.Fatal(err)
 	}
 
@@ -88,9 +91,9 @@ func (d driven) storedIdentity(data *tfprotov6.ResourceIdentityData) string {
 func (d driven) identityData(id string) *tfprotov6.ResourceIdentityData {
 	d.Helper()
 
-	kind := tftypes.Object{AttributeTypes: map[string]tftypes.Type{attrID: tftypes.String}}
+	kind := tftypes.Object{AttributeTypes: map[string]tftypes.Type{attrname.ID: tftypes.String}}
 
-	return &tfprotov6.ResourceIdentityData{IdentityData: d.dynamic(tftypes.NewValue(kind, map[string]tftypes.Value{attrID: tftypes.NewValue(tftypes.String, id)}))}
+	return &tfprotov6.ResourceIdentityData{IdentityData: d.dynamic(tftypes.NewValue(kind, map[string]tftypes.Value{attrname.ID: tftypes.NewValue(tftypes.String, id)}))}
 }
 
 // TestIdentity_IsStoredWhateverWasStoredBefore goes through the framework, which takes a
@@ -126,7 +129,7 @@ func TestIdentity_IsStoredWhateverWasStoredBefore(t *testing.T) {
 
 			test.change(fake)
 
-			request := &tfprotov6.ReadResourceRequest{TypeName: typeName + "_cluster", CurrentState: d.read(state)}
+			request := &tfprotov6.ReadResourceRequest{TypeName: attrname.TypeName + "_cluster", CurrentState: d.read(state)}
 			if test.before != "" {
 				request.CurrentIdentity = d.identityData(strings.TrimPrefix(test.before, "unknown so far"))
 			}
@@ -136,7 +139,7 @@ func TestIdentity_IsStoredWhateverWasStoredBefore(t *testing.T) {
 				t.Fatal(err)
 			}
 
-			for _, told := range notedOnWire(t, read.Diagnostics) {
+			for _, told := range told.NotedOnWire(t, read.Diagnostics) {
 				if told.Severity == tfprotov6.DiagnosticSeverityError {
 					t.Errorf("%s: %s", told.Summary, told.Detail)
 				}
@@ -167,8 +170,8 @@ func TestIdentity_IsStoredByAnUpdate(t *testing.T) {
 			test.change(fake)
 
 			done, err := d.server.ApplyResourceChange(t.Context(), &tfprotov6.ApplyResourceChangeRequest{
-				TypeName: typeName + "_cluster", PriorState: state, PlannedState: state,
-				Config: d.dynamic(empty(d.kind, map[string]tftypes.Value{attrTalosVersion: tftypes.NewValue(tftypes.String, "1.13.4")})),
+				TypeName: attrname.TypeName + "_cluster", PriorState: state, PlannedState: state,
+				Config: d.dynamic(empty(d.kind, map[string]tftypes.Value{attrname.TalosVersion: tftypes.NewValue(tftypes.String, "1.13.4")})),
 			})
 			if err != nil {
 				t.Fatal(err)
@@ -201,8 +204,8 @@ func TestIdentity_IsStoredByTheFirstApply(t *testing.T) {
 			plan := stateOf(t, desired("1.13.4", "")).Raw
 
 			done, err := d.server.ApplyResourceChange(t.Context(), &tfprotov6.ApplyResourceChangeRequest{
-				TypeName: typeName + "_cluster", PriorState: d.dynamic(tftypes.NewValue(d.kind, nil)), PlannedState: d.dynamic(plan),
-				Config: d.dynamic(empty(d.kind, map[string]tftypes.Value{attrTalosVersion: tftypes.NewValue(tftypes.String, "1.13.4")})),
+				TypeName: attrname.TypeName + "_cluster", PriorState: d.dynamic(tftypes.NewValue(d.kind, nil)), PlannedState: d.dynamic(plan),
+				Config: d.dynamic(empty(d.kind, map[string]tftypes.Value{attrname.TalosVersion: tftypes.NewValue(tftypes.String, "1.13.4")})),
 			})
 			if err != nil {
 				t.Fatal(err)
@@ -220,7 +223,7 @@ func TestIdentity_IsStoredByTheFirstApply(t *testing.T) {
 // TestIdentity_KeepsTheStateWhenAContextIsRenamed: the configuration may have the new name
 // already, which only the plan sees.
 func TestIdentity_KeepsTheStateWhenAContextIsRenamed(t *testing.T) {
-	clusters := newClusters(&settings{dial: dial}, credentials{Talosconfig: "contexts:\n  uno: {}\n  due: {}\n"})
+	clusters := connection.NewClusters(&connection.Settings{Dial: connection.Dial}, connection.Credentials{Talosconfig: "contexts:\n  uno: {}\n  due: {}\n"})
 	state := stored(t, threeNodes("1.13.4", "1.34.2"), "1.13.4", "")
 	state.Context = types.StringValue("north")
 
@@ -237,7 +240,7 @@ func TestIdentity_KeepsTheStateWhenAContextIsRenamed(t *testing.T) {
 }
 
 // byIdentity imports the cluster with the ID.
-func byIdentity(ctx context.Context, t *testing.T, clusters *clusters, id string) (*clusterModel, diag.Diagnostics) {
+func byIdentity(ctx context.Context, t *testing.T, clusters *connection.Clusters, id string) (*clusterModel, diag.Diagnostics) {
 	t.Helper()
 
 	identity := identityOf(t, &clusterModel{ID: types.StringValue(id)})
@@ -245,7 +248,7 @@ func byIdentity(ctx context.Context, t *testing.T, clusters *clusters, id string
 
 	(&clusterResource{clusters: clusters}).ImportState(ctx, resource.ImportStateRequest{Identity: identity}, &resp)
 
-	return modelOf(t, resp.State), noted(t, resp.Diagnostics)
+	return modelOf(t, resp.State), told.Noted(t, resp.Diagnostics)
 }
 
 func TestImport_ByIdentityFindsTheContext(t *testing.T) {
@@ -327,40 +330,40 @@ func TestImport_ByIdentityIsInterrupted(t *testing.T) {
 }
 
 func TestImport_ByIdentityWithoutCredentials(t *testing.T) {
-	t.Setenv(talosconfigEnv, "")
+	t.Setenv("TALOSCONFIG", "")
 
-	_, diagnostics := byIdentity(t.Context(), t, newClusters(&settings{dial: dial}, credentials{}), "id-of-north")
+	_, diagnostics := byIdentity(t.Context(), t, connection.NewClusters(&connection.Settings{Dial: connection.Dial}, connection.Credentials{}), "id-of-north")
 	check(t, diagnostics, outcome{diag.SeverityError, "Missing credentials for the Talos API"})
 }
 
 // TestImport_ContextsWithinReach: credentials that belong to one cluster have no contexts to
 // choose from.
 func TestImport_ContextsWithinReach(t *testing.T) {
-	t.Setenv(talosconfigEnv, "")
+	t.Setenv("TALOSCONFIG", "")
 
 	const two = "context: b\ncontexts:\n  a: {}\n  b: {}\n"
 
-	certificate := &clientCertificate{}
+	certificate := &connection.ClientCertificate{}
 
 	for name, test := range map[string]struct {
-		access credentials
-		want   []contextRef
+		access connection.Credentials
+		want   []connection.ContextRef
 		is     error
 	}{
-		"the current one is the provider's own": {credentials{Talosconfig: two}, []contextRef{{"a", "a"}, {"", "b"}}, nil},
-		"the one of the provider block is":      {credentials{Talosconfig: two, Context: "a"}, []contextRef{{"", "a"}, {"b", "b"}}, nil},
-		"the only one is":                       {credentials{Talosconfig: "contexts:\n  a: {}\n"}, []contextRef{{"", "a"}}, nil},
-		"none is":                               {credentials{Talosconfig: "contexts:\n  a: {}\n  b: {}\n"}, []contextRef{{"a", "a"}, {"b", "b"}}, nil},
-		"a current one that is not there":       {credentials{Talosconfig: "context: c\ncontexts:\n  a: {}\n"}, []contextRef{{"a", "a"}}, nil},
-		"the provider block names none of them": {credentials{Talosconfig: two, Context: "c"}, nil, errUnusable},
-		"a talosconfig without contexts":        {credentials{Talosconfig: "contexts: {}\n"}, nil, errUnusable},
-		"a certificate":                         {credentials{Certificate: certificate, Endpoints: []string{"10.5.0.2"}}, []contextRef{{}}, nil},
-		"a management cluster":                  {credentials{From: &credentialsSource{}}, []contextRef{{}}, nil},
-		"nothing":                               {credentials{}, nil, errMissing},
-		"not known yet":                         {credentials{Unknown: []string{attrTalosconfig}}, nil, errUnknown},
+		"the current one is the provider's own": {connection.Credentials{Talosconfig: two}, []connection.ContextRef{{Wanted: "a", Name: "a"}, {Name: "b"}}, nil},
+		"the one of the provider block is":      {connection.Credentials{Talosconfig: two, Context: "a"}, []connection.ContextRef{{Name: "a"}, {Wanted: "b", Name: "b"}}, nil},
+		"the only one is":                       {connection.Credentials{Talosconfig: "contexts:\n  a: {}\n"}, []connection.ContextRef{{Name: "a"}}, nil},
+		"none is":                               {connection.Credentials{Talosconfig: "contexts:\n  a: {}\n  b: {}\n"}, []connection.ContextRef{{Wanted: "a", Name: "a"}, {Wanted: "b", Name: "b"}}, nil},
+		"a current one that is not there":       {connection.Credentials{Talosconfig: "context: c\ncontexts:\n  a: {}\n"}, []connection.ContextRef{{Wanted: "a", Name: "a"}}, nil},
+		"the provider block names none of them": {connection.Credentials{Talosconfig: two, Context: "c"}, nil, connection.ErrUnusable},
+		"a talosconfig without contexts":        {connection.Credentials{Talosconfig: "contexts: {}\n"}, nil, connection.ErrUnusable},
+		"a certificate":                         {connection.Credentials{Certificate: certificate, Endpoints: []string{"10.5.0.2"}}, []connection.ContextRef{{}}, nil},
+		"a management cluster":                  {connection.Credentials{From: &connection.CredentialsSource{}}, []connection.ContextRef{{}}, nil},
+		"nothing":                               {connection.Credentials{}, nil, connection.ErrMissing},
+		"not known yet":                         {connection.Credentials{Unknown: []string{attrname.Talosconfig}}, nil, connection.ErrUnknown},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := test.access.contexts()
+			got, err := test.access.Contexts()
 			if !slices.Equal(got, test.want) || !errors.Is(err, test.is) || (err != nil) != (test.is != nil) {
 				t.Errorf("got %v, %v, want %v, %v", got, err, test.want, test.is)
 			}

@@ -11,6 +11,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/resource"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/attribute"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/connection"
 )
 
 // ImportState implements [resource.ResourceWithImportState]. It accepts a cluster ID or "current", optionally with a
@@ -29,10 +30,10 @@ func (r *clusterResource) ImportState(ctx context.Context, req resource.ImportSt
 		resp.Diagnostics.Append(req.Identity.Get(ctx, &identity)...)
 		id = identity.ID.ValueString()
 
-		found, diagnostics := r.clusters.find(ctx, id)
+		found, diagnostics := r.clusters.Find(ctx, id)
 		resp.Diagnostics.Append(diagnostics...)
 
-		wanted = found.wanted
+		wanted = found.Wanted
 	}
 
 	if resp.Diagnostics.HasError() {
@@ -42,9 +43,9 @@ func (r *clusterResource) ImportState(ctx context.Context, req resource.ImportSt
 	clock, cancel := context.WithTimeout(ctx, defaultReadTimeout)
 	defer cancel()
 
-	seen, err := r.clusters.observe(clock, wanted)
+	seen, err := r.clusters.Observe(clock, wanted)
 	if err != nil {
-		resp.Diagnostics.Append(problem("import the cluster", r.clusters.access, err))
+		resp.Diagnostics.Append(connection.Problem("import the cluster", r.clusters.Access, err))
 
 		return
 	}
@@ -52,7 +53,7 @@ func (r *clusterResource) ImportState(ctx context.Context, req resource.ImportSt
 	if id != importCurrent && seen.ID == "" {
 		resp.Diagnostics.AddError("Unable to import the cluster",
 			fmt.Sprintf("The import asks for cluster %q, but neither discovery nor Kubernetes tells which cluster %s is.\n\n"+
-				"Look at why discovery (talosctl get members) and the namespace kube-system say nothing, then import again.", id, seen.name))
+				"Look at why discovery (talosctl get members) and the namespace kube-system say nothing, then import again.", id, seen.Name))
 
 		return
 	}
@@ -60,7 +61,7 @@ func (r *clusterResource) ImportState(ctx context.Context, req resource.ImportSt
 	if id != importCurrent && id != seen.ID {
 		resp.Diagnostics.AddError("Unable to import another cluster",
 			fmt.Sprintf("The import asks for cluster %q, but this provider reaches cluster %q (%s). Import %q, or correct the talosconfig or the context.",
-				id, seen.ID, seen.name, seen.ID))
+				id, seen.ID, seen.Name, seen.ID))
 
 		return
 	}
@@ -74,7 +75,7 @@ func (r *clusterResource) ImportState(ctx context.Context, req resource.ImportSt
 
 // imported returns the model of a cluster that has no configuration yet: it wants the running versions. The context
 // is named as in a resource.
-func imported(seen observation, wanted string) (clusterModel, diag.Diagnostics) {
+func imported(seen connection.Observation, wanted string) (clusterModel, diag.Diagnostics) {
 	talos, _ := seen.TalosVersions()
 	kubernetes, _ := seen.KubernetesVersions()
 	model := newClusterModel(talos, kubernetes)

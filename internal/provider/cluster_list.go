@@ -19,6 +19,8 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/attrname"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/connection"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/diagnostic"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/readable"
 )
@@ -31,7 +33,7 @@ var (
 // clusterList lists the clusters that the provider block reaches, as talosupgrade_cluster resources: those of the
 // contexts in its talosconfig.
 type clusterList struct {
-	clusters *clusters
+	clusters *connection.Clusters
 }
 
 func newClusterList() list.ListResource { return &clusterList{} }
@@ -43,12 +45,12 @@ type clusterListModel struct {
 
 // Metadata implements [list.ListResource].
 func (l *clusterList) Metadata(_ context.Context, _ resource.MetadataRequest, resp *resource.MetadataResponse) {
-	resp.TypeName = typeName + "_cluster"
+	resp.TypeName = attrname.TypeName + "_cluster"
 }
 
 // Configure implements [list.ListResourceWithConfigure].
 func (l *clusterList) Configure(_ context.Context, req resource.ConfigureRequest, resp *resource.ConfigureResponse) {
-	l.clusters = configured(req.ProviderData, &resp.Diagnostics)
+	l.clusters = connection.Configured(req.ProviderData, &resp.Diagnostics)
 }
 
 // ListResourceConfigSchema implements [list.ListResource].
@@ -57,7 +59,7 @@ func (l *clusterList) ListResourceConfigSchema(_ context.Context, _ list.ListRes
 		MarkdownDescription: "Lists the clusters in the contexts of the provider's talosconfig, so that `terraform query` finds them and writes their configuration. " +
 			"It writes to no cluster. Requires Terraform 1.14 or newer; OpenTofu has no queries.",
 		Attributes: map[string]schema.Attribute{
-			attrContexts: schema.ListAttribute{
+			attrname.Contexts: schema.ListAttribute{
 				MarkdownDescription: "Contexts of the talosconfig to list. If unset, all contexts.",
 				ElementType:         types.StringType,
 				Optional:            true,
@@ -88,7 +90,7 @@ func (l *clusterList) List(ctx context.Context, req list.ListRequest, stream *li
 		return
 	}
 
-	listed, warnings := l.distinct(refs, l.clusters.identities(ctx, refs))
+	listed, warnings := l.distinct(refs, l.clusters.Identities(ctx, refs))
 	if req.Limit > 0 && int64(len(listed)) > req.Limit {
 		listed = listed[:req.Limit]
 	}
@@ -97,7 +99,7 @@ func (l *clusterList) List(ctx context.Context, req list.ListRequest, stream *li
 	warnings.Append(unseen...)
 
 	if ctx.Err() != nil {
-		results, warnings = nil, diag.Diagnostics{problem("list the clusters", l.clusters.access, cluster.Ended(ctx))}
+		results, warnings = nil, diag.Diagnostics{connection.Problem("list the clusters", l.clusters.Access, cluster.Ended(ctx))}
 	}
 
 	if len(warnings) > 0 {
@@ -108,10 +110,10 @@ func (l *clusterList) List(ctx context.Context, req list.ListRequest, stream *li
 }
 
 // chosen returns the contexts that the model selects.
-func (l *clusterList) chosen(ctx context.Context, model clusterListModel) ([]contextRef, diag.Diagnostics) {
-	refs, err := l.clusters.access.contexts()
+func (l *clusterList) chosen(ctx context.Context, model clusterListModel) ([]connection.ContextRef, diag.Diagnostics) {
+	refs, err := l.clusters.Access.Contexts()
 	if err != nil {
-		return nil, diag.Diagnostics{problem("list the clusters", l.clusters.access, err)}
+		return nil, diag.Diagnostics{connection.Problem("list the clusters", l.clusters.Access, err)}
 	}
 
 	if model.Contexts.IsNull() {
@@ -120,18 +122,18 @@ func (l *clusterList) chosen(ctx context.Context, model clusterListModel) ([]con
 
 	var (
 		wanted []string
-		chosen []contextRef
+		chosen []connection.ContextRef
 		names  []string
 	)
 
 	diagnostics := model.Contexts.ElementsAs(ctx, &wanted, false)
 
 	for _, ref := range refs {
-		if ref.name != "" {
-			names = append(names, ref.name)
+		if ref.Name != "" {
+			names = append(names, ref.Name)
 		}
 
-		if slices.Contains(wanted, ref.name) {
+		if slices.Contains(wanted, ref.Name) {
 			chosen = append(chosen, ref)
 		}
 	}
@@ -143,8 +145,8 @@ func (l *clusterList) chosen(ctx context.Context, model clusterListModel) ([]con
 				there = "what the provider block gives access to is one cluster, without contexts"
 			}
 
-			diagnostics.AddAttributeError(path.Root(attrContexts).AtListIndex(index), "Unknown context",
-				fmt.Sprintf("%s names %q, which is no context of the talosconfig: %s. Correct it, or remove %s to list all of them.", attrContexts, name, there, attrContexts))
+			diagnostics.AddAttributeError(path.Root(attrname.Contexts).AtListIndex(index), "Unknown context",
+				fmt.Sprintf("%s names %q, which is no context of the talosconfig: %s. Correct it, or remove %s to list all of them.", attrname.Contexts, name, there, attrname.Contexts))
 		}
 	}
 
@@ -153,14 +155,14 @@ func (l *clusterList) chosen(ctx context.Context, model clusterListModel) ([]con
 
 // listedCluster is a cluster with the context that it is listed from.
 type listedCluster struct {
-	contextRef
+	connection.ContextRef
 
 	id string
 }
 
 // distinct returns the clusters that the contexts reach, each with one context: the provider's own if it is one of
 // several, otherwise the first by name.
-func (l *clusterList) distinct(refs []contextRef, identities []identity) ([]listedCluster, diag.Diagnostics) {
+func (l *clusterList) distinct(refs []connection.ContextRef, identities []connection.Identity) ([]listedCluster, diag.Diagnostics) {
 	var (
 		clusters []listedCluster
 		warnings diag.Diagnostics
@@ -169,20 +171,20 @@ func (l *clusterList) distinct(refs []contextRef, identities []identity) ([]list
 	contexts := map[string][]string{} // By cluster.
 
 	for index, found := range identities {
-		if found.err != nil {
-			warnings.Append(l.unlisted(refs[index], found.err))
+		if found.Err != nil {
+			warnings.Append(l.unlisted(refs[index], found.Err))
 
 			continue
 		}
 
-		same := func(one listedCluster) bool { return one.id == found.id }
-		contexts[found.id] = append(contexts[found.id], refs[index].name)
+		same := func(one listedCluster) bool { return one.id == found.ID }
+		contexts[found.ID] = append(contexts[found.ID], refs[index].Name)
 
 		switch at := slices.IndexFunc(clusters, same); {
 		case at < 0:
-			clusters = append(clusters, listedCluster{refs[index], found.id})
-		case refs[index].wanted == "":
-			clusters[at].contextRef = refs[index]
+			clusters = append(clusters, listedCluster{refs[index], found.ID})
+		case refs[index].Wanted == "":
+			clusters[at].ContextRef = refs[index]
 		}
 	}
 
@@ -190,7 +192,7 @@ func (l *clusterList) distinct(refs []contextRef, identities []identity) ([]list
 		if reaching := contexts[one.id]; len(reaching) > 1 {
 			warnings.AddWarning(diagnostic.About("Several contexts reach one cluster", one.id),
 				fmt.Sprintf("The contexts %s reach cluster %s. It is listed once, from %q.\n\nTo choose another one, name those to list with %s.",
-					readable.QuotedList(reaching), one.id, one.name, attrContexts))
+					readable.QuotedList(reaching), one.id, one.Name, attrname.Contexts))
 		}
 	}
 
@@ -202,25 +204,25 @@ func (l *clusterList) results(ctx context.Context, req list.ListRequest, listed 
 	made := make([]list.ListResult, len(listed))
 	failed := make([]diag.Diagnostic, len(listed))
 
-	atOnce(len(listed), func(index int) {
+	connection.AtOnce(len(listed), func(index int) {
 		one := listed[index]
 
 		result := req.NewListResult(ctx)
-		result.DisplayName = cmp.Or(one.name, l.clusters.title(one.contextRef))
+		result.DisplayName = cmp.Or(one.Name, l.clusters.Title(one.ContextRef))
 		result.Diagnostics.Append(result.Identity.Set(ctx, identityModel{ID: types.StringValue(one.id)})...)
 
 		if req.IncludeResource {
 			bounded, cancel := context.WithTimeout(ctx, defaultReadTimeout)
 			defer cancel()
 
-			seen, err := l.clusters.observe(bounded, one.wanted)
+			seen, err := l.clusters.Observe(bounded, one.Wanted)
 			if err != nil {
-				failed[index] = l.unlisted(one.contextRef, err)
+				failed[index] = l.unlisted(one.ContextRef, err)
 
 				return
 			}
 
-			model, diagnostics := imported(seen, one.wanted)
+			model, diagnostics := imported(seen, one.Wanted)
 			result.Diagnostics.Append(diagnostics...)
 			result.Diagnostics.Append(result.Resource.Set(ctx, model)...)
 		}
@@ -245,7 +247,7 @@ func (l *clusterList) results(ctx context.Context, req list.ListRequest, listed 
 }
 
 // unlisted returns the warning about a context that could not be listed.
-func (l *clusterList) unlisted(ref contextRef, err error) diag.Diagnostic {
-	return diagnostic.AsWarning(problem("list the cluster", l.clusters.access, err), diagnostic.About(summaryUnobserved, l.clusters.title(ref)),
+func (l *clusterList) unlisted(ref connection.ContextRef, err error) diag.Diagnostic {
+	return diagnostic.AsWarning(connection.Problem("list the cluster", l.clusters.Access, err), diagnostic.About(connection.SummaryUnobserved, l.clusters.Title(ref)),
 		"It is not listed; the clusters of the other contexts are.")
 }

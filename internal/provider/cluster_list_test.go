@@ -14,6 +14,8 @@ import (
 	"github.com/hashicorp/terraform-plugin-go/tftypes"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/connection"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/wording/told"
 )
 
 // listing is what a query wants of the clusters.
@@ -25,7 +27,7 @@ type listing struct {
 
 // query is the display names of the clusters that the query finds, with the resources
 // in the same order, and what is said besides.
-func query(ctx context.Context, t *testing.T, clusters *clusters, of listing) (names []string, models []clusterModel, said diag.Diagnostics) {
+func query(ctx context.Context, t *testing.T, clusters *connection.Clusters, of listing) (names []string, models []clusterModel, said diag.Diagnostics) {
 	t.Helper()
 
 	subject := &clusterList{clusters: clusters}
@@ -84,7 +86,7 @@ func query(ctx context.Context, t *testing.T, clusters *clusters, of listing) (n
 		models = append(models, *modelOf(t, tfsdk.State{Schema: result.Resource.Schema, Raw: result.Resource.Raw}))
 	}
 
-	return names, models, noted(t, said)
+	return names, models, told.Noted(t, said)
 }
 
 func TestList_OfTheClustersOfATalosconfig(t *testing.T) {
@@ -176,7 +178,7 @@ func TestList_OfChosenContexts(t *testing.T) {
 func TestList_OfTheOneClusterOfCredentials(t *testing.T) {
 	fake := threeNodes("1.13.4", "1.34.2")
 	clusters := fake.clusters(t)
-	clusters.access.From = &credentialsSource{Namespace: "tenants", Name: "prod"}
+	clusters.Access.From = &connection.CredentialsSource{Namespace: "tenants", Name: "prod"}
 
 	names, models, said := query(t.Context(), t, clusters, listing{})
 	check(t, said)
@@ -216,8 +218,8 @@ func TestList_InterruptedIsAnError(t *testing.T) {
 }
 
 func TestList_WithoutCredentialsIsAnError(t *testing.T) {
-	t.Setenv(talosconfigEnv, "")
+	t.Setenv("TALOSCONFIG", "")
 
-	_, _, said := query(t.Context(), t, newClusters(&settings{dial: dial}, credentials{}), listing{})
+	_, _, said := query(t.Context(), t, connection.NewClusters(&connection.Settings{Dial: connection.Dial}, connection.Credentials{}), listing{})
 	check(t, said, outcome{diag.SeverityError, "Missing credentials for the Talos API"})
 }

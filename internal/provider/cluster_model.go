@@ -28,7 +28,10 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/attribute"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/attrname"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/connection"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/diagnostic"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/publication"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/readable"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
@@ -106,7 +109,7 @@ type nodeOverrideModel struct {
 
 func nodeOverrideTypes() map[string]attr.Type {
 	return map[string]attr.Type{
-		attrInstallerImage: types.StringType, attrHold: types.BoolType, attrRebootMode: types.StringType, attrRetryBootID: types.StringType,
+		attrname.InstallerImage: types.StringType, attrname.Hold: types.BoolType, attrname.RebootMode: types.StringType, attrname.RetryBootID: types.StringType,
 	}
 }
 
@@ -120,7 +123,7 @@ type selectorOverrideModel struct {
 
 func selectorOverrideTypes() map[string]attr.Type {
 	return map[string]attr.Type{
-		attrSelector: types.StringType, attrInstallerImage: types.StringType, attrHold: types.BoolType, attrRebootMode: types.StringType,
+		attrname.Selector: types.StringType, attrname.InstallerImage: types.StringType, attrname.Hold: types.BoolType, attrname.RebootMode: types.StringType,
 	}
 }
 
@@ -131,11 +134,11 @@ type poolModel struct {
 }
 
 func poolTypes() map[string]attr.Type {
-	return map[string]attr.Type{attrSelector: types.StringType, attrMaxUnavailable: types.StringType}
+	return map[string]attr.Type{attrname.Selector: types.StringType, attrname.MaxUnavailable: types.StringType}
 }
 
 func drainTypes() map[string]attr.Type {
-	return map[string]attr.Type{"enabled": types.BoolType, "timeout": types.StringType, "on_timeout": types.StringType, attrWaitForVolumes: types.StringType}
+	return map[string]attr.Type{"enabled": types.BoolType, "timeout": types.StringType, "on_timeout": types.StringType, attrname.WaitForVolumes: types.StringType}
 }
 
 func timeoutTypes() map[string]attr.Type {
@@ -149,7 +152,7 @@ func drainValue(policy cluster.DrainPolicy) types.Object {
 		"timeout":    types.StringValue(readable.Duration(policy.Timeout)),
 		"on_timeout": types.StringValue(string(policy.OnTimeout)),
 
-		attrWaitForVolumes: types.StringValue(string(policy.Volumes)),
+		attrname.WaitForVolumes: types.StringValue(string(policy.Volumes)),
 	})
 }
 
@@ -221,38 +224,38 @@ const (
 // change of the resource.
 func (m clusterModel) choices() []choice {
 	return []choice{
-		{attrTalosVersion, m.TalosVersion, aboutUpgrade},
-		{attrKubernetesVersion, m.KubernetesVersion, aboutUpgrade},
-		{attrContext, m.Context, aboutUpgrade},
-		{attrOrder, m.Order, aboutNodes},
-		{attrRebootMode, m.RebootMode, aboutNodes},
-		{attrNodeTimeout, m.NodeTimeout, aboutUpgrade},
-		{attrDrain, m.Drain, aboutNodes},
-		{attrInstallerImage, m.InstallerImage, aboutNodes},
-		{attrAllowIntermediate, m.AllowIntermediate, aboutUpgrade},
-		{attrIntermediateVersions, m.IntermediateVersions, aboutUpgrade},
-		{attrAllowUnknown, m.AllowUnknown, aboutUpgrade},
-		{attrMaxUnavailable, m.MaxUnavailable, aboutNodes},
-		{attrParallelPulls, m.ParallelPulls, aboutNodes},
-		{attrPools, m.Pools, aboutNodes},
-		{attrCanary, m.Canary, aboutNodes},
-		{attrCanarySelector, m.CanarySelector, aboutNodes},
-		{attrSettle, m.Settle, aboutNodes},
-		{attrNodeOverrides, m.NodeOverrides, aboutNodes},
-		{attrSelectorOverrides, m.SelectorOverrides, aboutNodes},
-		{attrKubernetes, m.Kubernetes, aboutNodes},
-		{attrPreflight, m.Preflight, aboutUpgrade},
-		{attrEtcdSnapshot, m.EtcdSnapshot, aboutUpgrade},
-		{attrGates, m.Gates, aboutUpgrade},
-		{attrMaintenanceWindow, m.MaintenanceWindow, aboutUpgrade},
-		{attrSyncInstallImage, m.SyncInstallImage, aboutNodes},
-		{attrOnFailure, m.OnFailure, aboutNodes},
-		{attrRetry, m.Retry, aboutNodes},
-		{attrOnSuspend, m.OnSuspend, aboutUpgrade},
-		{attrPublishTo, m.PublishTo, aboutUpgrade},
-		{attrMode, m.Mode, aboutUpgrade},
-		{attrTimeouts, m.Timeouts, aboutRun},
-		{attrReportPath, m.ReportPath, aboutRun},
+		{attrname.TalosVersion, m.TalosVersion, aboutUpgrade},
+		{attrname.KubernetesVersion, m.KubernetesVersion, aboutUpgrade},
+		{attrname.Context, m.Context, aboutUpgrade},
+		{attrname.Order, m.Order, aboutNodes},
+		{attrname.RebootMode, m.RebootMode, aboutNodes},
+		{attrname.NodeTimeout, m.NodeTimeout, aboutUpgrade},
+		{attrname.Drain, m.Drain, aboutNodes},
+		{attrname.InstallerImage, m.InstallerImage, aboutNodes},
+		{attrname.AllowIntermediate, m.AllowIntermediate, aboutUpgrade},
+		{attrname.IntermediateVersions, m.IntermediateVersions, aboutUpgrade},
+		{attrname.AllowUnknown, m.AllowUnknown, aboutUpgrade},
+		{attrname.MaxUnavailable, m.MaxUnavailable, aboutNodes},
+		{attrname.ParallelPulls, m.ParallelPulls, aboutNodes},
+		{attrname.Pools, m.Pools, aboutNodes},
+		{attrname.Canary, m.Canary, aboutNodes},
+		{attrname.CanarySelector, m.CanarySelector, aboutNodes},
+		{attrname.Settle, m.Settle, aboutNodes},
+		{attrname.NodeOverrides, m.NodeOverrides, aboutNodes},
+		{attrname.SelectorOverrides, m.SelectorOverrides, aboutNodes},
+		{attrname.Kubernetes, m.Kubernetes, aboutNodes},
+		{attrname.Preflight, m.Preflight, aboutUpgrade},
+		{attrname.EtcdSnapshot, m.EtcdSnapshot, aboutUpgrade},
+		{attrname.Gates, m.Gates, aboutUpgrade},
+		{attrname.MaintenanceWindow, m.MaintenanceWindow, aboutUpgrade},
+		{attrname.SyncInstallImage, m.SyncInstallImage, aboutNodes},
+		{attrname.OnFailure, m.OnFailure, aboutNodes},
+		{attrname.Retry, m.Retry, aboutNodes},
+		{attrname.OnSuspend, m.OnSuspend, aboutUpgrade},
+		{attrname.PublishTo, m.PublishTo, aboutUpgrade},
+		{attrname.Mode, m.Mode, aboutUpgrade},
+		{attrname.Timeouts, m.Timeouts, aboutRun},
+		{attrname.ReportPath, m.ReportPath, aboutRun},
 	}
 }
 
@@ -305,8 +308,8 @@ func (m clusterModel) target(factory string) (cluster.Target, diag.Diagnostics) 
 	}
 
 	return cluster.Target{
-		Talos:          parse(attrTalosVersion, m.TalosVersion),
-		Kubernetes:     parse(attrKubernetesVersion, m.KubernetesVersion),
+		Talos:          parse(attrname.TalosVersion, m.TalosVersion),
+		Kubernetes:     parse(attrname.KubernetesVersion, m.KubernetesVersion),
 		InstallerImage: m.InstallerImage.ValueString(),
 		ImageFactory:   factory,
 	}, diagnostics
@@ -337,7 +340,7 @@ func (m clusterModel) request(ctx context.Context, factory string, objects clust
 		objects = noObjects{}
 	}
 
-	made := engine.Request{Target: target, Policy: policy, Window: window, Snapshots: m.snapshots(), Delegated: m.publication().delegated}
+	made := engine.Request{Target: target, Policy: policy, Window: window, Snapshots: m.snapshots(), Delegated: m.publication().Delegated}
 
 	if made.Delegated {
 		// The operator manages what Talos renders into the cluster.
@@ -366,14 +369,14 @@ func (m clusterModel) policy(ctx context.Context) (cluster.Policy, diag.Diagnost
 	policy := cluster.DefaultPolicy()
 	policy.Order = cluster.Order(m.Order.ValueString())
 	policy.RebootMode = cluster.RebootMode(m.RebootMode.ValueString())
-	policy.NodeTimeout = duration(path.Root(attrNodeTimeout), m.NodeTimeout, policy.NodeTimeout, &diagnostics)
-	policy.Settle = duration(path.Root(attrSettle), m.Settle, policy.Settle, &diagnostics)
-	policy.MaxUnavailable = share(path.Root(attrMaxUnavailable), m.MaxUnavailable, policy.MaxUnavailable, &diagnostics)
+	policy.NodeTimeout = duration(path.Root(attrname.NodeTimeout), m.NodeTimeout, policy.NodeTimeout, &diagnostics)
+	policy.Settle = duration(path.Root(attrname.Settle), m.Settle, policy.Settle, &diagnostics)
+	policy.MaxUnavailable = share(path.Root(attrname.MaxUnavailable), m.MaxUnavailable, policy.MaxUnavailable, &diagnostics)
 
 	if !m.ParallelPulls.IsNull() {
 		pulls, whole := wholeNumber(m.ParallelPulls, maxParallelPulls)
 		if !whole {
-			diagnostics.Append(wrongParallelPulls(path.Root(attrParallelPulls), m.ParallelPulls))
+			diagnostics.Append(wrongParallelPulls(path.Root(attrname.ParallelPulls), m.ParallelPulls))
 		}
 
 		policy.ParallelPulls = pulls
@@ -403,7 +406,7 @@ func (m clusterModel) policy(ctx context.Context) (cluster.Policy, diag.Diagnost
 	if !m.Drain.IsNull() {
 		policy.Drain = cluster.DrainPolicy{
 			Enabled:   drain.Enabled.ValueBool(),
-			Timeout:   duration(path.Root(attrDrain).AtName("timeout"), drain.Timeout, policy.Drain.Timeout, &diagnostics),
+			Timeout:   duration(path.Root(attrname.Drain).AtName("timeout"), drain.Timeout, policy.Drain.Timeout, &diagnostics),
 			OnTimeout: cluster.DrainFallback(drain.OnTimeout.ValueString()),
 			Volumes:   cluster.VolumeWait(drain.Volumes.ValueString()),
 		}
@@ -416,7 +419,7 @@ func (m clusterModel) policy(ctx context.Context) (cluster.Policy, diag.Diagnost
 	for index, text := range intermediate {
 		parsed, err := version.Parse(text)
 		if err != nil {
-			at := path.Root(attrIntermediateVersions).AtListIndex(index)
+			at := path.Root(attrname.IntermediateVersions).AtListIndex(index)
 			diagnostics.AddAttributeError(diagnostic.Visible(at), "Invalid version", attribute.Located(at, err))
 		}
 
@@ -481,23 +484,23 @@ func (m clusterModel) selectors(ctx context.Context, policy *cluster.Policy) dia
 	diagnostics.Append(m.Pools.ElementsAs(ctx, &pools, false)...)
 
 	if !m.CanarySelector.IsNull() {
-		policy.CanarySelector = selector(path.Root(attrCanarySelector), m.CanarySelector, &diagnostics)
+		policy.CanarySelector = selector(path.Root(attrname.CanarySelector), m.CanarySelector, &diagnostics)
 	}
 
 	for index, override := range overrides {
 		policy.SelectorOverrides = append(policy.SelectorOverrides, cluster.SelectorOverride{
-			Selector: selector(path.Root(attrSelectorOverrides).AtListIndex(index).AtName(attrSelector), override.Selector, &diagnostics),
+			Selector: selector(path.Root(attrname.SelectorOverrides).AtListIndex(index).AtName(attrname.Selector), override.Selector, &diagnostics),
 			Hold:     override.Hold.ValueBool(), Image: override.InstallerImage.ValueString(),
 			RebootMode: cluster.RebootMode(override.RebootMode.ValueString()),
 		})
 	}
 
 	for _, name := range slices.Sorted(maps.Keys(pools)) {
-		at := path.Root(attrPools).AtMapKey(name)
+		at := path.Root(attrname.Pools).AtMapKey(name)
 
 		policy.Pools = append(policy.Pools, cluster.Pool{
-			Name: name, Selector: selector(at.AtName(attrSelector), pools[name].Selector, &diagnostics),
-			MaxUnavailable: share(at.AtName(attrMaxUnavailable), pools[name].MaxUnavailable, cluster.OneAtATime(), &diagnostics),
+			Name: name, Selector: selector(at.AtName(attrname.Selector), pools[name].Selector, &diagnostics),
+			MaxUnavailable: share(at.AtName(attrname.MaxUnavailable), pools[name].MaxUnavailable, cluster.OneAtATime(), &diagnostics),
 		})
 	}
 
@@ -524,8 +527,8 @@ func (m clusterModel) heldIn(observed cluster.Observation) map[string]bool {
 			continue
 		}
 
-		text, isText := object.Attributes()[attrSelector].(types.String)
-		hold, isBool := object.Attributes()[attrHold].(types.Bool)
+		text, isText := object.Attributes()[attrname.Selector].(types.String)
+		hold, isBool := object.Attributes()[attrname.Hold].(types.Bool)
 
 		if !isText || !isBool || !hold.ValueBool() {
 			continue
@@ -555,7 +558,7 @@ func (m clusterModel) held() map[string]bool {
 			continue
 		}
 
-		if hold, isBool := object.Attributes()[attrHold].(types.Bool); isBool && hold.ValueBool() {
+		if hold, isBool := object.Attributes()[attrname.Hold].(types.Bool); isBool && hold.ValueBool() {
 			held[node] = true
 		}
 	}
@@ -618,22 +621,22 @@ type manifestObjectModel struct {
 
 func manifestObjectType() types.ObjectType {
 	return types.ObjectType{AttrTypes: map[string]attr.Type{
-		attrKind: types.StringType, attrNamespace: types.StringType, attrName: types.StringType,
+		attrname.Kind: types.StringType, attrname.Namespace: types.StringType, attrname.Name: types.StringType,
 	}}
 }
 
 func kubernetesTypes() map[string]attr.Type {
 	return map[string]attr.Type{
-		attrImages:              types.ObjectType{AttrTypes: overrideImageTypes()},
-		attrUnavailableKubelets: types.StringType,
-		attrManifests:           types.ObjectType{AttrTypes: manifestsTypes()},
+		attrname.Images:              types.ObjectType{AttrTypes: overrideImageTypes()},
+		attrname.UnavailableKubelets: types.StringType,
+		attrname.Manifests:           types.ObjectType{AttrTypes: manifestsTypes()},
 	}
 }
 
 func manifestsTypes() map[string]attr.Type {
 	return map[string]attr.Type{
-		attrSync: types.BoolType, attrPrune: types.BoolType, attrTimeout: types.StringType, attrForce: types.BoolType,
-		attrExclude: types.ListType{ElemType: manifestObjectType()},
+		attrname.Sync: types.BoolType, attrname.Prune: types.BoolType, attrname.Timeout: types.StringType, attrname.Force: types.BoolType,
+		attrname.Exclude: types.ListType{ElemType: manifestObjectType()},
 	}
 }
 
@@ -641,19 +644,19 @@ func manifestsTypes() map[string]attr.Type {
 // are synced; unknown leaves that to [followsKubernetes].
 func kubernetesValue(policy cluster.KubernetesPolicy, sync types.Bool) types.Object {
 	return types.ObjectValueMust(kubernetesTypes(), map[string]attr.Value{
-		attrImages:              types.ObjectNull(overrideImageTypes()),
-		attrUnavailableKubelets: types.StringValue(policy.MaxUnavailableKubelets.String()),
-		attrManifests:           manifestsValue(policy.Manifests, sync),
+		attrname.Images:              types.ObjectNull(overrideImageTypes()),
+		attrname.UnavailableKubelets: types.StringValue(policy.MaxUnavailableKubelets.String()),
+		attrname.Manifests:           manifestsValue(policy.Manifests, sync),
 	})
 }
 
 func manifestsValue(policy cluster.ManifestPolicy, sync types.Bool) types.Object {
 	return types.ObjectValueMust(manifestsTypes(), map[string]attr.Value{
-		attrSync:    sync,
-		attrPrune:   types.BoolValue(policy.Prune),
-		attrTimeout: types.StringValue(readable.Duration(policy.Timeout)),
-		attrForce:   types.BoolValue(policy.Force),
-		attrExclude: types.ListNull(manifestObjectType()),
+		attrname.Sync:    sync,
+		attrname.Prune:   types.BoolValue(policy.Prune),
+		attrname.Timeout: types.StringValue(readable.Duration(policy.Timeout)),
+		attrname.Force:   types.BoolValue(policy.Force),
+		attrname.Exclude: types.ListNull(manifestObjectType()),
 	})
 }
 
@@ -673,12 +676,12 @@ func (m clusterModel) kubernetes(ctx context.Context, policy cluster.KubernetesP
 		return policy, diagnostics
 	}
 
-	at := path.Root(attrKubernetes)
+	at := path.Root(attrname.Kubernetes)
 
 	diagnostics.Append(m.Kubernetes.As(ctx, &model, basetypes.ObjectAsOptions{})...)
 
 	policy.Images = model.images()
-	policy.MaxUnavailableKubelets = share(at.AtName(attrUnavailableKubelets), model.UnavailableKubelets, policy.MaxUnavailableKubelets, &diagnostics)
+	policy.MaxUnavailableKubelets = share(at.AtName(attrname.UnavailableKubelets), model.UnavailableKubelets, policy.MaxUnavailableKubelets, &diagnostics)
 
 	if model.Manifests.IsNull() {
 		return policy, diagnostics
@@ -692,7 +695,7 @@ func (m clusterModel) kubernetes(ctx context.Context, policy cluster.KubernetesP
 	diagnostics.Append(more...)
 
 	policy.Manifests.Exclude = excluded
-	policy.Manifests.Timeout = duration(at.AtName(attrManifests).AtName(attrTimeout), manifests.Timeout, policy.Manifests.Timeout, &diagnostics)
+	policy.Manifests.Timeout = duration(at.AtName(attrname.Manifests).AtName(attrname.Timeout), manifests.Timeout, policy.Manifests.Timeout, &diagnostics)
 
 	return policy, diagnostics
 }
@@ -738,8 +741,8 @@ func (k kubernetesModel) images() map[cluster.Component]string {
 // syncs reports whether the bootstrap manifests are synced. If the model does not say, they are if Kubernetes is
 // managed: what is not managed is not touched.
 func (m clusterModel) syncs() bool {
-	if manifests, isObject := m.Kubernetes.Attributes()[attrManifests].(types.Object); isObject {
-		if sync, isBool := manifests.Attributes()[attrSync].(types.Bool); isBool && attribute.Stated(sync) {
+	if manifests, isObject := m.Kubernetes.Attributes()[attrname.Manifests].(types.Object); isObject {
+		if sync, isBool := manifests.Attributes()[attrname.Sync].(types.Bool); isBool && attribute.Stated(sync) {
 			return sync.ValueBool()
 		}
 	}
@@ -767,27 +770,27 @@ type windowModel struct {
 }
 
 func skipTypes() map[string]attr.Type {
-	return map[string]attr.Type{attrSkip: types.SetType{ElemType: types.StringType}}
+	return map[string]attr.Type{attrname.Skip: types.SetType{ElemType: types.StringType}}
 }
 
 func directoryTypes() map[string]attr.Type {
-	return map[string]attr.Type{attrDirectory: types.StringType}
+	return map[string]attr.Type{attrname.Directory: types.StringType}
 }
 
 func gateTypes() map[string]attr.Type {
 	return map[string]attr.Type{
-		attrPreset: types.StringType, attrAPIVersion: types.StringType, attrKind: types.StringType, attrNamespace: types.StringType,
-		attrName: types.StringType, attrSelector: types.StringType, attrExpr: types.StringType, attrTimeout: types.StringType,
+		attrname.Preset: types.StringType, attrname.APIVersion: types.StringType, attrname.Kind: types.StringType, attrname.Namespace: types.StringType,
+		attrname.Name: types.StringType, attrname.Selector: types.StringType, attrname.Expr: types.StringType, attrname.Timeout: types.StringType,
 	}
 }
 
 func windowTypes() map[string]attr.Type {
-	return map[string]attr.Type{attrCron: types.StringType, attrDuration: types.StringType, attrTimeZone: types.StringType}
+	return map[string]attr.Type{attrname.Cron: types.StringType, attrname.Duration: types.StringType, attrname.TimeZone: types.StringType}
 }
 
 // skipped returns the names of the checks whose findings are only warnings; nil if there are none.
 func (m clusterModel) skipped() map[string]bool {
-	set, isSet := m.Preflight.Attributes()[attrSkip].(types.Set)
+	set, isSet := m.Preflight.Attributes()[attrname.Skip].(types.Set)
 	if !isSet || len(set.Elements()) == 0 {
 		return nil
 	}
@@ -805,7 +808,7 @@ func (m clusterModel) skipped() map[string]bool {
 
 // snapshots returns where a snapshot of etcd is saved; nil if none is wanted.
 func (m clusterModel) snapshots() cluster.SnapshotStore {
-	directory, isText := m.EtcdSnapshot.Attributes()[attrDirectory].(types.String)
+	directory, isText := m.EtcdSnapshot.Attributes()[attrname.Directory].(types.String)
 	if !isText || directory.ValueString() == "" {
 		return nil
 	}
@@ -822,7 +825,7 @@ func (m clusterModel) rules(ctx context.Context) ([]*gate.Rule, diag.Diagnostics
 	)
 
 	for index, element := range m.Gates.Elements() {
-		at := path.Root(attrGates).AtListIndex(index)
+		at := path.Root(attrname.Gates).AtListIndex(index)
 
 		if element.IsNull() {
 			diagnostics.Append(attribute.Missing(at))
@@ -875,7 +878,7 @@ func (g gateModel) spec(ctx context.Context, at path.Path, diagnostics *diag.Dia
 			Namespace: g.Namespace.ValueString(), Name: g.Name.ValueString(), Selector: g.Selector.ValueString(),
 		},
 		Expr:    attribute.Supposed(g.Expr, "has(object.metadata)"),
-		Timeout: positive(ctx, at.AtName(attrTimeout), g.Timeout, diagnostics),
+		Timeout: positive(ctx, at.AtName(attrname.Timeout), g.Timeout, diagnostics),
 	}
 }
 
@@ -890,13 +893,13 @@ func (m clusterModel) window(ctx context.Context) (cluster.Window, diag.Diagnost
 		return nil, diagnostics
 	}
 
-	at := path.Root(attrMaintenanceWindow)
+	at := path.Root(attrname.MaintenanceWindow)
 
 	diagnostics.Append(m.MaintenanceWindow.As(ctx, &model, basetypes.ObjectAsOptions{})...)
 
 	spec := gate.WindowSpec{
 		Cron: attribute.Supposed(model.Cron, "0 0 * * *"), TimeZone: model.TimeZone.ValueString(),
-		Duration: positive(ctx, at.AtName(attrDuration), model.Duration, &diagnostics),
+		Duration: positive(ctx, at.AtName(attrname.Duration), model.Duration, &diagnostics),
 	}
 
 	if model.Duration.IsUnknown() {
@@ -962,14 +965,14 @@ type retryModel struct {
 }
 
 func retryTypes() map[string]attr.Type {
-	return map[string]attr.Type{attrAttempts: types.NumberType, attrBackoff: types.StringType}
+	return map[string]attr.Type{attrname.Attempts: types.NumberType, attrname.Backoff: types.StringType}
 }
 
 // retryValue returns the policy as an object of the schema.
 func retryValue(policy cluster.Repeat) types.Object {
 	return types.ObjectValueMust(retryTypes(), map[string]attr.Value{
-		attrAttempts: types.NumberValue(big.NewFloat(float64(policy.Attempts))),
-		attrBackoff:  types.StringValue(readable.Duration(policy.Backoff)),
+		attrname.Attempts: types.NumberValue(big.NewFloat(float64(policy.Attempts))),
+		attrname.Backoff:  types.StringValue(readable.Duration(policy.Backoff)),
 	})
 }
 
@@ -1000,19 +1003,19 @@ func (m clusterModel) retry(ctx context.Context, fallback cluster.Repeat) (clust
 	if !model.Attempts.IsNull() {
 		attempts, whole := wholeNumber(model.Attempts, maxAttempts)
 		if !whole {
-			diagnostics.Append(wrongAttempts(path.Root(attrRetry).AtName(attrAttempts), model.Attempts))
+			diagnostics.Append(wrongAttempts(path.Root(attrname.Retry).AtName(attrname.Attempts), model.Attempts))
 		}
 
 		fallback.Attempts = attempts
 	}
 
-	fallback.Backoff = duration(path.Root(attrRetry).AtName(attrBackoff), model.Backoff, fallback.Backoff, &diagnostics)
+	fallback.Backoff = duration(path.Root(attrname.Retry).AtName(attrname.Backoff), model.Backoff, fallback.Backoff, &diagnostics)
 
 	return fallback, diagnostics
 }
 
 func publishToTypes() map[string]attr.Type {
-	return map[string]attr.Type{attrAPIVersion: types.StringType, attrKind: types.StringType, attrNamespace: types.StringType, attrName: types.StringType}
+	return map[string]attr.Type{attrname.APIVersion: types.StringType, attrname.Kind: types.StringType, attrname.Namespace: types.StringType, attrname.Name: types.StringType}
 }
 
 // snapshotSchema returns the schema of snapshot. Like status, it has no plan modifier.
@@ -1025,12 +1028,12 @@ func snapshotSchema() schema.Attribute {
 		MarkdownDescription: "Last snapshot of etcd saved because of `etcd_snapshot`; null if there is none.",
 		Computed:            true,
 		Attributes: map[string]schema.Attribute{
-			"path":                text("File on the machine that ran Terraform."),
-			"size":                schema.Int64Attribute{MarkdownDescription: "Size of the file in bytes.", Computed: true},
-			"sha256":              text("SHA-256 checksum of the file, in hexadecimal."),
-			"taken":               text("Time of the snapshot in UTC, such as `2026-03-14T01:59:26Z`."),
-			attrTalosVersion:      text("Target Talos version of the roll; null if Talos was not managed."),
-			attrKubernetesVersion: text("Target Kubernetes version of the roll; null if Kubernetes was not managed."),
+			"path":                     text("File on the machine that ran Terraform."),
+			"size":                     schema.Int64Attribute{MarkdownDescription: "Size of the file in bytes.", Computed: true},
+			"sha256":                   text("SHA-256 checksum of the file, in hexadecimal."),
+			"taken":                    text("Time of the snapshot in UTC, such as `2026-03-14T01:59:26Z`."),
+			attrname.TalosVersion:      text("Target Talos version of the roll; null if Talos was not managed."),
+			attrname.KubernetesVersion: text("Target Kubernetes version of the roll; null if Kubernetes was not managed."),
 		},
 	}
 }
@@ -1038,7 +1041,7 @@ func snapshotSchema() schema.Attribute {
 func snapshotTypes() map[string]attr.Type {
 	return map[string]attr.Type{
 		"path": types.StringType, "size": types.Int64Type, "sha256": types.StringType, "taken": types.StringType,
-		attrTalosVersion: types.StringType, attrKubernetesVersion: types.StringType,
+		attrname.TalosVersion: types.StringType, attrname.KubernetesVersion: types.StringType,
 	}
 }
 
@@ -1056,35 +1059,35 @@ func snapshotValue(journal *cluster.Journal, earlier types.Object) types.Object 
 	taken := *journal.Snapshot
 
 	return types.ObjectValueMust(snapshotTypes(), map[string]attr.Value{
-		"path":                types.StringValue(taken.Path),
-		"size":                types.Int64Value(taken.Size),
-		"sha256":              types.StringValue(taken.SHA256),
-		"taken":               attribute.TextValue(attribute.Moment(taken.Taken)),
-		attrTalosVersion:      attribute.VersionValue(taken.Target.Talos),
-		attrKubernetesVersion: attribute.VersionValue(taken.Target.Kubernetes),
+		"path":                     types.StringValue(taken.Path),
+		"size":                     types.Int64Value(taken.Size),
+		"sha256":                   types.StringValue(taken.SHA256),
+		"taken":                    attribute.TextValue(attribute.Moment(taken.Taken)),
+		attrname.TalosVersion:      attribute.VersionValue(taken.Target.Talos),
+		attrname.KubernetesVersion: attribute.VersionValue(taken.Target.Kubernetes),
 	})
 }
 
 // requestOf is [clusterModel.request] with what the provider block says. A run that delegates to an operator may lose
 // its own node: the operator continues, and so does the next run.
-func (m clusterModel) requestOf(ctx context.Context, clusters *clusters, objects cluster.Objects) (engine.Request, diag.Diagnostics) {
-	made, diagnostics := m.request(ctx, clusters.releases.imageFactory(), objects)
-	made.Policy.Releases = clusters.releases.known()
+func (m clusterModel) requestOf(ctx context.Context, clusters *connection.Clusters, objects cluster.Objects) (engine.Request, diag.Diagnostics) {
+	made, diagnostics := m.request(ctx, clusters.Releases.ImageFactory(), objects)
+	made.Policy.Releases = clusters.Releases.Known()
 
 	if !made.Delegated {
-		made.Policy.OwnBootID = clusters.settings.bootID
+		made.Policy.OwnBootID = clusters.Settings.BootID
 	}
 
 	return made, diagnostics
 }
 
 // publication returns the publication in the model. The model must be known and valid.
-func (m clusterModel) publication() publication {
-	made := publication{delegated: m.Mode.ValueString() == modeDelegate}
+func (m clusterModel) publication() publication.Publication {
+	made := publication.Publication{Delegated: m.Mode.ValueString() == modeDelegate}
 
 	if !m.PublishTo.IsNull() && !m.PublishTo.IsUnknown() {
 		to, _ := operator.Complete(m.published())
-		made.to = &to
+		made.To = &to
 	}
 
 	return made
@@ -1101,5 +1104,5 @@ func (m clusterModel) published() cluster.Reference {
 		return value.ValueString()
 	}
 
-	return cluster.Reference{APIVersion: text(attrAPIVersion), Kind: text(attrKind), Namespace: text(attrNamespace), Name: text(attrName)}
+	return cluster.Reference{APIVersion: text(attrname.APIVersion), Kind: text(attrname.Kind), Namespace: text(attrname.Namespace), Name: text(attrname.Name)}
 }

@@ -21,6 +21,8 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/adapter/gate"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/attrname"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/publication"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
@@ -29,7 +31,7 @@ type order struct {
 	Request engine.Request
 	// Gates are there in place of those of the request, which are compiled.
 	Gates       []gate.Spec
-	Publication publication
+	Publication publication.Publication
 	Context     string
 }
 
@@ -54,7 +56,7 @@ func orderOf(t *testing.T, model *clusterModel) order {
 		)
 
 		wellDone(t, object.As(t.Context(), &one, basetypes.ObjectAsOptions{}))
-		made.Gates = append(made.Gates, one.spec(t.Context(), path.Root(attrGates).AtListIndex(index), &more))
+		made.Gates = append(made.Gates, one.spec(t.Context(), path.Root(attrname.Gates).AtListIndex(index), &more))
 		wellDone(t, more)
 	}
 
@@ -142,11 +144,11 @@ func TestModel_EveryAttributeCountsAsAChange(t *testing.T) {
 	}
 	// before is what the rows of an attribute change where it has to be there already.
 	before := map[string]func(*clusterModel){
-		attrGates:             gated(func(*gateModel) {}),
-		attrSelectorOverrides: selecting(t, selectorOverrideModel{Selector: text("upgrade=hold"), Hold: types.BoolValue(true)}),
-		attrPools:             inPools(t, poolModel{Selector: text("pool=storage"), MaxUnavailable: text("1")}),
-		attrMaintenanceWindow: window(func(*windowModel) {}),
-		attrPublishTo:         publishing(publishedTo("example.com/v1", "Site", "a", "b")),
+		attrname.Gates:             gated(func(*gateModel) {}),
+		attrname.SelectorOverrides: selecting(t, selectorOverrideModel{Selector: text("upgrade=hold"), Hold: types.BoolValue(true)}),
+		attrname.Pools:             inPools(t, poolModel{Selector: text("pool=storage"), MaxUnavailable: text("1")}),
+		attrname.MaintenanceWindow: window(func(*windowModel) {}),
+		attrname.PublishTo:         publishing(publishedTo("example.com/v1", "Site", "a", "b")),
 	}
 
 	rows := map[string]func(*clusterModel){
@@ -334,12 +336,12 @@ func TestModel_BecomesAPolicy(t *testing.T) {
 			p.Hold["worker-0"], p.Hold["worker-1"], p.Hold["worker-2"] = false, true, false
 		}},
 		"images": {inKubernetes(t, func(k *kubernetesModel) {
-			k.Images = overriding(t, map[string]string{attrKubelet: "registry.example.com/kubelet", attrAPIServer: "registry.example.com/apiserver", attrProxy: ""})
+			k.Images = overriding(t, map[string]string{attrname.Kubelet: "registry.example.com/kubelet", attrname.APIServer: "registry.example.com/apiserver", attrname.Proxy: ""})
 		}), func(p *cluster.Policy) {
 			p.Kubernetes.Images = map[cluster.Component]string{cluster.Kubelet: "registry.example.com/kubelet", cluster.APIServer: "registry.example.com/apiserver"}
 		}},
 		"every image has its component": {inKubernetes(t, func(k *kubernetesModel) {
-			k.Images = overriding(t, map[string]string{attrKubelet: "k", attrAPIServer: "a", attrControllerManager: "c", attrScheduler: "s", attrProxy: "p"})
+			k.Images = overriding(t, map[string]string{attrname.Kubelet: "k", attrname.APIServer: "a", attrname.ControllerManager: "c", attrname.Scheduler: "s", attrname.Proxy: "p"})
 		}), func(p *cluster.Policy) {
 			p.Kubernetes.Images = map[cluster.Component]string{
 				cluster.Kubelet: "k", cluster.APIServer: "a", cluster.ControllerManager: "c", cluster.Scheduler: "s", cluster.Proxy: "p",
@@ -375,7 +377,7 @@ func TestModel_BecomesAPolicy(t *testing.T) {
 		}},
 		"no check is skipped": {func(m *clusterModel) { m.Preflight = skippingChecks() }, func(*cluster.Policy) {}},
 		"checks that are null": {func(m *clusterModel) {
-			m.Preflight = types.ObjectValueMust(skipTypes(), map[string]attr.Value{attrSkip: types.SetNull(types.StringType)})
+			m.Preflight = types.ObjectValueMust(skipTypes(), map[string]attr.Value{attrname.Skip: types.SetNull(types.StringType)})
 		}, func(*cluster.Policy) {}},
 		"install image": {func(m *clusterModel) { m.SyncInstallImage = types.BoolValue(true) }, func(p *cluster.Policy) { p.SyncInstallImage = true }},
 		"rollback":      {failing("rollback"), func(p *cluster.Policy) { p.OnFailure = cluster.RollBackOnFailure }},
@@ -517,12 +519,12 @@ func override(t *testing.T, model nodeOverrideModel) func(*clusterModel) {
 
 // skippingChecks is preflight with checks that are skipped.
 func skippingChecks(names ...attr.Value) types.Object {
-	return types.ObjectValueMust(skipTypes(), map[string]attr.Value{attrSkip: types.SetValueMust(types.StringType, names)})
+	return types.ObjectValueMust(skipTypes(), map[string]attr.Value{attrname.Skip: types.SetValueMust(types.StringType, names)})
 }
 
 // savedIn is etcd_snapshot with a directory.
 func savedIn(directory types.String) types.Object {
-	return types.ObjectValueMust(directoryTypes(), map[string]attr.Value{attrDirectory: directory})
+	return types.ObjectValueMust(directoryTypes(), map[string]attr.Value{attrname.Directory: directory})
 }
 
 // gated sets gates.
@@ -539,7 +541,7 @@ func gated(t *testing.T, gates ...gateModel) func(*clusterModel) {
 func windowed(window windowModel) func(*clusterModel) {
 	return func(m *clusterModel) {
 		m.MaintenanceWindow = types.ObjectValueMust(windowTypes(), map[string]attr.Value{
-			attrCron: window.Cron, attrDuration: window.Duration, attrTimeZone: window.TimeZone,
+			attrname.Cron: window.Cron, attrname.Duration: window.Duration, attrname.TimeZone: window.TimeZone,
 		})
 	}
 }

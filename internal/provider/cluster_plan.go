@@ -17,7 +17,11 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/attrname"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/connection"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/diagnostic"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/publication"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/roll"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/readable"
 )
 
@@ -28,9 +32,9 @@ func (r *clusterResource) ModifyPlan(ctx context.Context, req resource.ModifyPla
 		var gone clusterModel
 
 		resp.Diagnostics.Append(req.State.Get(ctx, &gone)...)
-		resp.Diagnostics.AddWarning(diagnostic.About("Destroying changes nothing on the nodes", r.clusters.called(gone.Context, gone.ID)),
+		resp.Diagnostics.AddWarning(diagnostic.About("Destroying changes nothing on the nodes", r.clusters.Called(gone.Context, gone.ID)),
 			"The nodes keep the versions they run. Only the objects of this provider are removed from the cluster ("+leftovers+"); an unfinished journal is kept."+
-				r.clusters.kept(gone.publication()))
+				r.clusters.Kept(gone.publication()))
 
 		return
 	}
@@ -81,9 +85,9 @@ func (r *clusterResource) ModifyPlan(ctx context.Context, req resource.ModifyPla
 func (r *clusterResource) preview(ctx context.Context, planned clusterModel, prior *clusterModel) (bool, diag.Diagnostics) {
 	var diagnostics diag.Diagnostics
 
-	if access, undecided := r.clusters.undecided(ctx); undecided {
-		diagnostics.Append(diagnostic.AsWarning(problem("look at the cluster", access, errUnknown),
-			diagnostic.About("Looked at during apply", r.clusters.called(planned.Context, planned.ID)), "What the upgrade does is not known before that."))
+	if access, undecided := r.clusters.Undecided(ctx); undecided {
+		diagnostics.Append(diagnostic.AsWarning(connection.Problem("look at the cluster", access, connection.ErrUnknown),
+			diagnostic.About("Looked at during apply", r.clusters.Called(planned.Context, planned.ID)), "What the upgrade does is not known before that."))
 
 		return true, diagnostics
 	}
@@ -105,15 +109,15 @@ func (r *clusterResource) preview(ctx context.Context, planned clusterModel, pri
 	bounded, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 
-	seen, err := r.clusters.recent(bounded, planned.Context.ValueString())
+	seen, err := r.clusters.Recent(bounded, planned.Context.ValueString())
 	if err != nil {
-		diagnostics.Append(unplannable(r.clusters.access, err, r.clusters.called(planned.Context, planned.ID)))
+		diagnostics.Append(unplannable(r.clusters.Access, err, r.clusters.Called(planned.Context, planned.ID)))
 
 		return true, diagnostics
 	}
 
 	if prior != nil && seen.ID != "" && prior.ID.ValueString() != "" && prior.ID.ValueString() != seen.ID {
-		diagnostics.Append(wrongCluster(prior.ID.ValueString(), seen.ID, seen.name))
+		diagnostics.Append(connection.WrongCluster(prior.ID.ValueString(), seen.ID, seen.Name))
 
 		return false, diagnostics
 	}
@@ -129,7 +133,7 @@ func (r *clusterResource) preview(ctx context.Context, planned clusterModel, pri
 		examined.Findings = append(examined.Findings, unseenFinding(absent, seen.Observation))
 	}
 
-	examined.Findings = append(examined.Findings, r.clusters.claims.findDuplicate(seen.ID, seen.name, request.Target, work)...)
+	examined.Findings = append(examined.Findings, r.clusters.Claims.FindDuplicate(seen.ID, seen.Name, request.Target, work)...)
 
 	if !work {
 		object = viewObject(bounded, r.clusters, planned, prior, request.Target)
@@ -141,21 +145,21 @@ func (r *clusterResource) preview(ctx context.Context, planned clusterModel, pri
 		diagnostics.Append(r.unwritable(planned)...)
 	}
 
-	diagnostics.Append(diagnostic.OfFindings(examined.Findings, work, applies, seen.name, seen.Nodes)...)
+	diagnostics.Append(diagnostic.OfFindings(examined.Findings, work, applies, seen.Name, seen.Nodes)...)
 	// An object that cannot be read refuses no apply.
-	diagnostics.Append(diagnostic.OfFindings(object.findings, work, false, seen.name, seen.Nodes)...)
+	diagnostics.Append(diagnostic.OfFindings(object.findings, work, false, seen.Name, seen.Nodes)...)
 
 	if diagnostics.HasError() {
 		return work, diagnostics
 	}
 
 	if work {
-		diagnostics.Append(delegatedWarning(rollWarning(made, seen.name, examined.Manifests, planned.unsynced()), planned.publication()))
+		diagnostics.Append(publication.DelegatedWarning(roll.Warning(made, seen.Name, examined.Manifests, planned.unsynced()), planned.publication()))
 		diagnostics.Append(planned.limitWarnings(ctx, seen, made.Estimate(), prior == nil)...)
 	}
 
 	if len(object.left) > 0 {
-		diagnostics.Append(leftWarning(object.left, seen.name))
+		diagnostics.Append(publication.LeftWarning(object.left, seen.Name))
 	}
 
 	return work || len(object.left) > 0 || len(absent) > 0, diagnostics
@@ -172,45 +176,45 @@ func (m *clusterModel) unseenIn(observed cluster.Observation) []string {
 
 // unplannable returns the diagnostic of a plan that could not observe the cluster: a warning if that may be resolved
 // before the apply. name is the display name of the cluster.
-func unplannable(access credentials, err error, name string) diag.Diagnostic {
-	found := problem("plan the upgrade", access, err)
+func unplannable(access connection.Credentials, err error, name string) diag.Diagnostic {
+	found := connection.Problem("plan the upgrade", access, err)
 
-	if !heals(err) {
+	if !connection.Heals(err) {
 		return found
 	}
 
-	return diagnostic.AsWarning(found, diagnostic.About(summaryUnobserved, name), "The apply finds out whether anything has to be upgraded.")
+	return diagnostic.AsWarning(found, diagnostic.About(connection.SummaryUnobserved, name), "The apply finds out whether anything has to be upgraded.")
 }
 
 // examine makes the checks of a plan and changes nothing. If the plan has nothing to do, or is refused whatever the
 // state of the cluster, only its findings are returned.
-func examine(ctx context.Context, c *clusters, planned clusterModel, seen observation, made plan.Plan) engine.Examination {
+func examine(ctx context.Context, c *connection.Clusters, planned clusterModel, seen connection.Observation, made plan.Plan) engine.Examination {
 	refused := slices.ContainsFunc(made.Findings, func(finding cluster.Finding) bool { return finding.Severity == cluster.Permanent })
 
 	if len(made.Steps) == 0 || refused {
 		return engine.Examination{Findings: made.Findings}
 	}
 
-	reached, release, err := c.connect(ctx, planned.Context.ValueString())
+	reached, release, err := c.Connect(ctx, planned.Context.ValueString())
 	if err != nil {
 		return engine.Examination{Findings: append(slices.Clip(made.Findings), cluster.Finding{
 			Check: cluster.CheckTalosAPI, Severity: cluster.Observed, Err: err, Unknown: true,
 			Found:  fmt.Sprintf("the cluster could not be asked what stands in the way: %v", err),
-			Remedy: cmp.Or(remedy(err), "Run the plan again; an apply asks before it touches anything."),
+			Remedy: cmp.Or(connection.Remedy(err), "Run the plan again; an apply asks before it touches anything."),
 		})}
 	}
 
 	defer release()
 
 	// Errors in the request were reported before the cluster was asked.
-	request, _ := planned.requestOf(ctx, c, reached.objects)
+	request, _ := planned.requestOf(ctx, c, reached.Objects)
 
-	beside, err := reached.operator(planned.publication())
+	beside, err := reached.Operator(planned.publication())
 	if err != nil {
-		return engine.Examination{Findings: append(slices.Clip(made.Findings), unmanaged(planned.publication(), err))}
+		return engine.Examination{Findings: append(slices.Clip(made.Findings), publication.Unmanaged(planned.publication(), err))}
 	}
 
-	return engine.New(c.engine(reached, beside)).Preflight(ctx, seen.Observation, made, request, engine.Planning)
+	return engine.New(c.Engine(reached, beside)).Preflight(ctx, seen.Observation, made, request, engine.Planning)
 }
 
 // unchangedTimeout bounds reading an object that was named before. A plan that does not change it waits no longer
@@ -226,9 +230,9 @@ type objectView struct {
 }
 
 // viewObject reads the object of the model. If the object was named before, failing to read it is not reported.
-func viewObject(ctx context.Context, c *clusters, planned clusterModel, prior *clusterModel, target cluster.Target) objectView {
+func viewObject(ctx context.Context, c *connection.Clusters, planned clusterModel, prior *clusterModel, target cluster.Target) objectView {
 	of := planned.publication()
-	if of.to == nil {
+	if of.To == nil {
 		return objectView{}
 	}
 
@@ -240,7 +244,7 @@ func viewObject(ctx context.Context, c *clusters, planned clusterModel, prior *c
 		defer cancel()
 	}
 
-	reached, release, err := c.connect(ctx, planned.Context.ValueString())
+	reached, release, err := c.Connect(ctx, planned.Context.ValueString())
 	if err != nil {
 		return objectView{} // The observation has reported it already.
 	}
@@ -249,37 +253,37 @@ func viewObject(ctx context.Context, c *clusters, planned clusterModel, prior *c
 
 	var report cluster.OperatorReport
 
-	beside, err := reached.operator(of)
+	beside, err := reached.Operator(of)
 
 	switch {
 	case err != nil && unchanged, err == nil && beside == nil:
 		return objectView{}
 	case err != nil:
-		return objectView{findings: []cluster.Finding{unmanaged(of, err)}}
+		return objectView{findings: []cluster.Finding{publication.Unmanaged(of, err)}}
 	}
 
 	report, err = beside.Report(ctx)
 
 	switch {
 	case err == nil:
-		return objectView{left: of.left(report, target)}
+		return objectView{left: of.Left(report, target)}
 	case unchanged:
 		return objectView{}
 	default:
-		return objectView{findings: []cluster.Finding{unread(of, err)}}
+		return objectView{findings: []cluster.Finding{publication.Unread(of, err)}}
 	}
 }
 
 // unsynced says why this provider does not sync the bootstrap manifests at the end of a roll; empty if it does, or
 // if an operator upgrades the cluster.
 func (m clusterModel) unsynced() string {
-	sync := path.Root(attrKubernetes).AtName(attrManifests).AtName(attrSync).String()
+	sync := path.Root(attrname.Kubernetes).AtName(attrname.Manifests).AtName(attrname.Sync).String()
 
 	switch {
-	case m.publication().delegated || m.syncs():
+	case m.publication().Delegated || m.syncs():
 		return ""
 	case m.KubernetesVersion.IsNull():
-		return "The bootstrap manifests stay as they are, because " + attrKubernetesVersion + " is unset; " + sync + " = true brings them up to date."
+		return "The bootstrap manifests stay as they are, because " + attrname.KubernetesVersion + " is unset; " + sync + " = true brings them up to date."
 	default:
 		return "The bootstrap manifests stay as they are, because " + sync + " is false."
 	}
@@ -287,7 +291,7 @@ func (m clusterModel) unsynced() string {
 
 // limitWarnings warns of a roll that probably takes longer than its timeout, or than the client certificate is
 // valid. first is true if the resource does not exist yet.
-func (m clusterModel) limitWarnings(ctx context.Context, seen observation, estimate time.Duration, first bool) diag.Diagnostics {
+func (m clusterModel) limitWarnings(ctx context.Context, seen connection.Observation, estimate time.Duration, first bool) diag.Diagnostics {
 	var diagnostics diag.Diagnostics
 
 	if estimate <= 0 {
@@ -299,17 +303,17 @@ func (m clusterModel) limitWarnings(ctx context.Context, seen observation, estim
 		diagnostics.Append(more...)
 
 		if estimate > limit {
-			diagnostics.AddAttributeWarning(path.Root(attrTimeouts), diagnostic.About("The upgrade may not fit into its limit", seen.name),
+			diagnostics.AddAttributeWarning(path.Root(attrname.Timeouts), diagnostic.About("The upgrade may not fit into its limit", seen.Name),
 				fmt.Sprintf("The upgrade takes %s, and timeouts.%s is %s. When the limit is reached, nodes in progress are finished and the run stops; "+
-					"the next apply continues.\n\nRaise timeouts.%s to have it done in one apply.", estimateText(estimate), name, readable.Duration(limit), name))
+					"the next apply continues.\n\nRaise timeouts.%s to have it done in one apply.", roll.EstimateText(estimate), name, readable.Duration(limit), name))
 		}
 	}
 
-	if !seen.expires.IsZero() && seen.Taken.Add(estimate).After(seen.expires) {
-		diagnostics.AddWarning(diagnostic.About("The client certificate may expire during the upgrade", seen.name),
+	if !seen.Expires.IsZero() && seen.Taken.Add(estimate).After(seen.Expires) {
+		diagnostics.AddWarning(diagnostic.About("The client certificate may expire during the upgrade", seen.Name),
 			fmt.Sprintf("The client certificate of %s expires on %s, and the upgrade takes %s. A run whose certificate expires stops in the middle of it.\n\n"+
 				"Renew the certificate before the apply (talosctl config new, or a refresh of the data source that it comes from).",
-				seen.name, seen.expires.UTC().Format(time.RFC3339), estimateText(estimate)))
+				seen.Name, seen.Expires.UTC().Format(time.RFC3339), roll.EstimateText(estimate)))
 	}
 
 	return diagnostics

@@ -4,7 +4,6 @@ package provider
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -16,7 +15,11 @@ import (
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/attrname"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/connection"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/diagnostic"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/roll"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/wording/told"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
@@ -81,7 +84,7 @@ func TestPlan_HeldNodeIsNoDrift(t *testing.T) {
 	fake := threeNodes("1.13.4", "1.34.2")
 	fake.nodes[2].talos = "1.12.6"
 
-	seen, err := fake.clusters(t).observe(t.Context(), "")
+	seen, err := fake.clusters(t).Observe(t.Context(), "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -175,7 +178,7 @@ func TestPlan_Diagnostics(t *testing.T) {
 		"a lost node is a warning": {lost, "1.13.4", "", []outcome{
 			{diag.SeverityWarning, "worker-1"}, {diag.SeverityWarning, "one control plane"}, {diag.SeverityWarning, "Rolling upgrade of 2 of 3 nodes"},
 		}},
-		"a cluster out of reach is a warning":        {down, "1.13.4", "", []outcome{{diag.SeverityWarning, summaryUnobserved}}},
+		"a cluster out of reach is a warning":        {down, "1.13.4", "", []outcome{{diag.SeverityWarning, connection.SummaryUnobserved}}},
 		"credentials that are refused are an error":  {foreign, "1.13.4", "", []outcome{{diag.SeverityError, "Waiting does not help"}}},
 		"skipping a minor version is an error":       {threeNodes("1.11.3", "1.33.1"), "1.13.4", "", []outcome{{diag.SeverityError, "skip"}}},
 		"a version the matrix ignores is an error":   {threeNodes("1.12.6", "1.34.2"), "1.99.0", "", []outcome{{diag.SeverityError, "1.99"}}},
@@ -210,7 +213,7 @@ func TestPlan_ToleratesUnknownValues(t *testing.T) {
 	}
 
 	undecided := fake.clusters(t)
-	undecided.access.Unknown = []string{attrTalosconfig}
+	undecided.Access.Unknown = []string{attrname.Talosconfig}
 
 	_, diagnostics = planned(t, undecided, nil, desired("1.13.4", ""))
 	check(t, diagnostics, outcome{diag.SeverityWarning, "known only after an apply (talosconfig)"})
@@ -239,7 +242,7 @@ func TestPlan_WarningsNameTheirCluster(t *testing.T) {
 		"in the way of an apply":      {func(fake *fakeCluster) { fake.roles = []string{"os:reader"} }, nil, "1.13.4", false},
 		"odd, and nothing to do":      {func(fake *fakeCluster) { fake.nodes[2].unreachable = cluster.ErrUnreachable }, nil, "1.12.6", false},
 		"out of reach":                {silent, nil, "1.13.4", false},
-		"provider not known":          {unknown, []string{attrTalosconfig}, "1.13.4", false},
+		"provider not known":          {unknown, []string{attrname.Talosconfig}, "1.13.4", false},
 		"out of reach at the refresh": {silent, nil, "1.12.6", true},
 		"anonymous at the refresh": {func(fake *fakeCluster) {
 			fake.id, fake.idErr, fake.kubernetesDown = "", cluster.ErrUnreachable, cluster.ErrUnreachable
@@ -256,7 +259,7 @@ func TestPlan_WarningsNameTheirCluster(t *testing.T) {
 				test.change(fake)
 
 				clusters := fake.clusters(t)
-				clusters.access.Unknown = test.unknown
+				clusters.Access.Unknown = test.unknown
 
 				var diagnostics diag.Diagnostics
 
@@ -296,10 +299,14 @@ func TestPlan_WarningsNameTheirCluster(t *testing.T) {
 // TestPlan_LeavesAnUnreachableClusterToTheApply: Terraform applies no resource whose
 // plan changes nothing, and then nothing would ever be looked at.
 func TestPlan_LeavesAnUnreachableClusterToTheApply(t *testing.T) {
-	for name, change := range map[string]func(*clusters, *fakeCluster){
-		"provider not known": func(clusters *clusters, _ *fakeCluster) { clusters.access.Unknown = []string{attrTalosconfig} },
-		"factory not known":  func(clusters *clusters, _ *fakeCluster) { clusters.releases.factoryURL = types.StringUnknown() },
-		"out of reach":       func(_ *clusters, fake *fakeCluster) { fake.down = cluster.ErrUnreachable },
+	for name, change := range map[string]func(*connection.Clusters, *fakeCluster){
+		"provider not known": func(clusters *connection.Clusters, _ *fakeCluster) {
+			clusters.Access.Unknown = []string{attrname.Talosconfig}
+		},
+		"factory not known": func(clusters *connection.Clusters, _ *fakeCluster) {
+			clusters.Releases.FactoryURL = types.StringUnknown()
+		},
+		"out of reach": func(_ *connection.Clusters, fake *fakeCluster) { fake.down = cluster.ErrUnreachable },
 	} {
 		t.Run(name, func(t *testing.T) {
 			fake := threeNodes("1.13.4", "1.34.2")
@@ -391,7 +398,7 @@ func TestPlan_WarnsOfARollThatOutlastsItsLimit(t *testing.T) {
 			model := desired("1.13.4", "")
 			test.change(model)
 
-			seen := observation{Observation: cluster.Observation{Taken: now}, name: `talosconfig context "demo"`, expires: test.expires}
+			seen := connection.Observation{Observation: cluster.Observation{Taken: now}, Name: `talosconfig context "demo"`, Expires: test.expires}
 
 			diagnostics := model.limitWarnings(t.Context(), seen, test.estimate, test.first)
 			check(t, diagnostics, test.want...)
@@ -496,11 +503,11 @@ func TestPlan_SkippedChecksAreToldApart(t *testing.T) {
 
 	for name, work := range map[string]bool{"work": true, "nothing to do": false} {
 		t.Run(name, func(t *testing.T) {
-			seen := observation{name: "demo"}
+			seen := connection.Observation{Name: "demo"}
 
-			check(t, diagnostic.OfFindings([]cluster.Finding{skipped}, work, work, seen.name, seen.Nodes), outcome{diag.SeverityWarning, says})
+			check(t, diagnostic.OfFindings([]cluster.Finding{skipped}, work, work, seen.Name, seen.Nodes), outcome{diag.SeverityWarning, says})
 
-			got := diagnostic.OfFindings([]cluster.Finding{skipped, observed, permanent}, work, work, seen.name, seen.Nodes)
+			got := diagnostic.OfFindings([]cluster.Finding{skipped, observed, permanent}, work, work, seen.Name, seen.Nodes)
 			check(t, got, outcome{diag.SeverityError, "downgrade"}, outcome{diag.SeverityWarning, "the lease is held"}, outcome{diag.SeverityWarning, says})
 
 			if strings.Contains(got[1].Detail(), "NOSPACE") {
@@ -539,7 +546,7 @@ func TestPlan_ClosedWindowWarnsAndRefusesTheApply(t *testing.T) {
 	_, diagnostics := create(t, fake.clusters(t), plan)
 	check(t, diagnostics, outcome{diag.SeverityError, "maintenance window"})
 
-	if got := pathText(diagnostics[0]); got != attrMaintenanceWindow {
+	if got := pathText(diagnostics[0]); got != attrname.MaintenanceWindow {
 		t.Errorf("points at %q", got)
 	}
 }
@@ -639,56 +646,6 @@ func TestPlan_BothHalvesAreShownInTheirOrder(t *testing.T) {
 	}
 }
 
-func TestPlan_ManifestChangesStayReadable(t *testing.T) {
-	if got := changeTexts(nil); got != nil {
-		t.Errorf("nothing is %q", got)
-	}
-
-	var changes []cluster.ManifestChange
-
-	for number := range 200 {
-		changes = append(changes, cluster.ManifestChange{
-			Object: fmt.Sprintf("ConfigMap/kube-system/map-%d", number), Action: cluster.ManifestCreated, Diff: strings.Repeat("+ a line\n", 300),
-		})
-	}
-
-	text := strings.Join(changeTexts(changes), "\n")
-	if lines := strings.Count(text, "\n"); lines > 140 {
-		t.Errorf("%d lines", lines)
-	}
-
-	for _, want := range []string{"  create ConfigMap/kube-system/map-19\n", "... 280 more lines", "... 300 more lines", "... 180 more objects"} {
-		if !strings.Contains(text, want) {
-			t.Errorf("%q is missing in\n%s", want, text)
-		}
-	}
-
-	const adoption = "--- a/v1.Service/x\n+++ b/v1.Service/x\n@@ -1,3 +1,5 @@\n kind: Service\n metadata:\n+  annotations:\n+    config.k8s.io/owning-inventory: y\n   name: x\n"
-
-	adopted := []cluster.ManifestChange{
-		{Object: "Service/x", Action: cluster.ManifestConfigured, Diff: adoption},
-		{Object: "Service/y", Action: cluster.ManifestConfigured, Diff: adoption + "+  more: z\n"},
-		{Object: "Service/z", Action: cluster.ManifestConfigured, Diff: adoption},
-		// Of a Secret, only labels and annotations are ever shown.
-		{Object: "Secret/kube-system/a", Action: cluster.ManifestConfigured, Diff: strings.ReplaceAll(adoption, "Service", "Secret")},
-		{Object: "Secret/kube-system/b", Action: cluster.ManifestConfigured, Diff: "(the content of a Secret is not shown)\n"},
-	}
-	want := "  change Service/y\n      @@ -1,3 +1,5 @@\n       kind: Service\n       metadata:\n      +  annotations:\n" +
-		"      +    config.k8s.io/owning-inventory: y\n         name: x\n      +  more: z\n" +
-		"  change Secret/kube-system/b\n      (the content of a Secret is not shown)\n" +
-		"  adopt 3 objects: nothing but the annotation config.k8s.io/owning-inventory is added to them"
-
-	if got := changeTexts(adopted); got[1] != want {
-		t.Errorf("got\n%s\nwant\n%s", got[1], want)
-	}
-
-	for _, diff := range []string{"", "\n", "+ one", "+ one\n+ two\n"} {
-		if got, want := len(diffLines(diff, 1)), strings.Count(strings.Trim(diff, "\n"), "+"); got != want {
-			t.Errorf("%q has %d lines, want %d", diff, got, want)
-		}
-	}
-}
-
 // TestPlan_SaysWhyManifestsStay: who does not manage Kubernetes is told that nothing of
 // it is synced, and how to have it synced all the same.
 func TestPlan_SaysWhyManifestsStay(t *testing.T) {
@@ -711,7 +668,7 @@ func TestPlan_SaysWhyManifestsStay(t *testing.T) {
 			model := desired("1.13.4", test.kubernetes)
 			test.change(model)
 
-			text := noted(t, diag.Diagnostics{rollWarning(plan.Plan{}, "demo", nil, model.unsynced())})[0].Detail()
+			text := told.Noted(t, diag.Diagnostics{roll.Warning(plan.Plan{}, "demo", nil, model.unsynced())})[0].Detail()
 			if test.says == "" && strings.Contains(text, "stay as they are") || !strings.Contains(text, test.says) {
 				t.Errorf("got\n%s", text)
 			}

@@ -11,6 +11,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/connection"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/diagnostic"
 )
 
@@ -34,7 +35,7 @@ func (r *clusterResource) Read(ctx context.Context, req resource.ReadRequest, re
 	bounded, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 
-	seen, err := r.clusters.observe(bounded, model.Context.ValueString())
+	seen, err := r.clusters.Observe(bounded, model.Context.ValueString())
 	if err != nil {
 		resp.Diagnostics.Append(r.unreadable(err, model))
 
@@ -42,14 +43,14 @@ func (r *clusterResource) Read(ctx context.Context, req resource.ReadRequest, re
 	}
 
 	if seen.ID == "" {
-		resp.Diagnostics.AddWarning(diagnostic.About(summaryUnobserved, seen.name), "Neither discovery nor Kubernetes tells which cluster this is, so the state keeps what it says.\n\n"+
+		resp.Diagnostics.AddWarning(diagnostic.About(connection.SummaryUnobserved, seen.Name), "Neither discovery nor Kubernetes tells which cluster this is, so the state keeps what it says.\n\n"+
 			"Look at why discovery (talosctl get members) and the namespace kube-system say nothing; an apply looks first.")
 
 		return
 	}
 
 	if model.ID.ValueString() != "" && seen.ID != model.ID.ValueString() {
-		resp.Diagnostics.Append(wrongCluster(model.ID.ValueString(), seen.ID, seen.name))
+		resp.Diagnostics.Append(connection.WrongCluster(model.ID.ValueString(), seen.ID, seen.Name))
 
 		return
 	}
@@ -63,13 +64,13 @@ func (r *clusterResource) Read(ctx context.Context, req resource.ReadRequest, re
 // credentials are an error. Anything else keeps the state, including a context that was renamed: the plan uses the
 // context in the configuration, and fails if that is the same.
 func (r *clusterResource) unreadable(err error, state clusterModel) diag.Diagnostic {
-	found, summary := problem("read the cluster", r.clusters.access, err), diagnostic.About(summaryUnobserved, r.clusters.called(state.Context, state.ID))
+	found, summary := connection.Problem("read the cluster", r.clusters.Access, err), diagnostic.About(connection.SummaryUnobserved, r.clusters.Called(state.Context, state.ID))
 
 	switch {
-	case absentContext(err) && !state.Context.IsNull():
+	case connection.AbsentContext(err) && !state.Context.IsNull():
 		return diag.NewWarningDiagnostic(summary, diagnostic.Sentence(err.Error())+
 			"\n\nIf it was renamed, give the configuration the new name: the apply stores it, and until then the state keeps its values.")
-	case errors.Is(err, errMissing), errors.Is(err, errUnusable):
+	case errors.Is(err, connection.ErrMissing), errors.Is(err, connection.ErrUnusable):
 		return found
 	default:
 		return diagnostic.AsWarning(found, summary, "The state keeps its values until the cluster can be read again; an apply reads it first.")

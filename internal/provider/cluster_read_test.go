@@ -14,6 +14,7 @@ import (
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/protocol"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/connection"
 )
 
 func TestRead_KeepsTheStateOfAClusterOutOfReach(t *testing.T) {
@@ -39,11 +40,11 @@ func TestRead_KeepsTheStateOfAClusterOutOfReach(t *testing.T) {
 }
 
 func TestRead_WithoutCredentialsIsAnError(t *testing.T) {
-	t.Setenv(talosconfigEnv, "")
+	t.Setenv("TALOSCONFIG", "")
 
 	fake := threeNodes("1.13.4", "1.34.2")
 	state := stored(t, fake, "1.13.4", "")
-	without := newClusters(&settings{dial: dial}, credentials{})
+	without := connection.NewClusters(&connection.Settings{Dial: connection.Dial}, connection.Credentials{})
 
 	got, diagnostics := read(t.Context(), t, without, state)
 	check(t, diagnostics, outcome{diag.SeverityError, "talosconfig (not set), talosconfig_path (not set), endpoints with client_configuration (not set)"})

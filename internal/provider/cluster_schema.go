@@ -28,6 +28,8 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/adapter/gate"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/attribute"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/attrname"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/connection"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/readable"
 )
 
@@ -44,14 +46,14 @@ const importCurrent = "current"
 
 // clusterResource is talosupgrade_cluster.
 type clusterResource struct {
-	clusters *clusters
+	clusters *connection.Clusters
 }
 
 func newClusterResource() resource.Resource { return &clusterResource{} }
 
 // Metadata implements [resource.Resource].
 func (r *clusterResource) Metadata(_ context.Context, _ resource.MetadataRequest, resp *resource.MetadataResponse) {
-	resp.TypeName = typeName + "_cluster"
+	resp.TypeName = attrname.TypeName + "_cluster"
 	// A cluster that could not report its ID may do so later. Any other change is refused earlier, as another
 	// cluster.
 	resp.ResourceBehavior.MutableIdentity = true
@@ -64,53 +66,53 @@ func (r *clusterResource) Schema(ctx context.Context, _ resource.SchemaRequest, 
 
 // Configure implements [resource.ResourceWithConfigure].
 func (r *clusterResource) Configure(_ context.Context, req resource.ConfigureRequest, resp *resource.ConfigureResponse) {
-	r.clusters = configured(req.ProviderData, &resp.Diagnostics)
+	r.clusters = connection.Configured(req.ProviderData, &resp.Diagnostics)
 }
 
 func clusterSchema(ctx context.Context) schema.Schema {
 	attributes := map[string]schema.Attribute{
-		attrTalosVersion: schema.StringAttribute{
+		attrname.TalosVersion: schema.StringAttribute{
 			MarkdownDescription: "Talos version for all nodes, such as `1.13.4`, with or without `v`. If unset, Talos is not managed. " +
 				"At least one of `talos_version` and `kubernetes_version` is required.",
 			Optional: true,
 			Validators: []validator.String{
-				stringvalidator.AtLeastOneOf(path.MatchRoot(attrTalosVersion), path.MatchRoot(attrKubernetesVersion)),
+				stringvalidator.AtLeastOneOf(path.MatchRoot(attrname.TalosVersion), path.MatchRoot(attrname.KubernetesVersion)),
 				attribute.Version(),
 			},
 			PlanModifiers: []planmodifier.String{attribute.KeepVersion()},
 		},
-		attrKubernetesVersion: schema.StringAttribute{
+		attrname.KubernetesVersion: schema.StringAttribute{
 			MarkdownDescription: "Kubernetes version for the control plane, kube-proxy and the kubelets, such as `1.35.2`, with or without `v`. Changing it restarts no node. " +
 				"If unset, Kubernetes stays as it is, and every Talos version on the way must support it.",
 			Optional:      true,
 			Validators:    []validator.String{attribute.Version()},
 			PlanModifiers: []planmodifier.String{attribute.KeepVersion()},
 		},
-		attrKubernetes: kubernetesSchema(),
-		attrContext: schema.StringAttribute{
+		attrname.Kubernetes: kubernetesSchema(),
+		attrname.Context: schema.StringAttribute{
 			MarkdownDescription: "Context of the talosconfig. Default: the provider's.",
 			Optional:            true,
 			Validators:          []validator.String{stringvalidator.LengthAtLeast(1)},
 		},
-		attrInstallerImage: schema.StringAttribute{
+		attrname.InstallerImage: schema.StringAttribute{
 			MarkdownDescription: "Installer image for all nodes, such as `factory.talos.dev/metal-installer/<schematic>`, without tag or with that of `talos_version`; each step uses the tag it needs. " +
 				"If unset, each node keeps its repository, platform, secure boot flavour and schematic; only the version changes. " +
 				"A schematic in its name is installed as it is, even with other extensions than a node has. An image without one is refused for a node with extensions, " +
 				"and so is an image with which a node would lose its platform or its secure boot mode. " +
 				"A digest (`...@sha256:...`) pins one image of `talos_version`, which nodes must reach in one step.",
 			Optional:   true,
-			Validators: []validator.String{attribute.InstallerImage(attrTalosVersion)},
+			Validators: []validator.String{attribute.InstallerImage(attrname.TalosVersion)},
 		},
-		attrTimeouts: timeoutsSchema(ctx),
-		attrID: schema.StringAttribute{
+		attrname.Timeouts: timeoutsSchema(ctx),
+		attrname.ID: schema.StringAttribute{
 			MarkdownDescription: "Talos cluster ID. If discovery is off, the UID of the namespace `kube-system`.",
 			Computed:            true,
 			PlanModifiers:       []planmodifier.String{stringplanmodifier.UseStateForUnknown()},
 		},
-		attrStatus: statusSchema(),
-		attrNodes:  nodesSchema(),
+		attrname.Status: statusSchema(),
+		attrname.Nodes:  nodesSchema(),
 
-		attrSnapshot: snapshotSchema(),
+		attrname.Snapshot: snapshotSchema(),
 	}
 
 	for _, part := range []map[string]schema.Attribute{policySchema(), pathSchema(), rollSchema(), guardSchema(), failureSchema(), publishSchema(), reportSchema()} {
@@ -158,21 +160,21 @@ func policySchema() map[string]schema.Attribute {
 	policy := cluster.DefaultPolicy()
 
 	return map[string]schema.Attribute{
-		attrOrder: schema.StringAttribute{
+		attrname.Order: schema.StringAttribute{
 			MarkdownDescription: "Which nodes are upgraded first: `workers-first` (default) or `control-planes-first`.",
 			Optional:            true,
 			Computed:            true,
 			Default:             stringdefault.StaticString(string(policy.Order)),
 			Validators:          []validator.String{stringvalidator.OneOf(string(cluster.WorkersFirst), string(cluster.ControlPlanesFirst))},
 		},
-		attrRebootMode: schema.StringAttribute{
+		attrname.RebootMode: schema.StringAttribute{
 			MarkdownDescription: "How nodes restart: `default` (kexec if the machine supports it) or `powercycle` (through the firmware).",
 			Optional:            true,
 			Computed:            true,
 			Default:             stringdefault.StaticString(string(policy.RebootMode)),
 			Validators:          rebootModes(),
 		},
-		attrNodeTimeout: schema.StringAttribute{
+		attrname.NodeTimeout: schema.StringAttribute{
 			MarkdownDescription: "Limit for one node, from cordon to uncordon. Default: `30m`. The image pull has its own limit of 25 minutes; " +
 				"so has the second download with which a node below Talos 1.13 begins its upgrade.",
 			Optional:      true,
@@ -181,7 +183,7 @@ func policySchema() map[string]schema.Attribute {
 			Validators:    []validator.String{attribute.Duration()},
 			PlanModifiers: []planmodifier.String{attribute.KeepDuration()},
 		},
-		attrDrain: drainSchema(policy.Drain),
+		attrname.Drain: drainSchema(policy.Drain),
 	}
 }
 
@@ -213,7 +215,7 @@ func drainSchema(policy cluster.DrainPolicy) schema.Attribute {
 				Default:             stringdefault.StaticString(string(policy.OnTimeout)),
 				Validators:          []validator.String{stringvalidator.OneOf(string(cluster.DrainAbort), string(cluster.DrainDelete))},
 			},
-			attrWaitForVolumes: schema.StringAttribute{
+			attrname.WaitForVolumes: schema.StringAttribute{
 				MarkdownDescription: "Whether a drained node reboots only after its volumes are detached, so that pods elsewhere can use them. `true` (default) waits up to two minutes and no longer than `timeout`, " +
 					"then continues with a warning; `required` stops the run instead and takes back its cordon; `false` does not wait. Nothing is detached or deleted.",
 				Optional:   true,
@@ -230,14 +232,14 @@ func pathSchema() map[string]schema.Attribute {
 	policy := cluster.DefaultPolicy()
 
 	return map[string]schema.Attribute{
-		attrAllowIntermediate: schema.BoolAttribute{
+		attrname.AllowIntermediate: schema.BoolAttribute{
 			MarkdownDescription: "Whether one apply may step through several minor versions. " +
 				"Default: `false`; a plan that needs them is refused and lists them. Every node restarts once per Talos minor version.",
 			Optional: true,
 			Computed: true,
 			Default:  booldefault.StaticBool(policy.AllowIntermediate),
 		},
-		attrIntermediateVersions: schema.ListAttribute{
+		attrname.IntermediateVersions: schema.ListAttribute{
 			MarkdownDescription: "Talos or Kubernetes versions to step through, such as `[\"1.12.8\"]`: one per minor version, in any order. " +
 				"If unset, the newest known patch of each minor version is used. Requires `allow_intermediate_versions`.",
 			ElementType:   types.StringType,
@@ -245,7 +247,7 @@ func pathSchema() map[string]schema.Attribute {
 			Validators:    []validator.List{listvalidator.ValueStringsAre(attribute.Version())},
 			PlanModifiers: []planmodifier.List{attribute.KeepVersion()},
 		},
-		attrAllowUnknown: schema.BoolAttribute{
+		attrname.AllowUnknown: schema.BoolAttribute{
 			MarkdownDescription: "Whether to accept versions newer than the support matrix of the provider. Default: `false`. " +
 				"Their supported Kubernetes versions and upgrade paths are unknown.",
 			Optional: true,
@@ -261,7 +263,7 @@ func rollSchema() map[string]schema.Attribute {
 	policy := cluster.DefaultPolicy()
 
 	return map[string]schema.Attribute{
-		attrMaxUnavailable: schema.StringAttribute{
+		attrname.MaxUnavailable: schema.StringAttribute{
 			MarkdownDescription: "How many workers may be unavailable at a time: a number, or a percentage of all workers such as `\"25%\"`, rounded down, but at least one. Default: `1`. " +
 				"Workers that are not ready or cordoned count, whatever the reason. Control planes move one at a time.",
 			Optional:   true,
@@ -269,14 +271,14 @@ func rollSchema() map[string]schema.Attribute {
 			Default:    stringdefault.StaticString(policy.MaxUnavailable.String()),
 			Validators: []validator.String{attribute.Share()},
 		},
-		attrParallelPulls: schema.NumberAttribute{
+		attrname.ParallelPulls: schema.NumberAttribute{
 			MarkdownDescription: "How many nodes may pull images at a time, from 1 to " + strconv.Itoa(maxParallelPulls) + ". Default: as many as workers may be unavailable, at least 5 and at most 50. " +
 				"If Kubernetes is upgraded, at least three times as many as kubelets may restart at a time (at most 50), and never fewer than kubelets may restart (at most 200). A registry that limits its clients may need fewer.",
 			Optional:   true,
 			Validators: []validator.Number{wholeNumberValidator{maxParallelPulls, wrongParallelPulls}},
 		},
-		attrPools: poolsSchema(),
-		attrCanary: schema.ListAttribute{
+		attrname.Pools: poolsSchema(),
+		attrname.Canary: schema.ListAttribute{
 			MarkdownDescription: "Kubernetes node names of workers that move first in every hop. No other node is upgraded and no other kubelet replaced " +
 				"until all canaries run the new version and have stayed healthy for `settle`. " +
 				"Control plane components still precede all kubelets.",
@@ -284,13 +286,13 @@ func rollSchema() map[string]schema.Attribute {
 			Optional:    true,
 			Validators:  []validator.List{listvalidator.ValueStringsAre(stringvalidator.LengthAtLeast(1))},
 		},
-		attrCanarySelector: schema.StringAttribute{
+		attrname.CanarySelector: schema.StringAttribute{
 			MarkdownDescription: "Label selector of additional canaries among the workers, such as `upgrade=first`. " +
 				"A worker that loses the label during an apply stays a canary until the apply ends.",
 			Optional:   true,
 			Validators: []validator.String{attribute.Selector()},
 		},
-		attrSettle: schema.StringAttribute{
+		attrname.Settle: schema.StringAttribute{
 			MarkdownDescription: "How long a node must stay healthy after its upgrade or kubelet replacement before the next one starts. Default: `0s`.",
 			Optional:            true,
 			Computed:            true,
@@ -298,8 +300,8 @@ func rollSchema() map[string]schema.Attribute {
 			Validators:          []validator.String{attribute.DurationOrZero()},
 			PlanModifiers:       []planmodifier.String{attribute.KeepDuration()},
 		},
-		attrNodeOverrides:     nodeOverridesSchema(),
-		attrSelectorOverrides: selectorOverridesSchema(),
+		attrname.NodeOverrides:     nodeOverridesSchema(),
+		attrname.SelectorOverrides: selectorOverridesSchema(),
 	}
 }
 
@@ -310,12 +312,12 @@ func poolsSchema() schema.Attribute {
 		Validators:          []validator.Map{mapvalidator.KeysAre(stringvalidator.LengthAtLeast(1)), attribute.Present()},
 		NestedObject: schema.NestedAttributeObject{
 			Attributes: map[string]schema.Attribute{
-				attrSelector: schema.StringAttribute{
+				attrname.Selector: schema.StringAttribute{
 					MarkdownDescription: "Label selector of the pool's workers, such as `pool=storage`.",
 					Required:            true,
 					Validators:          []validator.String{attribute.Selector()},
 				},
-				attrMaxUnavailable: schema.StringAttribute{
+				attrname.MaxUnavailable: schema.StringAttribute{
 					MarkdownDescription: "How many workers of the pool may be unavailable at a time, in the form of `max_unavailable`; a percentage refers to the workers of the pool. " +
 						"It also limits how many kubelets of the pool restart at a time, within `kubernetes.max_unavailable_kubelets`.",
 					Required:   true,
@@ -339,23 +341,23 @@ func selectorOverridesSchema() schema.Attribute {
 		Validators: []validator.List{attribute.Present(), selectorOverrideElements()},
 		NestedObject: schema.NestedAttributeObject{
 			Attributes: map[string]schema.Attribute{
-				attrSelector: schema.StringAttribute{
+				attrname.Selector: schema.StringAttribute{
 					MarkdownDescription: "Label selector, such as `upgrade=hold` or `pool in (gpu, storage)`. An empty selector is refused, because it would match every node.",
 					Required:            true,
 					Validators:          []validator.String{attribute.Selector()},
 				},
-				attrInstallerImage: schema.StringAttribute{
+				attrname.InstallerImage: schema.StringAttribute{
 					MarkdownDescription: "Installer image for these nodes, in place of `installer_image` and in the same form.",
 					Optional:            true,
-					Validators:          []validator.String{attribute.InstallerImage(attrTalosVersion)},
+					Validators:          []validator.String{attribute.InstallerImage(attrname.TalosVersion)},
 				},
-				attrHold: schema.BoolAttribute{
+				attrname.Hold: schema.BoolAttribute{
 					MarkdownDescription: "Whether to leave these nodes alone, as `hold` of `node_overrides` does. Default: `false`. A node whose labels hold it at any moment of an apply is not started in that apply; one already started is finished.",
 					Optional:            true,
 					Computed:            true,
 					Default:             booldefault.StaticBool(false),
 				},
-				attrRebootMode: schema.StringAttribute{
+				attrname.RebootMode: schema.StringAttribute{
 					MarkdownDescription: "Reboot mode of these nodes, in place of `reboot_mode`.",
 					Optional:            true,
 					Validators:          rebootModes(),
@@ -372,25 +374,25 @@ func nodeOverridesSchema() schema.Attribute {
 		Validators:          []validator.Map{mapvalidator.KeysAre(stringvalidator.LengthAtLeast(1)), overridesValidator{}},
 		NestedObject: schema.NestedAttributeObject{
 			Attributes: map[string]schema.Attribute{
-				attrInstallerImage: schema.StringAttribute{
+				attrname.InstallerImage: schema.StringAttribute{
 					MarkdownDescription: "Installer image for this node, in place of `installer_image` and in the same form.",
 					Optional:            true,
-					Validators:          []validator.String{attribute.InstallerImage(attrTalosVersion)},
+					Validators:          []validator.String{attribute.InstallerImage(attrname.TalosVersion)},
 				},
-				attrHold: schema.BoolAttribute{
+				attrname.Hold: schema.BoolAttribute{
 					MarkdownDescription: "Whether to leave this node alone. Default: `false`. It is not upgraded and does not count as behind, but safety checks still count it. " +
 						"A roll that would leave it with incompatible versions is refused.",
 					Optional: true,
 					Computed: true,
 					Default:  booldefault.StaticBool(false),
 				},
-				attrRebootMode: schema.StringAttribute{
+				attrname.RebootMode: schema.StringAttribute{
 					MarkdownDescription: "Reboot mode of this node, in place of `reboot_mode`. On a canary, `powercycle` reveals a system that the firmware does not boot: " +
 						"kexec bypasses firmware and boot loader.",
 					Optional:   true,
 					Validators: rebootModes(),
 				},
-				attrRetryBootID: schema.StringAttribute{
+				attrname.RetryBootID: schema.StringAttribute{
 					MarkdownDescription: "Boot ID from the error message about a node that fell back or was rolled back. It allows one more try of the same image, " +
 						"until the next fallback or rollback.",
 					Optional:   true,
@@ -411,8 +413,8 @@ func kubernetesSchema() schema.Attribute {
 		Computed:            true,
 		PlanModifiers:       []planmodifier.Object{attribute.UnlessConfigured(kubernetesValue(policy, types.BoolUnknown()))},
 		Attributes: map[string]schema.Attribute{
-			attrImages: imagesSchema(),
-			attrUnavailableKubelets: schema.StringAttribute{
+			attrname.Images: imagesSchema(),
+			attrname.UnavailableKubelets: schema.StringAttribute{
 				MarkdownDescription: "How many workers' kubelets may restart at a time: a number or a percentage, as in `max_unavailable`. Default: `1`. " +
 					"Workers that are not ready count. Pods keep running. Components on control planes move one at a time.",
 				Optional:   true,
@@ -420,7 +422,7 @@ func kubernetesSchema() schema.Attribute {
 				Default:    stringdefault.StaticString(policy.MaxUnavailableKubelets.String()),
 				Validators: []validator.String{attribute.Share()},
 			},
-			attrManifests: manifestsSchema(policy.Manifests),
+			attrname.Manifests: manifestsSchema(policy.Manifests),
 		},
 	}
 }
@@ -432,7 +434,7 @@ func imagesSchema() schema.Attribute {
 		attributes[image.name] = schema.StringAttribute{
 			MarkdownDescription: "Image of " + string(image.component) + " without tag.",
 			Optional:            true,
-			Validators:          []validator.String{attribute.Image(attrKubernetesVersion)},
+			Validators:          []validator.String{attribute.Image(attrname.KubernetesVersion)},
 		}
 	}
 
@@ -452,19 +454,19 @@ func manifestsSchema(policy cluster.ManifestPolicy) schema.Attribute {
 		Computed:      true,
 		PlanModifiers: []planmodifier.Object{attribute.UnlessConfigured(manifestsValue(policy, types.BoolUnknown()))},
 		Attributes: map[string]schema.Attribute{
-			attrSync: schema.BoolAttribute{
+			attrname.Sync: schema.BoolAttribute{
 				MarkdownDescription: "Whether to sync the objects in the cluster to what Talos renders. Default: `true` if `kubernetes_version` is set, otherwise `false`. With `false`, kube-proxy and CoreDNS stay as they are.",
 				Optional:            true,
 				Computed:            true,
 				PlanModifiers:       []planmodifier.Bool{followsKubernetes{}},
 			},
-			attrPrune: schema.BoolAttribute{
+			attrname.Prune: schema.BoolAttribute{
 				MarkdownDescription: "Whether to delete what an earlier sync applied and Talos no longer renders. Default: `false`. No effect while a node runs Talos below 1.13.",
 				Optional:            true,
 				Computed:            true,
 				Default:             booldefault.StaticBool(policy.Prune),
 			},
-			attrTimeout: schema.StringAttribute{
+			attrname.Timeout: schema.StringAttribute{
 				MarkdownDescription: "How long to wait for the rollout of what was applied. Default: `5m`. `0s` does not wait.",
 				Optional:            true,
 				Computed:            true,
@@ -472,13 +474,13 @@ func manifestsSchema(policy cluster.ManifestPolicy) schema.Attribute {
 				Validators:          []validator.String{attribute.DurationOrZero()},
 				PlanModifiers:       []planmodifier.String{attribute.KeepDuration()},
 			},
-			attrForce: schema.BoolAttribute{
+			attrname.Force: schema.BoolAttribute{
 				MarkdownDescription: "Whether to delete and recreate an object of which an immutable field changed. Default: `false`. The object is gone for a moment, and its dependents, such as the objects of a CRD, are deleted with it. No effect while a node runs Talos below 1.13.",
 				Optional:            true,
 				Computed:            true,
 				Default:             booldefault.StaticBool(policy.Force),
 			},
-			attrExclude: manifestObjectsSchema(),
+			attrname.Exclude: manifestObjectsSchema(),
 		},
 	}
 }
@@ -491,17 +493,17 @@ func manifestObjectsSchema() schema.Attribute {
 		Validators: []validator.List{attribute.Present(), excludedObjects()},
 		NestedObject: schema.NestedAttributeObject{
 			Attributes: map[string]schema.Attribute{
-				attrKind: schema.StringAttribute{
+				attrname.Kind: schema.StringAttribute{
 					MarkdownDescription: "Kind of the object, such as `Job`.",
 					Required:            true,
 					Validators:          []validator.String{stringvalidator.LengthAtLeast(1)},
 				},
-				attrNamespace: schema.StringAttribute{
+				attrname.Namespace: schema.StringAttribute{
 					MarkdownDescription: "Namespace of the object. If unset, objects of that name in every namespace, and cluster-scoped ones.",
 					Optional:            true,
 					Validators:          []validator.String{stringvalidator.LengthAtLeast(1)},
 				},
-				attrName: schema.StringAttribute{
+				attrname.Name: schema.StringAttribute{
 					MarkdownDescription: "Name of the object.",
 					Required:            true,
 					Validators:          []validator.String{stringvalidator.LengthAtLeast(1)},
@@ -520,11 +522,11 @@ func guardSchema() map[string]schema.Attribute {
 	policy := cluster.DefaultPolicy()
 
 	return map[string]schema.Attribute{
-		attrPreflight: schema.SingleNestedAttribute{
+		attrname.Preflight: schema.SingleNestedAttribute{
 			MarkdownDescription: "Checks before nodes are touched.",
 			Optional:            true,
 			Attributes: map[string]schema.Attribute{
-				attrSkip: schema.SetAttribute{
+				attrname.Skip: schema.SetAttribute{
 					MarkdownDescription: "Names of checks whose findings become warnings, such as `[\"etcd-alarms\"]`. If unset, every check counts. " +
 						"[Some checks](../guides/guards.md#all-checks) cannot be skipped.",
 					ElementType: types.StringType,
@@ -533,21 +535,21 @@ func guardSchema() map[string]schema.Attribute {
 				},
 			},
 		},
-		attrEtcdSnapshot: schema.SingleNestedAttribute{
+		attrname.EtcdSnapshot: schema.SingleNestedAttribute{
 			MarkdownDescription: "A snapshot of etcd, saved on the machine that runs Terraform before anything is touched. Each roll takes one; an apply that continues it takes none. " +
 				"If it cannot be saved, no upgrade begins. If unset, none is taken.",
 			Optional: true,
 			Attributes: map[string]schema.Attribute{
-				attrDirectory: schema.StringAttribute{
+				attrname.Directory: schema.StringAttribute{
 					MarkdownDescription: "Directory for `<cluster>-<UTC>.db` and its `.sha256`, created if missing. Only the owner can read them: a snapshot holds every Secret of the cluster.",
 					Required:            true,
-					Validators:          []validator.String{directoryText(", or remove " + attrEtcdSnapshot + " to upgrade without a snapshot")},
+					Validators:          []validator.String{directoryText(", or remove " + attrname.EtcdSnapshot + " to upgrade without a snapshot")},
 				},
 			},
 		},
-		attrGates:             gatesSchema(),
-		attrMaintenanceWindow: windowSchema(),
-		attrSyncInstallImage: schema.BoolAttribute{
+		attrname.Gates:             gatesSchema(),
+		attrname.MaintenanceWindow: windowSchema(),
+		attrname.SyncInstallImage: schema.BoolAttribute{
 			MarkdownDescription: "Whether to write the image of a confirmed upgrade into `machine.install.image` of the node. Default: `false`. " +
 				"To other tools that manage machine configurations, this is drift.",
 			Optional: true,
@@ -572,15 +574,15 @@ func gatesSchema() schema.Attribute {
 		Optional:            true,
 		NestedObject: schema.NestedAttributeObject{
 			Attributes: map[string]schema.Attribute{
-				attrPreset:     text("Built-in condition: " + strings.Join(presets, ", ") + ". Only `namespace` and `timeout` may be set beside it."),
-				attrAPIVersion: text("API version of the objects, such as `v1` or `longhorn.io/v1beta2`. Required without `preset`."),
-				attrKind:       text("Kind of the objects, such as `Deployment`. Required without `preset`. Secrets are refused."),
-				attrNamespace:  text("Namespace of the objects. If unset, all namespaces."),
-				attrName:       text("Name of one object. Cannot be combined with `selector`."),
-				attrSelector:   text("Label selector, such as `app=web,tier!=test`. If unset, all objects of the kind."),
-				attrExpr: text("[CEL](https://cel.dev) expression that is `true` if the node may be upgraded. Required without `preset`. `object` is each object in turn: at least one must exist, and each must give `true`. " +
+				attrname.Preset:     text("Built-in condition: " + strings.Join(presets, ", ") + ". Only `namespace` and `timeout` may be set beside it."),
+				attrname.APIVersion: text("API version of the objects, such as `v1` or `longhorn.io/v1beta2`. Required without `preset`."),
+				attrname.Kind:       text("Kind of the objects, such as `Deployment`. Required without `preset`. Secrets are refused."),
+				attrname.Namespace:  text("Namespace of the objects. If unset, all namespaces."),
+				attrname.Name:       text("Name of one object. Cannot be combined with `selector`."),
+				attrname.Selector:   text("Label selector, such as `app=web,tier!=test`. If unset, all objects of the kind."),
+				attrname.Expr: text("[CEL](https://cel.dev) expression that is `true` if the node may be upgraded. Required without `preset`. `object` is each object in turn: at least one must exist, and each must give `true`. " +
 					"`objects` is the list of all objects, which may be empty. `node` is the name of the next node, empty before the roll."),
-				attrTimeout: schema.StringAttribute{
+				attrname.Timeout: schema.StringAttribute{
 					MarkdownDescription: "How long to wait for the condition. Default: `" + readable.Duration(gate.DefaultTimeout) + "`. When it expires, the run stops; the next apply continues.",
 					Optional:            true,
 					Computed:            true,
@@ -598,17 +600,17 @@ func windowSchema() schema.Attribute {
 		MarkdownDescription: "When nodes may be upgraded. If unset, always. Outside the window, an apply that has something to do fails before it starts anything. If the window closes during a roll, nodes in progress are finished and the run stops; the next apply inside the window continues.",
 		Optional:            true,
 		Attributes: map[string]schema.Attribute{
-			attrCron: schema.StringAttribute{
+			attrname.Cron: schema.StringAttribute{
 				MarkdownDescription: "Start of the window in five cron fields: minute, hour, day of the month, month, day of the week. `0 22 * * 1-5` is 22:00 from Monday to Friday.",
 				Required:            true,
 			},
-			attrDuration: schema.StringAttribute{
+			attrname.Duration: schema.StringAttribute{
 				MarkdownDescription: "Length of the window, such as `6h`.",
 				Required:            true,
 				Validators:          []validator.String{attribute.Duration()},
 				PlanModifiers:       []planmodifier.String{attribute.KeepDuration()},
 			},
-			attrTimeZone: schema.StringAttribute{
+			attrname.TimeZone: schema.StringAttribute{
 				MarkdownDescription: "IANA time zone of `cron`, such as `Europe/Oslo`. Default: `" + defaultTimeZone + "`.",
 				Optional:            true,
 				Computed:            true,
@@ -629,7 +631,7 @@ func failureSchema() map[string]schema.Attribute {
 	policy := cluster.DefaultPolicy()
 
 	return map[string]schema.Attribute{
-		attrOnFailure: schema.StringAttribute{
+		attrname.OnFailure: schema.StringAttribute{
 			MarkdownDescription: "What happens to a node that runs the new Talos but is not healthy within `node_timeout`: `stop` (default) leaves it as it is, cordoned; " +
 				"`rollback` sends it back to its previous system once, if that is safe, and otherwise acts as `stop` and says why. The run fails in either case. " +
 				"Kubernetes is never rolled back.",
@@ -638,7 +640,7 @@ func failureSchema() map[string]schema.Attribute {
 			Default:    stringdefault.StaticString(string(policy.OnFailure)),
 			Validators: []validator.String{onFailureText()},
 		},
-		attrOnSuspend: schema.StringAttribute{
+		attrname.OnSuspend: schema.StringAttribute{
 			MarkdownDescription: "What an apply does while upgrades are [suspended](../guides/suspending-upgrades.md): `wait` (default) continues when they are resumed, within `timeouts`; " +
 				"`stop` ends the apply with an error, and the next one continues. In either case nothing new starts, and nodes in progress are finished.",
 			Optional:   true,
@@ -646,14 +648,14 @@ func failureSchema() map[string]schema.Attribute {
 			Default:    stringdefault.StaticString(string(policy.OnSuspend)),
 			Validators: []validator.String{stringvalidator.OneOf(string(cluster.WaitOnSuspend), string(cluster.StopOnSuspend))},
 		},
-		attrRetry: schema.SingleNestedAttribute{
+		attrname.Retry: schema.SingleNestedAttribute{
 			MarkdownDescription: "How often operations that are safe to repeat are tried within one apply: image pulls, and installs that a reboot showed to have had no effect. " +
 				"An image with which a node did not come up is not tried again; see `node_overrides`.",
 			Optional: true,
 			Computed: true,
 			Default:  objectdefault.StaticValue(retryValue(policy.Repeat)),
 			Attributes: map[string]schema.Attribute{
-				attrAttempts: schema.NumberAttribute{
+				attrname.Attempts: schema.NumberAttribute{
 					MarkdownDescription: "Number of attempts, including the first, from 1 to " + strconv.Itoa(maxAttempts) + ". Default: `" + strconv.Itoa(policy.Repeat.Attempts) + "`. " +
 						"A pull that failed for a reason that may pass is tried again for at least five minutes in any case.",
 					Optional:   true,
@@ -661,7 +663,7 @@ func failureSchema() map[string]schema.Attribute {
 					Default:    numberdefault.StaticBigFloat(big.NewFloat(float64(policy.Repeat.Attempts))),
 					Validators: []validator.Number{wholeNumberValidator{maxAttempts, wrongAttempts}},
 				},
-				attrBackoff: schema.StringAttribute{
+				attrname.Backoff: schema.StringAttribute{
 					MarkdownDescription: "Pause before the second attempt. Default: `" + readable.Duration(policy.Repeat.Backoff) + "`. It doubles with each attempt, up to five minutes. " +
 						"The limits of 25 minutes for a pull and of `node_timeout` for a node still apply.",
 					Optional:      true,
@@ -684,36 +686,36 @@ const (
 // publishSchema returns the attributes that say where progress is published, and who upgrades the nodes.
 func publishSchema() map[string]schema.Attribute {
 	return map[string]schema.Attribute{
-		attrPublishTo: schema.SingleNestedAttribute{
+		attrname.PublishTo: schema.SingleNestedAttribute{
 			MarkdownDescription: "Object that carries the annotations `upgrade.vitistack.io/*` and, if its kind has them, `status.phase` and the conditions `TalosUpgrade` and `KubernetesUpgrade`. The Kubernetes Events of an upgrade are about it. " +
 				"It must exist, in the cluster of the provider's `management` if that is set, otherwise in the upgraded cluster. " +
 				"A destroy leaves it and its annotations. With `mode = \"direct\"`, the upgrade continues with a warning if it cannot be written. " +
 				"If unset, the provider creates and removes the ConfigMap `kube-system/talosupgrade` in the upgraded cluster.",
 			Optional: true,
 			Attributes: map[string]schema.Attribute{
-				attrAPIVersion: schema.StringAttribute{
+				attrname.APIVersion: schema.StringAttribute{
 					MarkdownDescription: "API version of the object, such as `example.com/v1`. Default: `vitistack.io/v1alpha1` for `KubernetesCluster`, `talos.alperen.cloud/v1alpha1` for `TalosControlPlane`, `v1` for `ConfigMap`. Required for other kinds.",
 					Optional:            true,
 					Validators:          []validator.String{attribute.APIVersion()},
 				},
-				attrKind: schema.StringAttribute{
+				attrname.Kind: schema.StringAttribute{
 					MarkdownDescription: "Kind of the object, such as `KubernetesCluster`. Secrets are refused.",
 					Required:            true,
 					Validators:          []validator.String{attribute.Kind(knownKinds()...)},
 				},
-				attrNamespace: schema.StringAttribute{
+				attrname.Namespace: schema.StringAttribute{
 					MarkdownDescription: "Namespace of the object.",
 					Required:            true,
 					Validators:          []validator.String{attribute.ObjectName()},
 				},
-				attrName: schema.StringAttribute{
+				attrname.Name: schema.StringAttribute{
 					MarkdownDescription: "Name of the object.",
 					Required:            true,
 					Validators:          []validator.String{attribute.ObjectName()},
 				},
 			},
 		},
-		attrMode: schema.StringAttribute{
+		attrname.Mode: schema.StringAttribute{
 			MarkdownDescription: "Who upgrades the nodes. `direct` (default): this provider. With the annotation `upgrade.vitistack.io/do-not-reconcile`, it keeps an operator from acting on the object of `publish_to` until the end, or after a kill until the next apply. " +
 				"It never removes somebody else's value. If the operator was already asked for an upgrade, the apply is refused. " +
 				"`delegate`: the operator of the `KubernetesCluster` or `TalosControlPlane` in `publish_to`. The provider makes its checks, asks the operator, follows the upgrade, and then looks at every node. " +
@@ -791,7 +793,7 @@ func nodesSchema() schema.Attribute {
 					Computed:            true,
 					Attributes:          componentAttributes(),
 				},
-				attrInstallImage: schema.StringAttribute{
+				attrname.InstallImage: schema.StringAttribute{
 					MarkdownDescription: "`machine.install.image`, which a reinstallation would use; null if the credentials may not read it.",
 					Computed:            true,
 				},
@@ -811,7 +813,7 @@ func nodesSchema() schema.Attribute {
 // reportSchema returns the attribute with the path of a run's report.
 func reportSchema() map[string]schema.Attribute {
 	return map[string]schema.Attribute{
-		attrReportPath: schema.StringAttribute{
+		attrname.ReportPath: schema.StringAttribute{
 			MarkdownDescription: "File for a report of the run, on the machine that runs Terraform, such as `\"${path.root}/upgrade.html\"`: one self-contained HTML page without scripts, " +
 				"with timeline, plan, findings, versions and, if the run stops, the cause and what to do. " +
 				"It is rewritten as the run goes on; an apply with nothing to do leaves it as it is. Missing directories are created. " +
@@ -835,7 +837,7 @@ type followsKubernetes struct{}
 
 // Description implements [planmodifier.Bool].
 func (followsKubernetes) Description(context.Context) string {
-	return "If " + attrKubernetesVersion + " is set, the bootstrap manifests are synced by default."
+	return "If " + attrname.KubernetesVersion + " is set, the bootstrap manifests are synced by default."
 }
 
 // MarkdownDescription implements [planmodifier.Bool].
@@ -849,7 +851,7 @@ func (followsKubernetes) PlanModifyBool(ctx context.Context, req planmodifier.Bo
 		return
 	}
 
-	resp.Diagnostics.Append(req.Config.GetAttribute(ctx, path.Root(attrKubernetesVersion), &kubernetes)...)
+	resp.Diagnostics.Append(req.Config.GetAttribute(ctx, path.Root(attrname.KubernetesVersion), &kubernetes)...)
 
 	if req.ConfigValue.IsUnknown() || kubernetes.IsUnknown() {
 		resp.PlanValue = types.BoolUnknown()

@@ -12,6 +12,8 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/types"
 	"github.com/hashicorp/terraform-plugin-go/tfprotov6"
 	"github.com/hashicorp/terraform-plugin-go/tftypes"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/attrname"
 )
 
 // planOf is the first plan of a configuration that sets no more than what is given.
@@ -21,7 +23,7 @@ func (d driven) planOf(given map[string]tftypes.Value) tftypes.Value {
 	config := d.dynamic(empty(d.kind, given))
 
 	resp, err := d.server.PlanResourceChange(d.Context(), &tfprotov6.PlanResourceChangeRequest{
-		TypeName: typeName + "_cluster", PriorState: d.dynamic(tftypes.NewValue(d.kind, nil)), ProposedNewState: config, Config: config,
+		TypeName: attrname.TypeName + "_cluster", PriorState: d.dynamic(tftypes.NewValue(d.kind, nil)), ProposedNewState: config, Config: config,
 	})
 	if err != nil {
 		d.Fatal(err)
@@ -40,16 +42,16 @@ func (d driven) planOf(given map[string]tftypes.Value) tftypes.Value {
 // passes objects of nulls on gets the same as one that passes nothing.
 func TestSchema_EveryDefaultIsInThePlan(t *testing.T) {
 	d := drive(t, threeNodes("1.13.4", "1.34.2"))
-	versions := map[string]tftypes.Value{attrTalosVersion: tftypes.NewValue(tftypes.String, "1.13.4")}
+	versions := map[string]tftypes.Value{attrname.TalosVersion: tftypes.NewValue(tftypes.String, "1.13.4")}
 	plain := d.planOf(versions)
 
 	for name, want := range map[string]tftypes.Value{
-		attrMode:             tftypes.NewValue(tftypes.String, "direct"),
-		attrOnFailure:        tftypes.NewValue(tftypes.String, "stop"),
-		attrOnSuspend:        tftypes.NewValue(tftypes.String, "wait"),
-		attrSyncInstallImage: tftypes.NewValue(tftypes.Bool, false),
-		attrMaxUnavailable:   tftypes.NewValue(tftypes.String, "1"),
-		attrSettle:           tftypes.NewValue(tftypes.String, "0s"),
+		attrname.Mode:             tftypes.NewValue(tftypes.String, "direct"),
+		attrname.OnFailure:        tftypes.NewValue(tftypes.String, "stop"),
+		attrname.OnSuspend:        tftypes.NewValue(tftypes.String, "wait"),
+		attrname.SyncInstallImage: tftypes.NewValue(tftypes.Bool, false),
+		attrname.MaxUnavailable:   tftypes.NewValue(tftypes.String, "1"),
+		attrname.Settle:           tftypes.NewValue(tftypes.String, "0s"),
 	} {
 		if got := d.attribute(plain, name); !got.Equal(want) {
 			t.Errorf("%s is planned as %s, want %s", name, got, want)
@@ -57,14 +59,14 @@ func TestSchema_EveryDefaultIsInThePlan(t *testing.T) {
 	}
 
 	// Publishing, snapshots and windows have arguments that Terraform wants to be there.
-	for _, name := range []string{attrDrain, attrKubernetes, attrRetry, attrPreflight, attrTimeouts} {
+	for _, name := range []string{attrname.Drain, attrname.Kubernetes, attrname.Retry, attrname.Preflight, attrname.Timeouts} {
 		given := map[string]tftypes.Value{name: empty(d.object(d.kind.AttributeTypes[name]), nil)}
 		for version, value := range versions {
 			given[version] = value
 		}
 
 		for attribute := range d.kind.AttributeTypes {
-			if attribute == name && (name == attrPreflight || name == attrTimeouts) {
+			if attribute == name && (name == attrname.Preflight || name == attrname.Timeouts) {
 				continue // which have no default, and stay as they are written
 			}
 
@@ -79,12 +81,12 @@ func TestSchema_EveryDefaultIsInThePlan(t *testing.T) {
 // kubernetes_version where nothing else says so.
 func TestSchema_ManifestsFollowKubernetesInThePlan(t *testing.T) {
 	kinds := drive(t, threeNodes("1.13.4", "1.34.2"))
-	kind := kinds.object(kinds.kind.AttributeTypes[attrKubernetes])
-	manifests := kinds.object(kind.AttributeTypes[attrManifests])
+	kind := kinds.object(kinds.kind.AttributeTypes[attrname.Kubernetes])
+	manifests := kinds.object(kind.AttributeTypes[attrname.Manifests])
 
 	saying := func(sync any) tftypes.Value {
 		return empty(kind, map[string]tftypes.Value{
-			attrManifests: empty(manifests, map[string]tftypes.Value{attrSync: tftypes.NewValue(tftypes.Bool, sync)}),
+			attrname.Manifests: empty(manifests, map[string]tftypes.Value{attrname.Sync: tftypes.NewValue(tftypes.Bool, sync)}),
 		})
 	}
 
@@ -106,10 +108,10 @@ func TestSchema_ManifestsFollowKubernetesInThePlan(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			d := drive(t, threeNodes("1.13.4", "1.34.2"))
 			planned := d.planOf(map[string]tftypes.Value{
-				attrTalosVersion: tftypes.NewValue(tftypes.String, "1.13.4"), attrKubernetesVersion: tftypes.NewValue(tftypes.String, test.version), attrKubernetes: test.given,
+				attrname.TalosVersion: tftypes.NewValue(tftypes.String, "1.13.4"), attrname.KubernetesVersion: tftypes.NewValue(tftypes.String, test.version), attrname.Kubernetes: test.given,
 			})
 
-			sync := d.attribute(d.attribute(d.attribute(planned, attrKubernetes), attrManifests), attrSync)
+			sync := d.attribute(d.attribute(d.attribute(planned, attrname.Kubernetes), attrname.Manifests), attrname.Sync)
 			if want := tftypes.NewValue(tftypes.Bool, test.want); !want.Equal(sync) {
 				t.Errorf("sync is planned as %s, want %s", sync, want)
 			}
@@ -162,12 +164,12 @@ func TestSchema_EveryDurationMayBeSpelledOtherwise(t *testing.T) {
 	attributes := testSchema(t).Attributes
 
 	for name, of := range map[string]map[string]schema.Attribute{
-		attrNodeTimeout: attributes, attrSettle: attributes,
-		"timeout": nestedIn(t, attributes[attrDrain]), "timeout of manifests": {
-			"timeout of manifests": nestedIn(t, nestedIn(t, attributes[attrKubernetes])[attrManifests])[attrTimeout],
+		attrname.NodeTimeout: attributes, attrname.Settle: attributes,
+		"timeout": nestedIn(t, attributes[attrname.Drain]), "timeout of manifests": {
+			"timeout of manifests": nestedIn(t, nestedIn(t, attributes[attrname.Kubernetes])[attrname.Manifests])[attrname.Timeout],
 		},
-		attrBackoff: nestedIn(t, attributes[attrRetry]),
-		"create":    nestedIn(t, attributes[attrTimeouts]), "update": nestedIn(t, attributes[attrTimeouts]), "read": nestedIn(t, attributes[attrTimeouts]),
+		attrname.Backoff: nestedIn(t, attributes[attrname.Retry]),
+		"create":         nestedIn(t, attributes[attrname.Timeouts]), "update": nestedIn(t, attributes[attrname.Timeouts]), "read": nestedIn(t, attributes[attrname.Timeouts]),
 	} {
 		text, isText := of[name].(schema.StringAttribute)
 		if !isText {

@@ -11,6 +11,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/tfsdk"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/attrname"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/readable"
 )
 
@@ -53,39 +54,39 @@ func upgradeState(stored []byte) ([]byte, error) {
 	}
 
 	policy := cluster.DefaultPolicy()
-	supply(state, attrMode, modeDirect)
-	supply(state, attrOnFailure, string(policy.OnFailure))
-	supply(state, attrOnSuspend, string(policy.OnSuspend))
-	supply(state, attrSyncInstallImage, policy.SyncInstallImage)
-	supply(state, attrRetry, map[string]any{attrAttempts: policy.Repeat.Attempts, attrBackoff: readable.Duration(policy.Repeat.Backoff)})
+	supply(state, attrname.Mode, modeDirect)
+	supply(state, attrname.OnFailure, string(policy.OnFailure))
+	supply(state, attrname.OnSuspend, string(policy.OnSuspend))
+	supply(state, attrname.SyncInstallImage, policy.SyncInstallImage)
+	supply(state, attrname.Retry, map[string]any{attrname.Attempts: policy.Repeat.Attempts, attrname.Backoff: readable.Duration(policy.Repeat.Backoff)})
 
-	if drain := within(state, attrDrain); drain != nil {
-		supply(drain, attrWaitForVolumes, string(policy.Drain.Volumes))
+	if drain := within(state, attrname.Drain); drain != nil {
+		supply(drain, attrname.WaitForVolumes, string(policy.Drain.Volumes))
 	}
 
-	for _, override := range within(state, attrNodeOverrides) {
+	for _, override := range within(state, attrname.NodeOverrides) {
 		if entry, isObject := override.(map[string]any); isObject {
-			rename(entry, attrRetry, attrRetryBootID)
-			supply(entry, attrHold, false)
+			rename(entry, attrname.Retry, attrname.RetryBootID)
+			supply(entry, attrname.Hold, false)
 		}
 	}
 
-	for _, node := range within(state, attrNodes) {
+	for _, node := range within(state, attrname.Nodes) {
 		if entry, isObject := node.(map[string]any); isObject {
-			rename(entry, "image", attrInstallImage)
+			rename(entry, "image", attrname.InstallImage)
 		}
 	}
 
-	kubernetes := within(state, attrKubernetes)
-	images := within(kubernetes, attrImages)
+	kubernetes := within(state, attrname.Kubernetes)
+	images := within(kubernetes, attrname.Images)
 
-	rename(images, "api_server", attrAPIServer)
-	rename(images, "controller_manager", attrControllerManager)
-	rename(images, "scheduler", attrScheduler)
-	rename(images, "proxy", attrProxy)
+	rename(images, "api_server", attrname.APIServer)
+	rename(images, "controller_manager", attrname.ControllerManager)
+	rename(images, "scheduler", attrname.Scheduler)
+	rename(images, "proxy", attrname.Proxy)
 
-	if manifests := within(kubernetes, attrManifests); manifests != nil && state[attrKubernetesVersion] == nil {
-		manifests[attrSync] = false
+	if manifests := within(kubernetes, attrname.Manifests); manifests != nil && state[attrname.KubernetesVersion] == nil {
+		manifests[attrname.Sync] = false
 	}
 
 	return json.Marshal(state)

@@ -13,6 +13,10 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/providerserver"
 	"github.com/hashicorp/terraform-plugin-go/tfprotov6"
 	"github.com/hashicorp/terraform-plugin-go/tftypes"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/attrname"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/connection"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/wording/told"
 )
 
 // earlierState is what a version of the provider that knew nothing of guards
@@ -37,7 +41,7 @@ type driven struct {
 func drive(t *testing.T, fake *fakeCluster) driven {
 	t.Helper()
 
-	server, err := providerserver.NewProtocol6WithError(New("test", func(s *settings) { s.dial, s.registry = fake.dial, nil })())()
+	server, err := providerserver.NewProtocol6WithError(New("test", func(s *connection.Settings) { s.Dial, s.Registry = fake.dial, nil })())()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,7 +52,7 @@ func drive(t *testing.T, fake *fakeCluster) driven {
 	}
 
 	d := driven{T: t, server: server}
-	d.kind = d.object(schemas.ResourceSchemas[typeName+"_cluster"].ValueType())
+	d.kind = d.object(schemas.ResourceSchemas[attrname.TypeName+"_cluster"].ValueType())
 
 	configured, err := server.ConfigureProvider(t.Context(), &tfprotov6.ConfigureProviderRequest{Config: d.dynamic(empty(d.object(schemas.Provider.ValueType()), nil))})
 	if err != nil {
@@ -127,7 +131,7 @@ func (d driven) readVersion(version int64, stored []byte) *tfprotov6.DynamicValu
 	d.Helper()
 
 	upgraded, err := d.server.UpgradeResourceState(d.Context(), &tfprotov6.UpgradeResourceStateRequest{
-		TypeName: typeName + "_cluster", Version: version, RawState: &tfprotov6.RawState{JSON: stored},
+		TypeName: attrname.TypeName + "_cluster", Version: version, RawState: &tfprotov6.RawState{JSON: stored},
 	})
 	if err != nil {
 		d.Fatal(err)
@@ -142,7 +146,7 @@ func (d driven) readVersion(version int64, stored []byte) *tfprotov6.DynamicValu
 func (d driven) refreshed() *tfprotov6.DynamicValue {
 	d.Helper()
 
-	read, err := d.server.ReadResource(d.Context(), &tfprotov6.ReadResourceRequest{TypeName: typeName + "_cluster", CurrentState: d.read([]byte(earlierState))})
+	read, err := d.server.ReadResource(d.Context(), &tfprotov6.ReadResourceRequest{TypeName: attrname.TypeName + "_cluster", CurrentState: d.read([]byte(earlierState))})
 	if err != nil {
 		d.Fatal(err)
 	}
@@ -166,7 +170,7 @@ func (d driven) attribute(of tftypes.Value, name string) tftypes.Value {
 
 // presets are the attributes that the earlier version did not know and that have a
 // default.
-var presets = []string{attrMode, attrOnFailure, attrOnSuspend, attrRetry, attrSyncInstallImage}
+var presets = []string{attrname.Mode, attrname.OnFailure, attrname.OnSuspend, attrname.Retry, attrname.SyncInstallImage}
 
 // TestState_OfAnEarlierVersionNeedsNoChange: who only upgrades the provider must
 // not be shown anything, in the refresh or in the plan.
@@ -191,8 +195,8 @@ func TestState_OfAnEarlierVersionNeedsNoChange(t *testing.T) {
 	}
 
 	resp, err := d.server.PlanResourceChange(t.Context(), &tfprotov6.PlanResourceChangeRequest{
-		TypeName: typeName + "_cluster", PriorState: state, ProposedNewState: state,
-		Config: d.dynamic(empty(d.kind, map[string]tftypes.Value{attrTalosVersion: tftypes.NewValue(tftypes.String, "1.13.4")})),
+		TypeName: attrname.TypeName + "_cluster", PriorState: state, ProposedNewState: state,
+		Config: d.dynamic(empty(d.kind, map[string]tftypes.Value{attrname.TalosVersion: tftypes.NewValue(tftypes.String, "1.13.4")})),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -213,12 +217,12 @@ func TestState_OfAnEarlierVersionNeedsNoChange(t *testing.T) {
 // again through the same provider. It is told from others by its private state.
 func TestState_OneResourceMayBeUpdatedMoreThanOnce(t *testing.T) {
 	d := drive(t, threeNodes("1.13.4", "1.34.2"))
-	config := d.dynamic(empty(d.kind, map[string]tftypes.Value{attrTalosVersion: tftypes.NewValue(tftypes.String, "1.13.4")}))
+	config := d.dynamic(empty(d.kind, map[string]tftypes.Value{attrname.TalosVersion: tftypes.NewValue(tftypes.String, "1.13.4")}))
 	state := d.refreshed()
 
 	update := func(private []byte) *tfprotov6.ApplyResourceChangeResponse {
 		resp, err := d.server.ApplyResourceChange(t.Context(), &tfprotov6.ApplyResourceChangeRequest{
-			TypeName: typeName + "_cluster", PriorState: state, PlannedState: state, Config: config, PlannedPrivate: private,
+			TypeName: attrname.TypeName + "_cluster", PriorState: state, PlannedState: state, Config: config, PlannedPrivate: private,
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -269,7 +273,7 @@ func readState(t *testing.T, path string) {
 		}
 	}
 
-	read, err := d.server.ReadResource(t.Context(), &tfprotov6.ReadResourceRequest{TypeName: typeName + "_cluster", CurrentState: d.dynamic(state)})
+	read, err := d.server.ReadResource(t.Context(), &tfprotov6.ReadResourceRequest{TypeName: attrname.TypeName + "_cluster", CurrentState: d.dynamic(state)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -284,7 +288,7 @@ func readState(t *testing.T, path string) {
 
 	for name := range attributes {
 		switch name {
-		case attrStatus, attrNodes, attrTalosVersion, attrKubernetesVersion:
+		case attrname.Status, attrname.Nodes, attrname.TalosVersion, attrname.KubernetesVersion:
 			// What is observed.
 		default:
 			if got, want := d.attribute(refreshed, name), d.attribute(state, name); !got.Equal(want) {
@@ -408,13 +412,13 @@ func TestState_OfAnotherToolIsRefused(t *testing.T) {
 	d := drive(t, threeNodes("1.13.4", "1.34.2"))
 
 	resp, err := d.server.UpgradeResourceState(t.Context(), &tfprotov6.UpgradeResourceStateRequest{
-		TypeName: typeName + "_cluster", RawState: &tfprotov6.RawState{JSON: []byte(`{"settle": {"a": 1}}`)},
+		TypeName: attrname.TypeName + "_cluster", RawState: &tfprotov6.RawState{JSON: []byte(`{"settle": {"a": 1}}`)},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 
-	if told := notedOnWire(t, resp.Diagnostics); len(told) != 1 || !strings.Contains(told[0].Detail, "terraform state rm") {
+	if told := told.NotedOnWire(t, resp.Diagnostics); len(told) != 1 || !strings.Contains(told[0].Detail, "terraform state rm") {
 		t.Errorf("got %v", told)
 	}
 }

@@ -65,7 +65,7 @@ func TestStatus_FollowsFromObservationAndDesire(t *testing.T) {
 				test.change(fake)
 			}
 
-			seen, err := fake.clusters(t).observe(t.Context(), "")
+			seen, err := fake.clusters(t).Observe(t.Context(), "")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -119,7 +119,7 @@ func TestStatus_OfTheKubernetesHalf(t *testing.T) {
 				test.change(fake)
 			}
 
-			seen, err := fake.clusters(t).observe(t.Context(), "")
+			seen, err := fake.clusters(t).Observe(t.Context(), "")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -154,7 +154,7 @@ func TestStatus_RemembersTheHalfThatFailed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			fake := threeNodes("1.13.4", "1.34.2")
 
-			seen, err := fake.clusters(t).observe(t.Context(), "")
+			seen, err := fake.clusters(t).Observe(t.Context(), "")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -182,7 +182,7 @@ func TestStatus_RemembersTheHalfThatFailed(t *testing.T) {
 				model.TalosVersion = types.StringValue("1.13.5")
 			}
 
-			seen, err = fake.clusters(t).observe(t.Context(), "")
+			seen, err = fake.clusters(t).Observe(t.Context(), "")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -202,7 +202,7 @@ func TestStatus_RunThatNeverBeganDidNotFail(t *testing.T) {
 	fake := threeNodes("1.13.4", "1.34.2")
 	prior := stored(t, fake, "1.13.4", "")
 
-	seen, err := fake.clusters(t).observe(t.Context(), "")
+	seen, err := fake.clusters(t).Observe(t.Context(), "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -229,7 +229,7 @@ func TestStatus_RunThatNeverBeganDidNotFail(t *testing.T) {
 func TestStatus_ManifestsAfterARollOfTalosFailInThatHalf(t *testing.T) {
 	fake := threeNodes("1.13.4", "1.34.2")
 
-	seen, err := fake.clusters(t).observe(t.Context(), "")
+	seen, err := fake.clusters(t).Observe(t.Context(), "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -278,7 +278,7 @@ func TestStatus_HeldNodesDoNotCount(t *testing.T) {
 			fake := threeNodes("1.13.4", "1.34.2")
 			test.change(fake)
 
-			seen, err := fake.clusters(t).observe(t.Context(), "")
+			seen, err := fake.clusters(t).Observe(t.Context(), "")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -373,7 +373,7 @@ func TestStatus_SaysWhatBecameOfTheNodesInTheJournal(t *testing.T) {
 				fake.journal.Entries["id-"+node] = cluster.Entry{Node: node, Phase: phase}
 			}
 
-			seen, err := fake.clusters(t).observe(t.Context(), "")
+			seen, err := fake.clusters(t).Observe(t.Context(), "")
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -24,6 +24,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/attribute"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/attrname"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/diagnostic"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/readable"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
@@ -61,9 +62,9 @@ func (m clusterModel) validateTimeouts() diag.Diagnostics {
 	var diagnostics diag.Diagnostics
 
 	if limit, err := time.ParseDuration(m.NodeTimeout.ValueString()); err == nil && limit > 0 && limit < leastNodeTimeout {
-		diagnostics.AddAttributeWarning(path.Root(attrNodeTimeout), "Short node_timeout",
+		diagnostics.AddAttributeWarning(path.Root(attrname.NodeTimeout), "Short node_timeout",
 			fmt.Sprintf("%s is %s, from the cordon of a node until it is back in service. Machines that go through their firmware may take %s, so that the run would stop while they boot.\n\n"+
-				"Give it more, or leave it out: the default is %s.", attrNodeTimeout, m.NodeTimeout.ValueString(), readable.Duration(leastNodeTimeout), readable.Duration(cluster.DefaultNodeTimeout)))
+				"Give it more, or leave it out: the default is %s.", attrname.NodeTimeout, m.NodeTimeout.ValueString(), readable.Duration(leastNodeTimeout), readable.Duration(cluster.DefaultNodeTimeout)))
 	}
 
 	if m.Timeouts.IsNull() || m.Timeouts.IsUnknown() {
@@ -76,9 +77,9 @@ func (m clusterModel) validateTimeouts() diag.Diagnostics {
 		}
 	}
 
-	return append(diagnostics, diag.NewAttributeWarningDiagnostic(path.Root(attrTimeouts), "Empty timeouts",
+	return append(diagnostics, diag.NewAttributeWarningDiagnostic(path.Root(attrname.Timeouts), "Empty timeouts",
 		fmt.Sprintf("%s: none of %s is set, so that the defaults apply, and an upgrade may take %s. Terraform drops names that it does not know: a misspelt one leaves an empty object behind.\n\n"+
-			"Correct the name, or remove %s.", attrTimeouts, strings.Join(slices.Sorted(maps.Keys(timeoutTypes())), ", "), readable.Duration(defaultWriteTimeout), attrTimeouts)))
+			"Correct the name, or remove %s.", attrname.Timeouts, strings.Join(slices.Sorted(maps.Keys(timeoutTypes())), ", "), readable.Duration(defaultWriteTimeout), attrname.Timeouts)))
 }
 
 // validateVersions refuses talos_version and kubernetes_version if the support matrix does not contain the pair. If
@@ -98,7 +99,7 @@ func (m clusterModel) validateVersions() diag.Diagnostics {
 	}
 
 	if refused := (plan.Walk{AllowUnknown: m.AllowUnknown.ValueBool()}).CheckPair(talos, kubernetes); refused != nil {
-		diagnostics.AddAttributeError(path.Root(attrKubernetesVersion), "Versions that do not go together", diagnostic.Sentence(refused.Reason)+"\n\n"+refused.Remedy)
+		diagnostics.AddAttributeError(path.Root(attrname.KubernetesVersion), "Versions that do not go together", diagnostic.Sentence(refused.Reason)+"\n\n"+refused.Remedy)
 	}
 
 	return diagnostics
@@ -107,7 +108,7 @@ func (m clusterModel) validateVersions() diag.Diagnostics {
 // validateIntermediate refuses null elements and duplicates in intermediate_versions, and versions that are listed
 // without allow_intermediate_versions = true.
 func (m clusterModel) validateIntermediate() diag.Diagnostics {
-	at := path.Root(attrIntermediateVersions)
+	at := path.Root(attrname.IntermediateVersions)
 
 	diagnostics := distinct(at, m.IntermediateVersions, func(text string) string {
 		parsed, err := version.Parse(text)
@@ -130,7 +131,7 @@ func (m clusterModel) validateIntermediate() diag.Diagnostics {
 // validateCanary refuses null elements and duplicates in canary, and nodes that node_overrides holds. Which nodes
 // selector_overrides holds is not known without the cluster.
 func (m clusterModel) validateCanary() diag.Diagnostics {
-	at := path.Root(attrCanary)
+	at := path.Root(attrname.Canary)
 	held := m.held()
 
 	diagnostics := distinct(at, m.Canary, func(text string) string { return text })
@@ -226,29 +227,29 @@ func (k kubernetesModel) validateManifests(ctx context.Context, unmanaged bool) 
 	}
 
 	if manifests.Prune.ValueBool() {
-		idle = append(idle, attrPrune+" = true")
+		idle = append(idle, attrname.Prune+" = true")
 	}
 
 	if manifests.Force.ValueBool() {
-		idle = append(idle, attrForce+" = true")
+		idle = append(idle, attrname.Force+" = true")
 	}
 
 	if attribute.Stated(manifests.Timeout) {
-		idle = append(idle, attrTimeout)
+		idle = append(idle, attrname.Timeout)
 	}
 
 	if len(manifests.Exclude.Elements()) > 0 {
-		idle = append(idle, attrExclude)
+		idle = append(idle, attrname.Exclude)
 	}
 
-	at := path.Root(attrKubernetes).AtName(attrManifests)
+	at := path.Root(attrname.Kubernetes).AtName(attrname.Manifests)
 
 	switch {
 	case len(idle) == 0:
 	case manifests.Sync.IsNull():
 		diagnostics.Append(diagnostic.ErrorAt(at, "Options of manifests without effect",
-			"Without "+attrKubernetesVersion+" the bootstrap manifests are not synced unless "+at.AtName(attrSync).String()+" = true says so, and nothing looks at "+strings.Join(idle, " and ")+".\n\n"+
-				"Set "+at.AtName(attrSync).String()+" = true, or remove "+strings.Join(idle, " and ")+"."))
+			"Without "+attrname.KubernetesVersion+" the bootstrap manifests are not synced unless "+at.AtName(attrname.Sync).String()+" = true says so, and nothing looks at "+strings.Join(idle, " and ")+".\n\n"+
+				"Set "+at.AtName(attrname.Sync).String()+" = true, or remove "+strings.Join(idle, " and ")+"."))
 	default:
 		diagnostics.Append(diagnostic.ErrorAt(at, "Options of manifests that contradict each other",
 			at.String()+" says sync = false, so nothing is applied, but sets "+strings.Join(idle, " and ")+" as well.\n\n"+
@@ -268,18 +269,18 @@ func (k kubernetesModel) validateUnmanaged() diag.Diagnostics {
 
 	for _, image := range imageAttributes() {
 		if attribute.Stated(k.Images.Attributes()[image.name]) {
-			idle = append(idle, path.Root(attrKubernetes).AtName(attrImages).AtName(image.name).String())
+			idle = append(idle, path.Root(attrname.Kubernetes).AtName(attrname.Images).AtName(image.name).String())
 		}
 	}
 
 	if attribute.Stated(k.UnavailableKubelets) {
-		idle = append(idle, path.Root(attrKubernetes).AtName(attrUnavailableKubelets).String())
+		idle = append(idle, path.Root(attrname.Kubernetes).AtName(attrname.UnavailableKubelets).String())
 	}
 
 	if len(idle) > 0 {
-		diagnostics.AddAttributeError(path.Root(attrKubernetes), "Kubernetes options without effect",
-			"Without "+attrKubernetesVersion+" Kubernetes is not managed, and nothing looks at "+strings.Join(idle, ", ")+".\n\n"+
-				"Set "+attrKubernetesVersion+", to the running version if nothing is to be upgraded, or remove "+strings.Join(idle, ", ")+".")
+		diagnostics.AddAttributeError(path.Root(attrname.Kubernetes), "Kubernetes options without effect",
+			"Without "+attrname.KubernetesVersion+" Kubernetes is not managed, and nothing looks at "+strings.Join(idle, ", ")+".\n\n"+
+				"Set "+attrname.KubernetesVersion+", to the running version if nothing is to be upgraded, or remove "+strings.Join(idle, ", ")+".")
 	}
 
 	return diagnostics
@@ -298,9 +299,9 @@ func (m clusterModel) validateGuards(ctx context.Context) diag.Diagnostics {
 
 	// Any time will do, because the end is searched for years ahead. If there is none, until is zero.
 	if open, until := window.Open(time.Unix(0, 0)); open && until.IsZero() {
-		diagnostics.AddAttributeWarning(path.Root(attrMaintenanceWindow), "Window that never closes",
+		diagnostics.AddAttributeWarning(path.Root(attrname.MaintenanceWindow), "Window that never closes",
 			fmt.Sprintf("%s (%s) opens again before it closes, so that it is always open.\n\nMake %s shorter than the time between two starts, or leave %s out.",
-				attrMaintenanceWindow, window, attrDuration, attrMaintenanceWindow))
+				attrname.MaintenanceWindow, window, attrname.Duration, attrname.MaintenanceWindow))
 	}
 
 	return diagnostics
@@ -382,10 +383,10 @@ func (m clusterModel) validateOnFailure() diag.Diagnostics {
 	var diagnostics diag.Diagnostics
 
 	if m.TalosVersion.IsNull() && m.OnFailure.ValueString() == string(cluster.RollBackOnFailure) {
-		diagnostics.AddAttributeError(path.Root(attrOnFailure), "Rollback without effect",
+		diagnostics.AddAttributeError(path.Root(attrname.OnFailure), "Rollback without effect",
 			fmt.Sprintf("%s = %q sends a node back to the Talos it ran before, and without %s no node gets another one. Kubernetes is never rolled back.\n\n"+
 				"Set %s, to the running version if nothing is to be upgraded, or remove %s.",
-				attrOnFailure, cluster.RollBackOnFailure, attrTalosVersion, attrTalosVersion, attrOnFailure))
+				attrname.OnFailure, cluster.RollBackOnFailure, attrname.TalosVersion, attrname.TalosVersion, attrname.OnFailure))
 	}
 
 	return diagnostics
@@ -480,7 +481,7 @@ func (m clusterModel) validatePublishTo() diag.Diagnostics {
 	var diagnostics diag.Diagnostics
 
 	attributes := m.PublishTo.Attributes()
-	kind, version := attributes[attrKind], attributes[attrAPIVersion]
+	kind, version := attributes[attrname.Kind], attributes[attrname.APIVersion]
 
 	if m.PublishTo.IsNull() || m.PublishTo.IsUnknown() || kind.IsUnknown() || version.IsUnknown() {
 		return diagnostics
@@ -491,9 +492,9 @@ func (m clusterModel) validatePublishTo() diag.Diagnostics {
 		return diagnostics
 	}
 
-	diagnostics.AddAttributeError(path.Root(attrPublishTo), "Missing API version",
+	diagnostics.AddAttributeError(path.Root(attrname.PublishTo), "Missing API version",
 		fmt.Sprintf("%s.%s is %q, and the API version of that kind is not known.%s\n\nSet %s.%s, such as \"example.com/v1\": kubectl api-resources lists it. It is known for %s.",
-			attrPublishTo, attrKind, of.Kind, attribute.DidYouMean(of.Kind, knownKinds()...), attrPublishTo, attrAPIVersion, strings.Join(knownKinds(), ", ")))
+			attrname.PublishTo, attrname.Kind, of.Kind, attribute.DidYouMean(of.Kind, knownKinds()...), attrname.PublishTo, attrname.APIVersion, strings.Join(knownKinds(), ", ")))
 
 	return diagnostics
 }
@@ -511,29 +512,29 @@ func (m clusterModel) validateMode() diag.Diagnostics {
 
 	if m.PublishTo.IsNull() {
 		if delegated {
-			diagnostics.AddAttributeError(path.Root(attrMode), "No operator to delegate to",
+			diagnostics.AddAttributeError(path.Root(attrname.Mode), "No operator to delegate to",
 				fmt.Sprintf("%s = %q has an operator upgrade the cluster, and without %s there is none to ask.\n\n"+
 					"Set %s to the object that the operator acts on, such as { kind = \"KubernetesCluster\", namespace = ..., name = ... }, or remove %s.",
-					attrMode, modeDelegate, attrPublishTo, attrPublishTo, attrMode))
+					attrname.Mode, modeDelegate, attrname.PublishTo, attrname.PublishTo, attrname.Mode))
 		}
 
 		return diagnostics
 	}
 
-	if of.Kind == "" || m.PublishTo.Attributes()[attrAPIVersion].IsUnknown() {
+	if of.Kind == "" || m.PublishTo.Attributes()[attrname.APIVersion].IsUnknown() {
 		return diagnostics
 	}
 
 	switch kind := operator.KindOf(of); {
 	case delegated && (kind == operator.Plain || kind == operator.Annotated):
-		diagnostics.AddAttributeError(path.Root(attrMode), "No operator to delegate to",
+		diagnostics.AddAttributeError(path.Root(attrname.Mode), "No operator to delegate to",
 			fmt.Sprintf("%s = %q has an operator upgrade the cluster, but no operator is known that acts on a %s, as %s names one. Those of KubernetesCluster and TalosControlPlane can be asked.\n\n"+
-				"Have %s name one of these, or remove %s.", attrMode, modeDelegate, of.Kind, attrPublishTo, attrPublishTo, attrMode))
+				"Have %s name one of these, or remove %s.", attrname.Mode, modeDelegate, of.Kind, attrname.PublishTo, attrname.PublishTo, attrname.Mode))
 	case !delegated && kind == operator.Declarative:
-		diagnostics.AddAttributeError(path.Root(attrPublishTo), "Operator that cannot be held",
+		diagnostics.AddAttributeError(path.Root(attrname.PublishTo), "Operator that cannot be held",
 			fmt.Sprintf("%s names a %s, whose operator takes every node to what the object says and cannot be held: it would undo what this provider does.\n\n"+
 				"Set %s = %q to have that operator upgrade the cluster, or remove %s and make sure that the operator is not running.",
-				attrPublishTo, of.Kind, attrMode, modeDelegate, attrPublishTo))
+				attrname.PublishTo, of.Kind, attrname.Mode, modeDelegate, attrname.PublishTo))
 	}
 
 	return diagnostics
@@ -555,7 +556,7 @@ func (m clusterModel) validateDelegated() diag.Diagnostics {
 	if len(idle) > 0 {
 		diagnostics.AddAttributeError(path.Root(idle[0]), "Attributes that the operator decides about",
 			fmt.Sprintf("With %s = %q the operator decides how the nodes are upgraded, and nothing looks at %s.\n\nRemove %s, or set %s = %q to have this provider upgrade the nodes.",
-				attrMode, modeDelegate, strings.Join(idle, ", "), strings.Join(idle, ", "), attrMode, modeDirect))
+				attrname.Mode, modeDelegate, strings.Join(idle, ", "), strings.Join(idle, ", "), attrname.Mode, modeDirect))
 	}
 
 	return diagnostics
@@ -563,7 +564,7 @@ func (m clusterModel) validateDelegated() diag.Diagnostics {
 
 // modeText accepts values of mode.
 func modeText() attribute.Text {
-	advice := fmt.Sprintf("Write %q to have this provider upgrade the nodes, or %q to have the operator of the object in %s do it.", modeDirect, modeDelegate, attrPublishTo)
+	advice := fmt.Sprintf("Write %q to have this provider upgrade the nodes, or %q to have the operator of the object in %s do it.", modeDirect, modeDelegate, attrname.PublishTo)
 
 	return attribute.Choice("Invalid mode", advice, modeDirect, modeDelegate)
 }
@@ -655,13 +656,13 @@ func selectorOverrideElements() attribute.Elements {
 		}
 
 		attributes := object.Attributes()
-		if slices.ContainsFunc([]string{attrHold, attrInstallerImage, attrRebootMode}, func(name string) bool { return !attributes[name].IsNull() }) {
+		if slices.ContainsFunc([]string{attrname.Hold, attrname.InstallerImage, attrname.RebootMode}, func(name string) bool { return !attributes[name].IsNull() }) {
 			return nil
 		}
 
 		return attribute.Problem(at, "Empty selector override", fmt.Sprintf(
 			": none of %s, %s and %s is set, so nothing is different for the nodes. Terraform drops names that it does not know: a misspelt one leaves nothing behind.\n\n"+
-				"Correct the name, or remove the element.", attrHold, attrInstallerImage, attrRebootMode))
+				"Correct the name, or remove the element.", attrname.Hold, attrname.InstallerImage, attrname.RebootMode))
 	}}
 }
 
@@ -672,7 +673,7 @@ func excludedObjects() attribute.Elements {
 
 	return attribute.Elements{Require: require, Check: func(at path.Path, element attr.Value) diag.Diagnostic {
 		given, isObject := element.(types.Object)
-		if !isObject || given.IsNull() || given.IsUnknown() || given.Attributes()[attrNamespace].IsUnknown() {
+		if !isObject || given.IsNull() || given.IsUnknown() || given.Attributes()[attrname.Namespace].IsUnknown() {
 			return nil
 		}
 
@@ -682,7 +683,7 @@ func excludedObjects() attribute.Elements {
 			return value.ValueString()
 		}
 
-		object := cluster.ManifestObject{Kind: text(attrKind), Namespace: text(attrNamespace), Name: text(attrName)}
+		object := cluster.ManifestObject{Kind: text(attrname.Kind), Namespace: text(attrname.Namespace), Name: text(attrname.Name)}
 		if !object.Is("DaemonSet/kube-system/" + string(cluster.Proxy)) {
 			return nil
 		}

@@ -18,6 +18,9 @@ import (
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/attribute"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/attrname"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/publication"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/wording/told"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
@@ -69,12 +72,12 @@ func validated(t *testing.T, model *clusterModel) []*tfprotov6.Diagnostic {
 
 	server, _ := serve(t)
 
-	resp, err := server.ValidateResourceConfig(t.Context(), &tfprotov6.ValidateResourceConfigRequest{TypeName: typeName + "_cluster", Config: &config})
+	resp, err := server.ValidateResourceConfig(t.Context(), &tfprotov6.ValidateResourceConfigRequest{TypeName: attrname.TypeName + "_cluster", Config: &config})
 	if err != nil {
 		t.Fatal(err)
 	}
 
-	return notedOnWire(t, resp.Diagnostics)
+	return told.NotedOnWire(t, resp.Diagnostics)
 }
 
 func TestValidate_Configuration(t *testing.T) {
@@ -149,9 +152,9 @@ func TestValidate_Configuration(t *testing.T) {
 		"intermediate version twice":         {intermediate("1.12.8", "v1.12.8"), `intermediate_versions[1]`, "intermediate_versions[0]"},
 		"one pull at a time":                 {pulling(1), "", ""},
 		"as many pulls as there may be":      {pulling(maxParallelPulls), "", ""},
-		"no pull":                            {pulling(0), attrParallelPulls, "parallel_pulls is 0: value must be a whole number from 1 to 200.\n\nWrite 1 for one node after the other"},
-		"half a pull":                        {pulling(1.5), attrParallelPulls, "parallel_pulls is 1.5"},
-		"more pulls than a registry bears":   {pulling(201), attrParallelPulls, "parallel_pulls is 201"},
+		"no pull":                            {pulling(0), attrname.ParallelPulls, "parallel_pulls is 0: value must be a whole number from 1 to 200.\n\nWrite 1 for one node after the other"},
+		"half a pull":                        {pulling(1.5), attrname.ParallelPulls, "parallel_pulls is 1.5"},
+		"more pulls than a registry bears":   {pulling(201), attrname.ParallelPulls, "parallel_pulls is 201"},
 		"percentage above all":               {unavailable("101%"), `max_unavailable`, `max_unavailable: "101%" is not`},
 		"percentage of nothing":              {unavailable("0%"), `max_unavailable`, "1%"},
 		"no worker":                          {unavailable("0"), `max_unavailable`, "from 1 on"},
@@ -249,7 +252,7 @@ func unavailable(share string) func(*clusterModel) {
 func ownImage(repository string) func(*clusterModel) {
 	return func(m *clusterModel) {
 		override := types.ObjectValueMust(nodeOverrideTypes(), map[string]attr.Value{
-			attrInstallerImage: types.StringValue(repository), attrHold: types.BoolNull(), attrRebootMode: types.StringNull(), attrRetryBootID: types.StringNull(),
+			attrname.InstallerImage: types.StringValue(repository), attrname.Hold: types.BoolNull(), attrname.RebootMode: types.StringNull(), attrname.RetryBootID: types.StringNull(),
 		})
 		m.NodeOverrides = types.MapValueMust(types.ObjectType{AttrTypes: nodeOverrideTypes()}, map[string]attr.Value{"worker-0": override})
 	}
@@ -379,7 +382,7 @@ func failing(how string) func(*clusterModel) {
 
 func repeating(attempts types.Number, backoff types.String) func(*clusterModel) {
 	return func(m *clusterModel) {
-		m.Retry = types.ObjectValueMust(retryTypes(), map[string]attr.Value{attrAttempts: attempts, attrBackoff: backoff})
+		m.Retry = types.ObjectValueMust(retryTypes(), map[string]attr.Value{attrname.Attempts: attempts, attrname.Backoff: backoff})
 	}
 }
 
@@ -399,20 +402,20 @@ func TestValidate_Failures(t *testing.T) {
 		"retry that says nothing":        {repeating(types.NumberNull(), types.StringNull()), "", ""},
 		"one attempt without a pause":    {repeating(times(1), types.StringValue("0s")), "", ""},
 		"as many attempts as there are":  {repeating(times(maxAttempts), types.StringValue("1h30m")), "", ""},
-		"another word":                   {failing("revert"), attrOnFailure, `on_failure is "revert".` + "\n\n" + `Write "stop" to leave`},
-		"almost the word":                {failing("roll-back"), attrOnFailure, `on_failure is "roll-back". Did you mean "rollback"?`},
-		"other capitals":                 {failing("Stop"), attrOnFailure, `Did you mean "stop"?`},
-		"no word":                        {failing(""), attrOnFailure, `on_failure is ""`},
-		"rollback of Kubernetes":         {onlyKubernetes("rollback"), attrOnFailure, "without talos_version no node gets another one"},
+		"another word":                   {failing("revert"), attrname.OnFailure, `on_failure is "revert".` + "\n\n" + `Write "stop" to leave`},
+		"almost the word":                {failing("roll-back"), attrname.OnFailure, `on_failure is "roll-back". Did you mean "rollback"?`},
+		"other capitals":                 {failing("Stop"), attrname.OnFailure, `Did you mean "stop"?`},
+		"no word":                        {failing(""), attrname.OnFailure, `on_failure is ""`},
+		"rollback of Kubernetes":         {onlyKubernetes("rollback"), attrname.OnFailure, "without talos_version no node gets another one"},
 		"Kubernetes that stops":          {onlyKubernetes("stop"), "", ""},
-		"no attempt":                     {attempts(0), attrRetry, "retry.attempts is 0: value must be a whole number from 1 to 10.\n\nThe first attempt counts: write 1"},
-		"fewer attempts than none":       {attempts(-3), attrRetry, "retry.attempts is -3"},
-		"half an attempt":                {attempts(1.5), attrRetry, "retry.attempts is 1.5: value must be a whole number"},
-		"attempts without end":           {attempts(1e30), attrRetry, "retry.attempts is 1e+30"},
-		"more attempts than of any use":  {attempts(11), attrRetry, "retry.attempts is 11: value must be a whole number from 1 to 10.\n\nWhat fails that often"},
-		"pause without a unit":           {backoff("30"), attrRetry, `retry.backoff is "30": value must be a duration such as "0s"`},
-		"pause that goes back in time":   {backoff("-1s"), attrRetry, `retry.backoff is "-1s"`},
-		"pause that is said with a word": {backoff("soon"), attrRetry, `retry.backoff is "soon"`},
+		"no attempt":                     {attempts(0), attrname.Retry, "retry.attempts is 0: value must be a whole number from 1 to 10.\n\nThe first attempt counts: write 1"},
+		"fewer attempts than none":       {attempts(-3), attrname.Retry, "retry.attempts is -3"},
+		"half an attempt":                {attempts(1.5), attrname.Retry, "retry.attempts is 1.5: value must be a whole number"},
+		"attempts without end":           {attempts(1e30), attrname.Retry, "retry.attempts is 1e+30"},
+		"more attempts than of any use":  {attempts(11), attrname.Retry, "retry.attempts is 11: value must be a whole number from 1 to 10.\n\nWhat fails that often"},
+		"pause without a unit":           {backoff("30"), attrname.Retry, `retry.backoff is "30": value must be a duration such as "0s"`},
+		"pause that goes back in time":   {backoff("-1s"), attrname.Retry, `retry.backoff is "-1s"`},
+		"pause that is said with a word": {backoff("soon"), attrname.Retry, `retry.backoff is "soon"`},
 	})
 }
 
@@ -427,7 +430,7 @@ func onlyKubernetes(how string) func(*clusterModel) {
 func TestValidate_RetryIsPlannedWithItsDefaults(t *testing.T) {
 	d := drive(t, threeNodes("1.13.4", "1.34.2"))
 	state := d.refreshed()
-	retry := d.object(d.kind.AttributeTypes[attrRetry])
+	retry := d.object(d.kind.AttributeTypes[attrname.Retry])
 	number := func(value int64) tftypes.Value { return tftypes.NewValue(tftypes.Number, value) }
 	text := func(value string) tftypes.Value { return tftypes.NewValue(tftypes.String, value) }
 
@@ -437,21 +440,21 @@ func TestValidate_RetryIsPlannedWithItsDefaults(t *testing.T) {
 		backoff  tftypes.Value
 	}{
 		"nothing":  {nil, number(2), text("30s")},
-		"attempts": {map[string]tftypes.Value{attrAttempts: number(4)}, number(4), text("30s")},
-		"backoff":  {map[string]tftypes.Value{attrBackoff: text("1m")}, number(2), text("1m")},
+		"attempts": {map[string]tftypes.Value{attrname.Attempts: number(4)}, number(4), text("30s")},
+		"backoff":  {map[string]tftypes.Value{attrname.Backoff: text("1m")}, number(2), text("1m")},
 	} {
 		t.Run(name, func(t *testing.T) {
-			given := map[string]tftypes.Value{attrTalosVersion: text("1.13.4"), attrOnFailure: text("rollback"), attrRetry: empty(retry, test.given)}
+			given := map[string]tftypes.Value{attrname.TalosVersion: text("1.13.4"), attrname.OnFailure: text("rollback"), attrname.Retry: empty(retry, test.given)}
 
 			proposed := map[string]tftypes.Value{}
 			if err := d.value(state).As(&proposed); err != nil {
 				t.Fatal(err)
 			}
 
-			proposed[attrOnFailure], proposed[attrRetry] = given[attrOnFailure], given[attrRetry]
+			proposed[attrname.OnFailure], proposed[attrname.Retry] = given[attrname.OnFailure], given[attrname.Retry]
 
 			resp, err := d.server.PlanResourceChange(t.Context(), &tfprotov6.PlanResourceChangeRequest{
-				TypeName: typeName + "_cluster", PriorState: state, ProposedNewState: d.dynamic(tftypes.NewValue(d.kind, proposed)), Config: d.dynamic(empty(d.kind, given)),
+				TypeName: attrname.TypeName + "_cluster", PriorState: state, ProposedNewState: d.dynamic(tftypes.NewValue(d.kind, proposed)), Config: d.dynamic(empty(d.kind, given)),
 			})
 			if err != nil {
 				t.Fatal(err)
@@ -461,9 +464,9 @@ func TestValidate_RetryIsPlannedWithItsDefaults(t *testing.T) {
 			d.silent(resp.Diagnostics)
 
 			planned := d.value(resp.PlannedState)
-			want := empty(retry, map[string]tftypes.Value{attrAttempts: test.attempts, attrBackoff: test.backoff})
+			want := empty(retry, map[string]tftypes.Value{attrname.Attempts: test.attempts, attrname.Backoff: test.backoff})
 
-			if got := d.attribute(planned, attrRetry); !got.Equal(want) {
+			if got := d.attribute(planned, attrname.Retry); !got.Equal(want) {
 				t.Errorf("retry is planned as %s, want %s", got, want)
 			}
 		})
@@ -696,7 +699,7 @@ func TestValidate_Kubernetes(t *testing.T) {
 	}
 
 	everything := func(model *clusterModel) {
-		image(attrProxy, "registry.example.com:5000/kube-proxy")(model)
+		image(attrname.Proxy, "registry.example.com:5000/kube-proxy")(model)
 		kubelets("25%")(model)
 		inManifests(t, func(m *manifestsModel) {
 			m.Sync, m.Prune, m.Force, m.Timeout = types.BoolValue(true), types.BoolValue(true), types.BoolValue(true), types.StringValue("0s")
@@ -705,14 +708,14 @@ func TestValidate_Kubernetes(t *testing.T) {
 
 	checkValidation(t, map[string]validationCase{
 		"everything":                  {managing(everything), "", ""},
-		"image with a tag":            {managing(image(attrKubelet, "ghcr.io/siderolabs/kubelet:v1.35.2")), "kubernetes", "kubernetes.images.kubelet: not an image reference without tag"},
-		"the tag has another owner":   {managing(image(attrKubelet, "ghcr.io/siderolabs/kubelet:v1.35.2")), "kubernetes", "the tag is chosen by kubernetes_version"},
-		"image with a digest":         {managing(image(attrProxy, "r.io/p@sha256:376567988ad370138ad8b2698212367b8edcb69b5fd68c80be1f2ec7d603b4ba")), "kubernetes", "kubernetes.images.kube_proxy"},
-		"image that is none":          {managing(image(attrScheduler, "Not A Reference")), "kubernetes", "not an image reference"},
+		"image with a tag":            {managing(image(attrname.Kubelet, "ghcr.io/siderolabs/kubelet:v1.35.2")), "kubernetes", "kubernetes.images.kubelet: not an image reference without tag"},
+		"the tag has another owner":   {managing(image(attrname.Kubelet, "ghcr.io/siderolabs/kubelet:v1.35.2")), "kubernetes", "the tag is chosen by kubernetes_version"},
+		"image with a digest":         {managing(image(attrname.Proxy, "r.io/p@sha256:376567988ad370138ad8b2698212367b8edcb69b5fd68c80be1f2ec7d603b4ba")), "kubernetes", "kubernetes.images.kube_proxy"},
+		"image that is none":          {managing(image(attrname.Scheduler, "Not A Reference")), "kubernetes", "not an image reference"},
 		"half a kubelet":              {managing(kubelets("0.5")), "kubernetes", "kubernetes.max_unavailable_kubelets"},
 		"timeout without unit":        {managing(inManifests(t, func(m *manifestsModel) { m.Timeout = types.StringValue("5") })), "kubernetes", "kubernetes.manifests.timeout"},
 		"timeout below zero":          {managing(inManifests(t, func(m *manifestsModel) { m.Timeout = types.StringValue("-5m") })), "kubernetes", `"0s"`},
-		"image without a version":     {image(attrAPIServer, "registry.example.com/apiserver"), "kubernetes", "kubernetes.images.kube_apiserver"},
+		"image without a version":     {image(attrname.APIServer, "registry.example.com/apiserver"), "kubernetes", "kubernetes.images.kube_apiserver"},
 		"kubelets without a version":  {kubelets("2"), "kubernetes", "set kubernetes_version"},
 		"no image without a version":  {inKubernetes(t, func(k *kubernetesModel) { k.Images = overriding(t, nil) }), "", ""},
 		"manifests without a version": {inManifests(t, func(m *manifestsModel) { m.Prune = types.BoolValue(true) }), "kubernetes", "without kubernetes_version the bootstrap manifests are not synced unless kubernetes.manifests.sync = true says so"},
@@ -751,7 +754,7 @@ func TestValidate_Kubernetes(t *testing.T) {
 // publishedTo is publish_to; a part that is empty is not set.
 func publishedTo(apiVersion, kind, namespace, name string) types.Object {
 	return types.ObjectValueMust(publishToTypes(), map[string]attr.Value{
-		attrAPIVersion: attribute.TextValue(apiVersion), attrKind: attribute.TextValue(kind), attrNamespace: attribute.TextValue(namespace), attrName: attribute.TextValue(name),
+		attrname.APIVersion: attribute.TextValue(apiVersion), attrname.Kind: attribute.TextValue(kind), attrname.Namespace: attribute.TextValue(namespace), attrname.Name: attribute.TextValue(name),
 	})
 }
 
@@ -795,45 +798,45 @@ func TestValidate_Publishing(t *testing.T) {
 		"nothing is known": {func(m *clusterModel) {
 			m.PublishTo, m.Mode = types.ObjectUnknown(publishToTypes()), types.StringUnknown()
 		}, "", ""},
-		"an unknown kind":                  {part(attrKind, types.StringUnknown()), "", ""},
-		"an unknown API version":           {part(attrAPIVersion, types.StringUnknown()), "", ""},
-		"an unknown name":                  {part(attrName, types.StringUnknown()), "", ""},
+		"an unknown kind":                  {part(attrname.Kind, types.StringUnknown()), "", ""},
+		"an unknown API version":           {part(attrname.APIVersion, types.StringUnknown()), "", ""},
+		"an unknown name":                  {part(attrname.Name, types.StringUnknown()), "", ""},
 		"direct":                           {mode(types.StringValue("direct")), "", ""},
 		"direct beside an operator":        {func(m *clusterModel) { m.PublishTo, m.Mode = vitistack, types.StringValue("direct") }, "", ""},
-		"a kind without an API version":    {publishing(publishedTo("", "Site", "tenant-a", "prod")), attrPublishTo, `publish_to.kind is "Site", and the API version of that kind is not known`},
-		"almost a kind":                    {publishing(publishedTo("", "KubernetesClusters", "tenant-a", "prod")), attrPublishTo, `Did you mean "KubernetesCluster"?`},
-		"a kind in other capitals":         {publishing(publishedTo("", "kubernetesCluster", "tenant-a", "prod")), attrPublishTo, `Did you mean "KubernetesCluster"?`},
-		"no kind":                          {part(attrKind, types.StringValue("")), attrPublishTo, `publish_to.kind is ""`},
-		"a Secret":                         {publishing(publishedTo("v1", "Secret", "tenant-a", "prod")), attrPublishTo, "Secrets are neither read nor written"},
-		"a name with a path":               {part(attrName, types.StringValue("../secrets/prod")), attrPublishTo, `publish_to.name is "../secrets/prod"`},
-		"no name":                          {part(attrName, types.StringValue("")), attrPublishTo, `publish_to.name is ""`},
-		"a name without end":               {part(attrName, types.StringValue(strings.Repeat("a", 254))), attrPublishTo, "must be the name of an object"},
-		"no namespace":                     {part(attrNamespace, types.StringValue("")), attrPublishTo, `publish_to.namespace is ""`},
-		"an API version without a version": {part(attrAPIVersion, types.StringValue("vitistack.io")), attrPublishTo, `publish_to.api_version is "vitistack.io"`},
-		"an API version with a path":       {part(attrAPIVersion, types.StringValue("a/b/v1")), attrPublishTo, "must be an API version such as v1"},
-		"another mode":                     {mode(types.StringValue("operator")), attrMode, `mode is "operator".` + "\n\n" + `Write "direct"`},
-		"almost a mode":                    {mode(types.StringValue("delegated")), attrMode, `Did you mean "delegate"?`},
-		"delegate without an object":       {delegating(types.ObjectNull(publishToTypes()), nothingElse), attrMode, "without publish_to there is none to ask"},
-		"delegate to a ConfigMap":          {delegating(publishedTo("", "ConfigMap", "a", "b"), nothingElse), attrMode, "acts on a ConfigMap"},
-		"delegate to another kind":         {delegating(publishedTo("example.com/v1", "Site", "a", "b"), nothingElse), attrMode, "acts on a Site"},
+		"a kind without an API version":    {publishing(publishedTo("", "Site", "tenant-a", "prod")), attrname.PublishTo, `publish_to.kind is "Site", and the API version of that kind is not known`},
+		"almost a kind":                    {publishing(publishedTo("", "KubernetesClusters", "tenant-a", "prod")), attrname.PublishTo, `Did you mean "KubernetesCluster"?`},
+		"a kind in other capitals":         {publishing(publishedTo("", "kubernetesCluster", "tenant-a", "prod")), attrname.PublishTo, `Did you mean "KubernetesCluster"?`},
+		"no kind":                          {part(attrname.Kind, types.StringValue("")), attrname.PublishTo, `publish_to.kind is ""`},
+		"a Secret":                         {publishing(publishedTo("v1", "Secret", "tenant-a", "prod")), attrname.PublishTo, "Secrets are neither read nor written"},
+		"a name with a path":               {part(attrname.Name, types.StringValue("../secrets/prod")), attrname.PublishTo, `publish_to.name is "../secrets/prod"`},
+		"no name":                          {part(attrname.Name, types.StringValue("")), attrname.PublishTo, `publish_to.name is ""`},
+		"a name without end":               {part(attrname.Name, types.StringValue(strings.Repeat("a", 254))), attrname.PublishTo, "must be the name of an object"},
+		"no namespace":                     {part(attrname.Namespace, types.StringValue("")), attrname.PublishTo, `publish_to.namespace is ""`},
+		"an API version without a version": {part(attrname.APIVersion, types.StringValue("vitistack.io")), attrname.PublishTo, `publish_to.api_version is "vitistack.io"`},
+		"an API version with a path":       {part(attrname.APIVersion, types.StringValue("a/b/v1")), attrname.PublishTo, "must be an API version such as v1"},
+		"another mode":                     {mode(types.StringValue("operator")), attrname.Mode, `mode is "operator".` + "\n\n" + `Write "direct"`},
+		"almost a mode":                    {mode(types.StringValue("delegated")), attrname.Mode, `Did you mean "delegate"?`},
+		"delegate without an object":       {delegating(types.ObjectNull(publishToTypes()), nothingElse), attrname.Mode, "without publish_to there is none to ask"},
+		"delegate to a ConfigMap":          {delegating(publishedTo("", "ConfigMap", "a", "b"), nothingElse), attrname.Mode, "acts on a ConfigMap"},
+		"delegate to another kind":         {delegating(publishedTo("example.com/v1", "Site", "a", "b"), nothingElse), attrname.Mode, "acts on a Site"},
 		"delegate to an unknown object":    {delegating(types.ObjectUnknown(publishToTypes()), nothingElse), "", ""},
 		"delegate to Vitistack":            {delegating(vitistack, nothingElse), "", ""},
 		"delegate to the other operator":   {delegating(declarative, nothingElse), "", ""},
-		"one that cannot be held":          {publishing(declarative), attrPublishTo, `Set mode = "delegate"`},
+		"one that cannot be held":          {publishing(declarative), attrname.PublishTo, `Set mode = "delegate"`},
 		"one of an unknown API version": {func(m *clusterModel) {
 			parts := declarative.Attributes()
-			parts[attrAPIVersion] = types.StringUnknown()
+			parts[attrname.APIVersion] = types.StringUnknown()
 			m.PublishTo = types.ObjectValueMust(publishToTypes(), parts)
 		}, "", ""},
 		"delegate to an unknown API version": {delegating(publishedTo("", "Site", "a", "b"), func(m *clusterModel) {
 			parts := m.PublishTo.Attributes()
-			parts[attrAPIVersion] = types.StringUnknown()
+			parts[attrname.APIVersion] = types.StringUnknown()
 			m.PublishTo = types.ObjectValueMust(publishToTypes(), parts)
 		}), "", ""},
 		"one that may be asked": {func(m *clusterModel) { m.PublishTo, m.Mode = declarative, types.StringUnknown() }, "", ""},
 		"one that cannot be held, directly": {
 			func(m *clusterModel) { m.PublishTo, m.Mode = declarative, types.StringValue("direct") },
-			attrPublishTo, "cannot be held",
+			attrname.PublishTo, "cannot be held",
 		},
 		"delegate with what is allowed": {delegating(vitistack, func(m *clusterModel) {
 			m.AllowIntermediate, m.IntermediateVersions, m.AllowUnknown = types.BoolValue(true), texts("1.12.8"), types.BoolValue(true)
@@ -845,7 +848,7 @@ func TestValidate_Publishing(t *testing.T) {
 }
 
 func saving(directory string) types.Object {
-	return types.ObjectValueMust(directoryTypes(), map[string]attr.Value{attrDirectory: types.StringValue(directory)})
+	return types.ObjectValueMust(directoryTypes(), map[string]attr.Value{attrname.Directory: types.StringValue(directory)})
 }
 
 // TestValidate_DelegationRefusesUnusedAttributes: an attribute that nothing looks at would be a
@@ -856,28 +859,28 @@ func TestValidate_DelegationRefusesUnusedAttributes(t *testing.T) {
 	cases := map[string]validationCase{}
 
 	for name, change := range map[string]func(*clusterModel){
-		attrOrder:          func(m *clusterModel) { m.Order = defaults.Order },
-		attrRebootMode:     func(m *clusterModel) { m.RebootMode = defaults.RebootMode },
-		attrDrain:          func(m *clusterModel) { m.Drain = defaults.Drain },
-		attrInstallerImage: func(m *clusterModel) { m.InstallerImage = types.StringValue("ghcr.io/siderolabs/installer") },
-		attrMaxUnavailable: func(m *clusterModel) { m.MaxUnavailable = defaults.MaxUnavailable },
-		attrParallelPulls:  func(m *clusterModel) { m.ParallelPulls = times(7) },
-		attrCanary:         func(m *clusterModel) { m.Canary = texts("worker-0") },
-		attrSettle:         func(m *clusterModel) { m.Settle = defaults.Settle },
-		attrNodeOverrides:  func(m *clusterModel) { m.NodeOverrides = holding(t, "worker-0") },
-		attrKubernetes: func(m *clusterModel) {
+		attrname.Order:          func(m *clusterModel) { m.Order = defaults.Order },
+		attrname.RebootMode:     func(m *clusterModel) { m.RebootMode = defaults.RebootMode },
+		attrname.Drain:          func(m *clusterModel) { m.Drain = defaults.Drain },
+		attrname.InstallerImage: func(m *clusterModel) { m.InstallerImage = types.StringValue("ghcr.io/siderolabs/installer") },
+		attrname.MaxUnavailable: func(m *clusterModel) { m.MaxUnavailable = defaults.MaxUnavailable },
+		attrname.ParallelPulls:  func(m *clusterModel) { m.ParallelPulls = times(7) },
+		attrname.Canary:         func(m *clusterModel) { m.Canary = texts("worker-0") },
+		attrname.Settle:         func(m *clusterModel) { m.Settle = defaults.Settle },
+		attrname.NodeOverrides:  func(m *clusterModel) { m.NodeOverrides = holding(t, "worker-0") },
+		attrname.Kubernetes: func(m *clusterModel) {
 			m.KubernetesVersion, m.Kubernetes = types.StringValue("1.35.2"), desired("1.13.4", "1.35.2").Kubernetes
 		},
-		attrSyncInstallImage: func(m *clusterModel) { m.SyncInstallImage = types.BoolValue(false) },
-		attrOnFailure:        failing("stop"),
-		attrRetry:            repeating(times(1), types.StringNull()),
+		attrname.SyncInstallImage: func(m *clusterModel) { m.SyncInstallImage = types.BoolValue(false) },
+		attrname.OnFailure:        failing("stop"),
+		attrname.Retry:            repeating(times(1), types.StringNull()),
 	} {
 		cases[name] = validationCase{delegating(vitistack, change), name, "nothing looks at " + name + "."}
 	}
 
 	cases["several of them"] = validationCase{
 		delegating(vitistack, func(m *clusterModel) { m.Order, m.OnFailure = defaults.Order, types.StringValue("rollback") }),
-		attrOrder, "Remove order, on_failure, or set",
+		attrname.Order, "Remove order, on_failure, or set",
 	}
 
 	checkValidation(t, cases)
@@ -891,7 +894,7 @@ func TestValidate_ObjectIsCompleted(t *testing.T) {
 		version   string
 		delegated bool
 	}{
-		"default":           {types.ObjectNull(publishToTypes()), "", defaultObject, "", false},
+		"default":           {types.ObjectNull(publishToTypes()), "", publication.DefaultObject, "", false},
 		"KubernetesCluster": {publishedTo("", "KubernetesCluster", "a", "b"), "", "KubernetesCluster a/b", "vitistack.io/v1alpha1", false},
 		"as written":        {publishedTo("vitistack.io/v1", "KubernetesCluster", "a", "b"), modeDirect, "KubernetesCluster a/b", "vitistack.io/v1", false},
 		"delegated":         {publishedTo("", "TalosControlPlane", "a", "b"), modeDelegate, "TalosControlPlane a/b", "talos.alperen.cloud/v1alpha1", true},
@@ -900,12 +903,12 @@ func TestValidate_ObjectIsCompleted(t *testing.T) {
 			model := clusterModel{optionsModel: optionsModel{PublishTo: test.to, Mode: attribute.TextValue(test.mode)}}
 
 			got := model.publication()
-			if got.String() != test.want || got.delegated != test.delegated {
-				t.Errorf("got %s, delegated %t", got, got.delegated)
+			if got.String() != test.want || got.Delegated != test.delegated {
+				t.Errorf("got %s, delegated %t", got, got.Delegated)
 			}
 
-			if got.to != nil && got.to.APIVersion != test.version {
-				t.Errorf("API version %s, want %s", got.to.APIVersion, test.version)
+			if got.To != nil && got.To.APIVersion != test.version {
+				t.Errorf("API version %s, want %s", got.To.APIVersion, test.version)
 			}
 
 			if !model.PublishTo.Equal(test.to) {
@@ -972,7 +975,7 @@ func TestValidate_ExcludedObjectThatIsNotKnownIsAccepted(t *testing.T) {
 	kind := manifestObjectType().AttrTypes
 
 	for _, value := range []attr.Value{types.ObjectNull(kind), types.ObjectUnknown(kind)} {
-		if refused := excludedObjects().Check(path.Root(attrKubernetes), value); refused != nil {
+		if refused := excludedObjects().Check(path.Root(attrname.Kubernetes), value); refused != nil {
 			t.Errorf("%s: %s", value, refused.Detail())
 		}
 	}

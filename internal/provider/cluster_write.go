@@ -21,12 +21,15 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/observer/report"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/protocol"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/attribute"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/attrname"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/connection"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/diagnostic"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/publication"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
 // owner is the text in the lease that says who upgrades the cluster.
-const owner = "terraform resource " + typeName + "_cluster"
+const owner = "terraform resource " + attrname.TypeName + "_cluster"
 
 // Create implements [resource.Resource]. If the upgrade stops, the state stays null: a stored resource would be
 // tainted, and the next apply would replace it.
@@ -42,10 +45,10 @@ func (r *clusterResource) Create(ctx context.Context, req resource.CreateRequest
 		return
 	}
 
-	claimant, diagnostics := claimantIn(ctx, resp.Private)
+	claimant, diagnostics := connection.ClaimantIn(ctx, resp.Private)
 	resp.Diagnostics.Append(diagnostics...)
 
-	left := r.clusters.await(ctx, model.Context.ValueString(), limit)
+	left := r.clusters.Await(ctx, model.Context.ValueString(), limit)
 
 	observed, warnings, err := r.upgrade(ctx, model, claimant, left)
 	resp.Diagnostics.Append(warnings...)
@@ -79,7 +82,7 @@ func (r *clusterResource) Update(ctx context.Context, req resource.UpdateRequest
 
 	planned.ID, planned.Nodes, planned.Snapshot = prior.ID, prior.Nodes, prior.Snapshot
 
-	claimant, diagnostics := claimantIn(ctx, resp.Private)
+	claimant, diagnostics := connection.ClaimantIn(ctx, resp.Private)
 	resp.Diagnostics.Append(diagnostics...)
 
 	observed, warnings, err := r.upgrade(ctx, planned, claimant, limit)
@@ -104,13 +107,13 @@ func (r *clusterResource) Update(ctx context.Context, req resource.UpdateRequest
 	resp.Diagnostics.Append(resp.State.Set(ctx, prior)...)
 }
 
-// problem is [problem] of an upgrade.
+// problem is [connection.Problem] of an upgrade.
 func (r *clusterResource) problem(err error) diag.Diagnostic {
 	if errors.Is(err, errReport) {
 		return undrawable(err)
 	}
 
-	return problem("upgrade the cluster", r.clusters.access, err)
+	return connection.Problem("upgrade the cluster", r.clusters.Access, err)
 }
 
 // stopped returns the status after an upgrade that did not complete. If it stopped before anything was changed, or
@@ -130,7 +133,7 @@ func stopped(prior, planned clusterModel, observed cluster.Observation, summary 
 		return current
 	case delegated != nil:
 		return current.failed(summary+".", delegated.asked == version.Kubernetes || afterTalos)
-	case neverBegan(err):
+	case publication.NeverBegan(err):
 		return current
 	case failure.Component != "":
 		return current.failed(summary+".", managed)
@@ -142,40 +145,40 @@ func stopped(prior, planned clusterModel, observed cluster.Observation, summary 
 // upgrade runs the engine for the claimant and publishes its progress. It returns the last observation, even with an
 // error.
 func (r *clusterResource) upgrade(ctx context.Context, model clusterModel, claimant string, limit time.Duration) (cluster.Observation, diag.Diagnostics, error) {
-	reached, release, err := r.clusters.connect(ctx, model.Context.ValueString())
+	reached, release, err := r.clusters.Connect(ctx, model.Context.ValueString())
 	if err != nil {
 		return cluster.Observation{}, nil, err
 	}
 
 	defer release()
 
-	request, diagnostics := model.requestOf(ctx, r.clusters, reached.objects)
+	request, diagnostics := model.requestOf(ctx, r.clusters, reached.Objects)
 	if diagnostics.HasError() {
-		return cluster.Observation{}, diagnostics, errUnusable
+		return cluster.Observation{}, diagnostics, connection.ErrUnusable
 	}
 
 	request.ClusterID, request.Deadline = model.ID.ValueString(), limit
 
-	r.clusters.remember(model.Context.ValueString(), nil)
+	r.clusters.Remember(model.Context.ValueString(), nil)
 
 	// If the ID is unknown, the name is used: the lease in the cluster keeps two writers apart anyway.
-	id, err := clusterID(ctx, reached)
+	id, err := connection.ClusterID(ctx, reached)
 	if err == nil {
-		reached.identify(id)
+		reached.Identify(id)
 	}
 
 	// A cluster with another ID than in state is not claimed: the engine refuses it.
 	if wanted := request.ClusterID; wanted == "" || wanted == cmp.Or(id, wanted) {
-		if err := r.clusters.claims.claim(cmp.Or(id, reached.name), claimant); err != nil {
-			return cluster.Observation{}, diagnostics, fmt.Errorf("%s is %w", reached.name, err)
+		if err := r.clusters.Claims.Claim(cmp.Or(id, reached.Name), claimant); err != nil {
+			return cluster.Observation{}, diagnostics, fmt.Errorf("%s is %w", reached.Name, err)
 		}
 	}
 
 	to := model.publication()
 
-	beside, err := reached.operator(to)
-	if err == nil && beside == nil && to.delegated {
-		_, why := reached.kubernetes.UID(ctx)
+	beside, err := reached.Operator(to)
+	if err == nil && beside == nil && to.Delegated {
+		_, why := reached.Kubernetes.UID(ctx)
 		err = fmt.Errorf("there is no connection to the Kubernetes API, which holds %s: %w", to, cmp.Or(why, cluster.ErrUnreachable))
 	}
 
@@ -183,24 +186,24 @@ func (r *clusterResource) upgrade(ctx context.Context, model clusterModel, claim
 		return cluster.Observation{}, diagnostics, err
 	}
 
-	known, end := r.clusters.releases.outlook(ctx, r.clusters.settings.userAgent())
+	known, end := r.clusters.Releases.Outlook(ctx, r.clusters.Settings.UserAgent())
 	defer end()
 
 	told := &diagnostic.Warnings{}
-	options := r.clusters.engine(reached, beside)
+	options := r.clusters.Engine(reached, beside)
 	options.Run, options.Owner = cluster.RunPrefix+rand.Text(), owner
 
-	drawn, err := r.draw(model, claimant, options.Run, reached.name)
+	drawn, err := r.draw(model, claimant, options.Run, reached.Name)
 	if err != nil {
 		return cluster.Observation{}, diagnostics, err
 	}
 
-	out := &runObservers{report: drawn, trace: startTrace(ctx, r.clusters.settings.version, id, options, request, to)}
-	if !to.delegated {
-		out.publisher, out.events = reached.publisher(id, to, known.next), reached.events(to)
+	out := &publication.Observers{Report: drawn, Trace: publication.StartTrace(ctx, r.clusters.Settings.Version, id, options, request, to)}
+	if !to.Delegated {
+		out.Publisher, out.Events = reached.Publisher(id, to, known.Next), reached.Events(to)
 	}
 
-	options.Observers = append([]cluster.Observer{diagnostic.NewProgress(ctx), told}, out.observers()...)
+	options.Observers = append([]cluster.Observer{diagnostic.NewProgress(ctx), told}, out.Observers()...)
 	options.Permitted = diagnostic.NewProgress(ctx).Permitted
 
 	observed, err := carryOut(ctx, options, request)
@@ -209,8 +212,8 @@ func (r *clusterResource) upgrade(ctx context.Context, model clusterModel, claim
 		observed.ID = cmp.Or(observed.ID, id)
 	}
 
-	diagnostics.Append(told.Diagnostics(reached.name)...)
-	diagnostics.Append(out.close(ctx, to, reached.name, observed, err)...)
+	diagnostics.Append(told.Diagnostics(reached.Name)...)
+	diagnostics.Append(out.Close(ctx, to, reached.Name, observed, err)...)
 
 	return observed, diagnostics, err
 }
@@ -243,8 +246,8 @@ func (e reportError) Unwrap() error { return e.error }
 
 // undrawable returns the error of a report that cannot be written.
 func undrawable(err error) diag.Diagnostic {
-	return diag.NewAttributeErrorDiagnostic(path.Root(attrReportPath), "Unable to write the report", diagnostic.Sentence(cluster.Plain(err.Error()))+" Nothing was touched.\n\n"+
-		"Let "+attrReportPath+" name a file that can be written on the machine that runs this, one for each resource, or remove it; then run the command again.")
+	return diag.NewAttributeErrorDiagnostic(path.Root(attrname.ReportPath), "Unable to write the report", diagnostic.Sentence(cluster.Plain(err.Error()))+" Nothing was touched.\n\n"+
+		"Let "+attrname.ReportPath+" name a file that can be written on the machine that runs this, one for each resource, or remove it; then run the command again.")
 }
 
 // unwritable returns the diagnostics of a report that could not be written. An invalid path is an error. A file that
@@ -262,8 +265,8 @@ func (r *clusterResource) unwritable(planned clusterModel) diag.Diagnostics {
 	}
 
 	if err := report.Probe(place); err != nil {
-		return diag.Diagnostics{diag.NewAttributeWarningDiagnostic(path.Root(attrReportPath), "Unable to write the report", diagnostic.Sentence(err.Error())+
-			" An apply on this machine would be refused before it touches anything.\n\nLet "+attrReportPath+" name a file that can be written where the apply runs, or remove it.")}
+		return diag.Diagnostics{diag.NewAttributeWarningDiagnostic(path.Root(attrname.ReportPath), "Unable to write the report", diagnostic.Sentence(err.Error())+
+			" An apply on this machine would be refused before it touches anything.\n\nLet "+attrname.ReportPath+" name a file that can be written where the apply runs, or remove it.")}
 	}
 
 	return nil
@@ -282,15 +285,15 @@ func (r *clusterResource) draw(model clusterModel, claimant, run, name string) (
 	}
 
 	// The file is claimed before anything is written beside it.
-	if !r.clusters.claims.write(place, claimant) {
-		return nil, reportError{fmt.Errorf("%s cannot be written: another %s_cluster resource writes its own report there", place, typeName)}
+	if !r.clusters.Claims.Write(place, claimant) {
+		return nil, reportError{fmt.Errorf("%s cannot be written: another %s_cluster resource writes its own report there", place, attrname.TypeName)}
 	}
 
 	if place, err = report.Check(path); err != nil {
 		return nil, reportError{err}
 	}
 
-	return report.New(report.Options{Path: place, Cluster: name, Run: run, Version: r.clusters.settings.version}), nil
+	return report.New(report.Options{Path: place, Cluster: name, Run: run, Version: r.clusters.Settings.Version}), nil
 }
 
 // requestRecorder is an operator that records its last request.

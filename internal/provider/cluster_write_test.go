@@ -30,6 +30,9 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/say"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/observer/report"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/connection"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/publication"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/wording/told"
 )
 
 // TestReport_SuspendedRunStopped: a run that a suspension ended is shown as stopped, one that it kept from beginning as
@@ -38,14 +41,14 @@ func TestReport_SuspendedRunStopped(t *testing.T) {
 	for want, err := range map[report.Outcome]error{
 		report.Stopped: say.ErrSuspended, report.Refused: errors.Join(say.ErrSuspended, say.ErrNotBegun), report.Failed: say.ErrGate,
 	} {
-		if got := endingOf(cluster.Observation{}, err).Outcome; got != want {
+		if got := publication.EndingOf(cluster.Observation{}, err).Outcome; got != want {
 			t.Errorf("%v: %s, want %s", err, got, want)
 		}
 	}
 }
 
 // create runs Create on a plan.
-func create(t *testing.T, clusters *clusters, plan *clusterModel) (*clusterModel, diag.Diagnostics) {
+func create(t *testing.T, clusters *connection.Clusters, plan *clusterModel) (*clusterModel, diag.Diagnostics) {
 	t.Helper()
 
 	proposed := stateOf(t, plan)
@@ -53,11 +56,11 @@ func create(t *testing.T, clusters *clusters, plan *clusterModel) (*clusterModel
 
 	(&clusterResource{clusters: clusters}).Create(t.Context(), resource.CreateRequest{Plan: tfsdk.Plan(proposed)}, &resp)
 
-	return modelOf(t, resp.State), noted(t, resp.Diagnostics)
+	return modelOf(t, resp.State), told.Noted(t, resp.Diagnostics)
 }
 
 // apply runs Update from a prior state to a plan.
-func apply(t *testing.T, clusters *clusters, prior, plan *clusterModel) (*clusterModel, diag.Diagnostics) {
+func apply(t *testing.T, clusters *connection.Clusters, prior, plan *clusterModel) (*clusterModel, diag.Diagnostics) {
 	t.Helper()
 
 	req := resource.UpdateRequest{State: stateOf(t, prior), Plan: tfsdk.Plan(stateOf(t, plan))}
@@ -65,7 +68,7 @@ func apply(t *testing.T, clusters *clusters, prior, plan *clusterModel) (*cluste
 
 	(&clusterResource{clusters: clusters}).Update(t.Context(), req, &resp)
 
-	return modelOf(t, resp.State), noted(t, resp.Diagnostics)
+	return modelOf(t, resp.State), told.Noted(t, resp.Diagnostics)
 }
 
 func TestCreate_OnAConvergedClusterStoresWhatRuns(t *testing.T) {
@@ -173,7 +176,7 @@ func TestImport_OfACluster(t *testing.T) {
 
 			resp := resource.ImportStateResponse{State: stateOf(t, nil), Identity: identityOf(t, nil)}
 			(&clusterResource{clusters: fake.clusters(t)}).ImportState(t.Context(), resource.ImportStateRequest{ID: test.id}, &resp)
-			check(t, noted(t, resp.Diagnostics), test.want...)
+			check(t, told.Noted(t, resp.Diagnostics), test.want...)
 
 			if len(test.want) > 0 {
 				return
@@ -238,7 +241,7 @@ func TestCreate_WaitsForAClusterThatComesUp(t *testing.T) {
 		"it answers":                           {none, none, time.Hour, 0},
 		"nothing answers yet":                  {func(f *fakeCluster) { f.down = cluster.ErrUnreachable }, func(f *fakeCluster) { f.down = nil }, time.Hour, time.Minute},
 		"the Kubernetes API does not, yet":     {func(f *fakeCluster) { f.kubernetesDown = cluster.ErrUnreachable }, func(f *fakeCluster) { f.kubernetesDown = nil }, time.Hour, time.Minute},
-		"it never answers":                     {func(f *fakeCluster) { f.down = cluster.ErrUnreachable }, none, time.Hour, bootstrapPatience},
+		"it never answers":                     {func(f *fakeCluster) { f.down = cluster.ErrUnreachable }, none, time.Hour, 15 * time.Minute},
 		"it never answers within the limit":    {func(f *fakeCluster) { f.down = cluster.ErrUnreachable }, none, 2 * time.Minute, 2 * time.Minute},
 		"it refuses, which no waiting changes": {func(f *fakeCluster) { f.down = cluster.ErrDenied }, none, time.Hour, 0},
 		"the certificate has expired":          {func(f *fakeCluster) { f.down = cluster.ErrCredentials }, none, time.Hour, 0},
@@ -255,9 +258,9 @@ func TestCreate_WaitsForAClusterThatComesUp(t *testing.T) {
 			}}
 
 			clusters := fake.clusters(t)
-			clusters.settings.clock, clusters.settings.patience = clock, bootstrapPatience
+			clusters.Settings.Clock, clusters.Settings.Patience = clock, 15*time.Minute
 
-			left := clusters.await(t.Context(), "", test.limit)
+			left := clusters.Await(t.Context(), "", test.limit)
 			if waited := clock.now.Sub(began); waited != test.waits || left != max(test.limit-waited, 1) {
 				t.Errorf("it waited %s, want %s; %s of %s are left", waited, test.waits, left, test.limit)
 			}
@@ -339,7 +342,7 @@ func TestReport_WithoutAPlaceStopsTheUpgrade(t *testing.T) {
 	wanted.ReportPath = types.StringValue(filepath.Join(t.TempDir(), "upgrade.html"))
 
 	clusters := fake.clusters(t)
-	if !clusters.claims.write(wanted.ReportPath.ValueString(), "another resource") {
+	if !clusters.Claims.Write(wanted.ReportPath.ValueString(), "another resource") {
 		t.Fatal("nobody has the file, and it cannot be had")
 	}
 
@@ -398,10 +401,10 @@ func TestReport_NoPlaceIsAWarningOfThePlan(t *testing.T) {
 }
 
 func TestReport_UnwritableAtTheEndIsAWarning(t *testing.T) {
-	out := &runObservers{report: report.New(report.Options{Path: filepath.Join(t.TempDir(), "gone", "upgrade.html")})}
-	out.report.Observe(cluster.Event{Kind: cluster.EventRunStarted, Time: time.Now()})
+	out := &publication.Observers{Report: report.New(report.Options{Path: filepath.Join(t.TempDir(), "gone", "upgrade.html")})}
+	out.Report.Observe(cluster.Event{Kind: cluster.EventRunStarted, Time: time.Now()})
 
-	check(t, noted(t, out.undrawn(t.Context(), endingOf(cluster.Observation{}, nil))("prod")), outcome{diag.SeverityWarning, "no such file or directory"})
+	check(t, told.Noted(t, out.Close(t.Context(), publication.Publication{}, "prod", cluster.Observation{}, nil)), outcome{diag.SeverityWarning, "no such file or directory"})
 }
 
 // collector keeps the spans that it is sent, and points the environment to itself.
@@ -474,7 +477,7 @@ func TestTrace_UnavailableIsAWarning(t *testing.T) {
 			t.Setenv(test.name, test.value)
 
 			got, diagnostics := create(t, threeNodes("1.13.4", "1.34.2").clusters(t), desired("1.13.4", ""))
-			check(t, noted(t, diagnostics), outcome{diag.SeverityWarning, test.says})
+			check(t, told.Noted(t, diagnostics), outcome{diag.SeverityWarning, test.says})
 
 			if got == nil {
 				t.Error("nothing was stored")
@@ -501,14 +504,14 @@ func TestTrace_EndsQuicklyAfterACancel(t *testing.T) {
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://"+hangs.Addr().String())
 
 	ctx, cancel := context.WithCancel(t.Context())
-	traced := startTrace(ctx, "test", "cluster-a", engine.Options{ClusterName: "prod", Run: "run-1"}, engine.Request{}, publication{})
+	traced := publication.StartTrace(ctx, "test", "cluster-a", engine.Options{ClusterName: "prod", Run: "run-1"}, engine.Request{}, publication.Publication{})
 
 	cancel()
 
 	began := time.Now()
-	diagnostics := (&runObservers{trace: traced}).close(ctx, publication{}, "prod", cluster.Observation{}, errors.New("the upgrade was cancelled"))
+	diagnostics := (&publication.Observers{Trace: traced}).Close(ctx, publication.Publication{}, "prod", cluster.Observation{}, errors.New("the upgrade was cancelled"))
 
-	if took := time.Since(began); took > hurriedFlush+time.Second {
+	if took := time.Since(began); took > 3*time.Second {
 		t.Errorf("it took %s", took)
 	}
 

@@ -4,9 +4,9 @@ package provider
 
 import (
 	"context"
-	"errors"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/hashicorp/terraform-plugin-framework/diag"
@@ -14,18 +14,20 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/connection"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/wording/told"
 )
 
 func TestClusters_ConcurrentOperationsShareOneConnection(t *testing.T) {
 	fake := threeNodes("1.13.4", "1.34.2")
 	clusters := fake.clusters(t)
 
-	first, releaseFirst, err := clusters.connect(t.Context(), "")
+	first, releaseFirst, err := clusters.Connect(t.Context(), "")
 	if err != nil {
 		t.Fatal(err)
 	}
 
-	second, releaseSecond, err := clusters.connect(t.Context(), "")
+	second, releaseSecond, err := clusters.Connect(t.Context(), "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,7 +36,7 @@ func TestClusters_ConcurrentOperationsShareOneConnection(t *testing.T) {
 		t.Errorf("%d connections were made", fake.dialled)
 	}
 
-	_, releaseOther, err := clusters.connect(t.Context(), "another")
+	_, releaseOther, err := clusters.Connect(t.Context(), "another")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,65 +61,41 @@ func TestClusters_ConcurrentOperationsShareOneConnection(t *testing.T) {
 }
 
 func TestClusters_PlanUsesWhatTheRefreshJustSaw(t *testing.T) {
-	fake := threeNodes("1.13.4", "1.34.2")
-	clusters := fake.clusters(t)
-	state := stored(t, fake, "1.13.4", "")
-	before := fake.dialled
+	synctest.Test(t, func(t *testing.T) {
+		fake := threeNodes("1.13.4", "1.34.2")
+		clusters := fake.clusters(t)
+		state := stored(t, fake, "1.13.4", "")
+		before := fake.dialled
 
-	_, diagnostics := read(t.Context(), t, clusters, state)
-	wellDone(t, diagnostics)
-	_, diagnostics = planned(t, clusters, state, state)
-	wellDone(t, diagnostics)
+		_, diagnostics := read(t.Context(), t, clusters, state)
+		wellDone(t, diagnostics)
+		_, diagnostics = planned(t, clusters, state, state)
+		wellDone(t, diagnostics)
 
-	if got := fake.dialled - before; got != 1 {
-		t.Errorf("refresh and plan looked %d times, want once", got)
-	}
-
-	clusters.shared("").last.at = time.Now().Add(-lookAge)
-
-	_, diagnostics = planned(t, clusters, state, state)
-	wellDone(t, diagnostics)
-
-	if got := fake.dialled - before; got != 2 {
-		t.Errorf("a plan trusted an old look: %d looks", got)
-	}
-
-	_, diagnostics = apply(t, clusters, state, desired("1.13.4", ""))
-	wellDone(t, diagnostics)
-
-	if clusters.shared("").last != nil {
-		t.Error("an upgrade left an observation behind")
-	}
-}
-
-func TestClaim_KeepsResourcesOfOneClusterApart(t *testing.T) {
-	claims := newClaims()
-
-	for _, step := range []struct {
-		cluster, claimant string
-		refused           bool
-	}{
-		{"a", "first", false},
-		{"b", "second", false},
-		{"a", "second", true},
-		{"a", "first", false},
-	} {
-		if err := claims.claim(step.cluster, step.claimant); errors.Is(err, errClaimed) != step.refused || (err != nil) != step.refused {
-			t.Errorf("%s claims %s: %v", step.claimant, step.cluster, err)
+		if got := fake.dialled - before; got != 1 {
+			t.Errorf("refresh and plan looked %d times, want once", got)
 		}
-	}
 
-	claims.release("a", "second")
+		time.Sleep(10 * time.Second)
 
-	if claims.claim("a", "second") == nil {
-		t.Error("the claim of another resource was given up")
-	}
+		_, diagnostics = planned(t, clusters, state, state)
+		wellDone(t, diagnostics)
 
-	claims.release("a", "first")
+		if got := fake.dialled - before; got != 2 {
+			t.Errorf("a plan trusted an old look: %d looks", got)
+		}
 
-	if err := claims.claim("a", "second"); err != nil {
-		t.Errorf("after the release: %v", err)
-	}
+		_, diagnostics = apply(t, clusters, state, desired("1.13.4", ""))
+		wellDone(t, diagnostics)
+
+		before = fake.dialled
+		_, diagnostics = planned(t, clusters, state, state)
+		wellDone(t, diagnostics)
+
+		if got := fake.dialled - before; got != 1 {
+			t.Errorf("a plan after an upgrade looked %d times, want once", got)
+		}
+	})
 }
 
 // TestClaim_SecondResourceIsRefused: whether the first one is done or not,
@@ -205,7 +183,7 @@ func TestClaim_SecondResourceWithAnotherTargetIsAnErrorAtPlan(t *testing.T) {
 				t.Fatalf("the second: %v", diagnostics)
 			}
 
-			if detail := noted(t, diagnostics).Errors()[0].Detail(); !strings.Contains(detail, "another talosupgrade_cluster resource of the same provider block brings it to") || !strings.Contains(detail, "Keep one resource per cluster.") {
+			if detail := told.Noted(t, diagnostics).Errors()[0].Detail(); !strings.Contains(detail, "another talosupgrade_cluster resource of the same provider block brings it to") || !strings.Contains(detail, "Keep one resource per cluster.") {
 				t.Errorf("it says %s", detail)
 			}
 		})
@@ -287,18 +265,18 @@ func (k *kept) SetKey(_ context.Context, key string, value []byte) diag.Diagnost
 func TestClaim_IsKeptForTheLifeOfTheResource(t *testing.T) {
 	first, second := &kept{}, &kept{}
 
-	name, diagnostics := claimantIn(t.Context(), first)
+	name, diagnostics := connection.ClaimantIn(t.Context(), first)
 	wellDone(t, diagnostics)
 
-	if again, _ := claimantIn(t.Context(), first); again != name || name == "" {
+	if again, _ := connection.ClaimantIn(t.Context(), first); again != name || name == "" {
 		t.Errorf("%q became %q", name, again)
 	}
 
-	if other, _ := claimantIn(t.Context(), second); other == name {
+	if other, _ := connection.ClaimantIn(t.Context(), second); other == name {
 		t.Error("two resources share a claim")
 	}
 
-	if anonymous, _ := claimantIn(t.Context(), (*kept)(nil)); anonymous == "" || anonymous == name {
+	if anonymous, _ := connection.ClaimantIn(t.Context(), (*kept)(nil)); anonymous == "" || anonymous == name {
 		t.Errorf("without a private state it is %q", anonymous)
 	}
 }

@@ -15,6 +15,8 @@ import (
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/compat"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/attribute"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/attrname"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/connection"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
@@ -22,7 +24,7 @@ var _ datasource.DataSourceWithConfigure = (*compatibilityDataSource)(nil)
 
 // compatibilityDataSource is talosupgrade_compatibility.
 type compatibilityDataSource struct {
-	clusters *clusters
+	clusters *connection.Clusters
 }
 
 func newCompatibilityDataSource() datasource.DataSource { return &compatibilityDataSource{} }
@@ -47,12 +49,12 @@ type matrixRowModel struct {
 
 // Metadata implements [datasource.DataSource].
 func (d *compatibilityDataSource) Metadata(_ context.Context, _ datasource.MetadataRequest, resp *datasource.MetadataResponse) {
-	resp.TypeName = typeName + "_compatibility"
+	resp.TypeName = attrname.TypeName + "_compatibility"
 }
 
 // Configure implements [datasource.DataSourceWithConfigure].
 func (d *compatibilityDataSource) Configure(_ context.Context, req datasource.ConfigureRequest, resp *datasource.ConfigureResponse) {
-	d.clusters = configured(req.ProviderData, &resp.Diagnostics)
+	d.clusters = connection.Configured(req.ProviderData, &resp.Diagnostics)
 }
 
 // Schema implements [datasource.DataSource].
@@ -73,12 +75,12 @@ func (d *compatibilityDataSource) Read(ctx context.Context, req datasource.ReadR
 	fits := func(compat.Row) bool { return true }
 
 	if !model.TalosVersion.IsNull() {
-		wanted := filterMinor(&resp.Diagnostics, attrTalosVersion, model.TalosVersion)
+		wanted := filterMinor(&resp.Diagnostics, attrname.TalosVersion, model.TalosVersion)
 		fits = func(row compat.Row) bool { return row.Talos == wanted }
 	}
 
 	if !model.KubernetesVersion.IsNull() {
-		wanted, earlier := filterMinor(&resp.Diagnostics, attrKubernetesVersion, model.KubernetesVersion), fits
+		wanted, earlier := filterMinor(&resp.Diagnostics, attrname.KubernetesVersion, model.KubernetesVersion), fits
 		fits = func(row compat.Row) bool {
 			return earlier(row) && row.KubernetesMin.Compare(wanted) <= 0 && row.KubernetesMax.Compare(wanted) >= 0
 		}
@@ -88,14 +90,14 @@ func (d *compatibilityDataSource) Read(ctx context.Context, req datasource.ReadR
 		return
 	}
 
-	if d.clusters.releases.tableUnknown(ctx) {
-		resp.Diagnostics.AddError("Unable to read the compatibility matrix", "The releases depend on "+attrReleaseSource+" of the provider block, which is known only after an apply.\n\n"+
+	if d.clusters.Releases.TableUnknown(ctx) {
+		resp.Diagnostics.AddError("Unable to read the compatibility matrix", "The releases depend on "+attrname.ReleaseSource+" of the provider block, which is known only after an apply.\n\n"+
 			"Apply what it comes from first, for example with -target.")
 
 		return
 	}
 
-	table := d.clusters.releases.known()
+	table := d.clusters.Releases.Known()
 	model.AsOf = attribute.TextValue(table.AsOf)
 	model.Matrix = []matrixRowModel{}
 
@@ -145,14 +147,14 @@ func newMatrixRowModel(row compat.Row, table *compat.Table) matrixRowModel {
 func (m compatibilityModel) nothing() diag.Diagnostic {
 	var asked []string
 
-	attribute := attrKubernetesVersion
+	attribute := attrname.KubernetesVersion
 	if !m.KubernetesVersion.IsNull() {
 		asked = append(asked, "Kubernetes "+m.KubernetesVersion.ValueString())
 	}
 
 	if !m.TalosVersion.IsNull() {
 		asked = append([]string{"Talos " + m.TalosVersion.ValueString()}, asked...)
-		attribute = attrTalosVersion
+		attribute = attrname.TalosVersion
 	}
 
 	oldest, newest := compat.TalosMinors()
@@ -169,12 +171,12 @@ func compatibilitySchema() schema.Schema {
 		MarkdownDescription: "The support matrix: for each minor version of Talos, the minor versions of Kubernetes that it supports, and the minor versions of Talos that " +
 			"can be upgraded to it. It is built into the provider and needs no cluster or network.",
 		Attributes: map[string]schema.Attribute{
-			attrTalosVersion: schema.StringAttribute{
+			attrname.TalosVersion: schema.StringAttribute{
 				MarkdownDescription: "Only the row of this Talos version: a version such as `1.13.4` or a minor version such as `1.13`, with or without `v`.",
 				Optional:            true,
 				Validators:          []validator.String{attribute.Minor()},
 			},
-			attrKubernetesVersion: schema.StringAttribute{
+			attrname.KubernetesVersion: schema.StringAttribute{
 				MarkdownDescription: "Only the rows that support this Kubernetes version: a version such as `1.35.2` or a minor version such as `1.35`, with " +
 					"or without `v`.",
 				Optional:   true,

@@ -13,6 +13,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-go/tftypes"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/compat"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/wording/told"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
@@ -35,7 +36,7 @@ func validateData(t *testing.T, name string, config tfsdk.Config) []string {
 
 	var at []string
 
-	for _, diagnostic := range notedOnWire(t, resp.Diagnostics) {
+	for _, diagnostic := range told.NotedOnWire(t, resp.Diagnostics) {
 		t.Logf("%s: %s: %s", diagnostic.Attribute, diagnostic.Summary, diagnostic.Detail)
 
 		text := strings.NewReplacer(`AttributeName("`, "", `")`, "", ".ElementKeyInt(", "[", ")", "]").Replace(diagnostic.Attribute.String())
@@ -58,7 +59,7 @@ func readCompatibility(t *testing.T, set map[string]tftypes.Value) (compatibilit
 		wellDone(t, resp.State.Get(t.Context(), &model))
 	}
 
-	return model, noted(t, resp.Diagnostics)
+	return model, told.Noted(t, resp.Diagnostics)
 }
 
 func TestCompatibility_WholeMatrix(t *testing.T) {

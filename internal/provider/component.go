@@ -11,6 +11,7 @@ import (
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/attribute"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/attrname"
 )
 
 // imageAttribute is an attribute with the image of a component.
@@ -23,11 +24,11 @@ type imageAttribute struct {
 // documentation.
 func imageAttributes() []imageAttribute {
 	return []imageAttribute{
-		{attrKubelet, cluster.Kubelet},
-		{attrAPIServer, cluster.APIServer},
-		{attrControllerManager, cluster.ControllerManager},
-		{attrScheduler, cluster.Scheduler},
-		{attrProxy, cluster.Proxy},
+		{attrname.Kubelet, cluster.Kubelet},
+		{attrname.APIServer, cluster.APIServer},
+		{attrname.ControllerManager, cluster.ControllerManager},
+		{attrname.Scheduler, cluster.Scheduler},
+		{attrname.Proxy, cluster.Proxy},
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/attrname"
 )
 
 func TestComponent_ImagesAreThoseAllConfigurationsAgreeOn(t *testing.T) {
@@ -27,40 +28,40 @@ func TestComponent_ImagesAreThoseAllConfigurationsAgreeOn(t *testing.T) {
 		warnings []outcome
 	}{
 		"all agree": {func(*fakeCluster) {}, map[string]string{
-			attrKubelet: kubelet, attrAPIServer: "registry.k8s.io/kube-apiserver:v1.34.2", attrControllerManager: "registry.k8s.io/kube-controller-manager:v1.34.2",
-			attrScheduler: "registry.k8s.io/kube-scheduler:v1.34.2", attrProxy: "registry.k8s.io/kube-proxy:v1.34.2", attrInstaller: "ghcr.io/siderolabs/installer:v1.13.4",
+			attrname.Kubelet: kubelet, attrname.APIServer: "registry.k8s.io/kube-apiserver:v1.34.2", attrname.ControllerManager: "registry.k8s.io/kube-controller-manager:v1.34.2",
+			attrname.Scheduler: "registry.k8s.io/kube-scheduler:v1.34.2", attrname.Proxy: "registry.k8s.io/kube-proxy:v1.34.2", attrname.Installer: "ghcr.io/siderolabs/installer:v1.13.4",
 		}, nil},
-		"one kubelet is another": {set(2, cluster.Kubelet, mirrored), map[string]string{attrKubelet: "", attrAPIServer: "registry.k8s.io/kube-apiserver:v1.34.2"}, []outcome{
+		"one kubelet is another": {set(2, cluster.Kubelet, mirrored), map[string]string{attrname.Kubelet: "", attrname.APIServer: "registry.k8s.io/kube-apiserver:v1.34.2"}, []outcome{
 			{diag.SeverityWarning, "- kubelet: " + kubelet + " on worker-0, cp-0; " + mirrored + " on worker-1."},
 		}},
-		"one kubelet is not set": {set(0, cluster.Kubelet, ""), map[string]string{attrKubelet: ""}, []outcome{
+		"one kubelet is not set": {set(0, cluster.Kubelet, ""), map[string]string{attrname.Kubelet: ""}, []outcome{
 			{diag.SeverityWarning, "nothing on cp-0"},
 		}},
 		"no kubelet is set": {func(f *fakeCluster) {
 			for index := range f.nodes {
 				set(index, cluster.Kubelet, "")(f)
 			}
-		}, map[string]string{attrKubelet: "", attrProxy: "registry.k8s.io/kube-proxy:v1.34.2"}, nil},
-		"workers do not decide about the control plane": {set(1, cluster.Proxy, "kube-proxy:v1.0.0"), map[string]string{attrProxy: "registry.k8s.io/kube-proxy:v1.34.2"}, nil},
-		"installers may differ":                         {func(f *fakeCluster) { f.nodes[1].talos = "1.13.0" }, map[string]string{attrInstaller: "", attrKubelet: kubelet}, nil},
+		}, map[string]string{attrname.Kubelet: "", attrname.Proxy: "registry.k8s.io/kube-proxy:v1.34.2"}, nil},
+		"workers do not decide about the control plane": {set(1, cluster.Proxy, "kube-proxy:v1.0.0"), map[string]string{attrname.Proxy: "registry.k8s.io/kube-proxy:v1.34.2"}, nil},
+		"installers may differ":                         {func(f *fakeCluster) { f.nodes[1].talos = "1.13.0" }, map[string]string{attrname.Installer: "", attrname.Kubelet: kubelet}, nil},
 		"a node that does not answer says nothing": {func(f *fakeCluster) {
 			set(2, cluster.Kubelet, mirrored)(f)
 
 			f.nodes[2].unreachable = cluster.ErrUnreachable
-		}, map[string]string{attrKubelet: kubelet}, nil},
-		"what runs is not what is configured": {func(f *fakeCluster) { f.nodes[1].kubelet = "1.34.1" }, map[string]string{attrKubelet: kubelet}, []outcome{
+		}, map[string]string{attrname.Kubelet: kubelet}, nil},
+		"what runs is not what is configured": {func(f *fakeCluster) { f.nodes[1].kubelet = "1.34.1" }, map[string]string{attrname.Kubelet: kubelet}, []outcome{
 			{diag.SeverityWarning, "- worker-0: kubelet runs 1.34.1, and the machine configuration names " + kubelet + "."},
 		}},
 		"configurations that may not be read": {func(f *fakeCluster) {
 			for index := range f.nodes {
 				f.nodes[index].unread = true
 			}
-		}, map[string]string{attrKubelet: "", attrProxy: "", attrInstaller: ""}, nil},
+		}, map[string]string{attrname.Kubelet: "", attrname.Proxy: "", attrname.Installer: ""}, nil},
 		"one configuration that may not be read": {func(f *fakeCluster) {
 			set(2, cluster.Kubelet, mirrored)(f)
 
 			f.nodes[0].unread = true
-		}, map[string]string{attrKubelet: "", attrInstaller: ""}, nil},
+		}, map[string]string{attrname.Kubelet: "", attrname.Installer: ""}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			fake := threeNodes("1.13.4", "1.34.2")
@@ -83,11 +84,11 @@ func TestComponent_EveryNodeShowsTheImagesItDecidesAbout(t *testing.T) {
 	check(t, diagnostics)
 
 	for node, want := range map[string]string{"cp-0": "registry.k8s.io/kube-scheduler:v1.34.2", "worker-0": ""} {
-		if found := text(got.Nodes[node].Images, attrScheduler); found != want {
+		if found := text(got.Nodes[node].Images, attrname.Scheduler); found != want {
 			t.Errorf("%s: scheduler is %q, want %q", node, found, want)
 		}
 
-		if found := text(got.Nodes[node].Images, attrKubelet); found != "registry.k8s.io/kubelet:v1.34.2" {
+		if found := text(got.Nodes[node].Images, attrname.Kubelet); found != "registry.k8s.io/kubelet:v1.34.2" {
 			t.Errorf("%s: kubelet is %q", node, found)
 		}
 	}

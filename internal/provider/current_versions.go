@@ -17,6 +17,8 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/image"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/attribute"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/attrname"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/connection"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/diagnostic"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/readable"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
@@ -29,7 +31,7 @@ var (
 
 // currentVersionsDataSource is talosupgrade_current_versions.
 type currentVersionsDataSource struct {
-	clusters *clusters
+	clusters *connection.Clusters
 }
 
 func newCurrentVersionsDataSource() datasource.DataSource { return &currentVersionsDataSource{} }
@@ -68,7 +70,7 @@ type currentNodeModel struct {
 
 // Metadata implements [datasource.DataSource].
 func (d *currentVersionsDataSource) Metadata(_ context.Context, _ datasource.MetadataRequest, resp *datasource.MetadataResponse) {
-	resp.TypeName = typeName + "_current_versions"
+	resp.TypeName = attrname.TypeName + "_current_versions"
 }
 
 // Schema implements [datasource.DataSource].
@@ -78,7 +80,7 @@ func (d *currentVersionsDataSource) Schema(_ context.Context, _ datasource.Schem
 
 // Configure implements [datasource.DataSourceWithConfigure].
 func (d *currentVersionsDataSource) Configure(_ context.Context, req datasource.ConfigureRequest, resp *datasource.ConfigureResponse) {
-	d.clusters = configured(req.ProviderData, &resp.Diagnostics)
+	d.clusters = connection.Configured(req.ProviderData, &resp.Diagnostics)
 }
 
 // Read implements [datasource.DataSource].
@@ -94,9 +96,9 @@ func (d *currentVersionsDataSource) Read(ctx context.Context, req datasource.Rea
 	bounded, cancel := context.WithTimeout(ctx, defaultReadTimeout)
 	defer cancel()
 
-	seen, err := d.clusters.observe(bounded, model.Context.ValueString())
+	seen, err := d.clusters.Observe(bounded, model.Context.ValueString())
 	if err != nil {
-		resp.Diagnostics.Append(problem("read the current versions", d.clusters.access, err))
+		resp.Diagnostics.Append(connection.Problem("read the current versions", d.clusters.Access, err))
 
 		return
 	}
@@ -156,7 +158,7 @@ func currentVersionsSchema() schema.Schema {
 		components[name] = attribute.ComputedText("Version of " + name + ".")
 	}
 
-	images := map[string]schema.Attribute{attrInstaller: attribute.ComputedText("`machine.install.image`.")}
+	images := map[string]schema.Attribute{attrname.Installer: attribute.ComputedText("`machine.install.image`.")}
 	for _, image := range imageAttributes() {
 		images[image.name] = attribute.ComputedText("Image of " + string(image.component) + ".")
 	}
@@ -165,20 +167,20 @@ func currentVersionsSchema() schema.Schema {
 		MarkdownDescription: "What the nodes of a cluster run right now. Nodes that do not answer are listed with `reachable = false`; " +
 			"if no node answers, that is an error.",
 		Attributes: map[string]schema.Attribute{
-			attrContext: schema.StringAttribute{
+			attrname.Context: schema.StringAttribute{
 				MarkdownDescription: "Context of the talosconfig. Default: the provider's.",
 				Optional:            true,
 			},
-			attrID:       attribute.ComputedText("Talos cluster ID. If discovery is off, the UID of the namespace `kube-system`."),
+			attrname.ID:  attribute.ComputedText("Talos cluster ID. If discovery is off, the UID of the namespace `kube-system`."),
 			"talos":      rangeSchema("Talos"),
 			"kubernetes": rangeSchema("Kubernetes"),
-			attrImages: schema.SingleNestedAttribute{
+			attrname.Images: schema.SingleNestedAttribute{
 				MarkdownDescription: "Images with tags on which the machine configurations of all reachable nodes agree, for tools that apply machine configurations. " +
 					"An image is null if the nodes disagree, if none sets it, or if the credentials may not read machine configurations.",
 				Computed:   true,
 				Attributes: images,
 			},
-			attrNodes: schema.MapNestedAttribute{
+			attrname.Nodes: schema.MapNestedAttribute{
 				MarkdownDescription: "Nodes by Kubernetes node name.",
 				Computed:            true,
 				NestedObject: schema.NestedAttributeObject{
@@ -203,7 +205,7 @@ func currentVersionsSchema() schema.Schema {
 							Computed:            true,
 							Attributes:          components,
 						},
-						attrImages: schema.SingleNestedAttribute{
+						attrname.Images: schema.SingleNestedAttribute{
 							MarkdownDescription: "Images with tags in the machine configuration. An image is null if it is not set or may not be read.",
 							Computed:            true,
 							Attributes:          images,
@@ -235,7 +237,7 @@ type images map[string]string
 
 func imageTypes() map[string]attr.Type {
 	attributes := overrideImageTypes()
-	attributes[attrInstaller] = types.StringType
+	attributes[attrname.Installer] = types.StringType
 
 	return attributes
 }
@@ -258,7 +260,7 @@ func nodeImages(node cluster.Node) images {
 		return found
 	}
 
-	found[attrInstaller] = node.Machine.Config.InstallImage
+	found[attrname.Installer] = node.Machine.Config.InstallImage
 
 	for _, each := range imageAttributes() {
 		if each.component.Configured(node.Role) {
@@ -325,7 +327,7 @@ func imageChoices(nodes []cluster.Node, name string) []imageChoice {
 
 // imageWarnings returns warnings about images in machine configurations that may cause problems if someone else
 // applies them. Installers may differ from node to node.
-func imageWarnings(seen observation) diag.Diagnostics {
+func imageWarnings(seen connection.Observation) diag.Diagnostics {
 	var diagnostics diag.Diagnostics
 
 	nodes, all := readableNodes(seen.Observation)
@@ -350,13 +352,13 @@ func imageWarnings(seen observation) diag.Diagnostics {
 	}
 
 	if len(mixed) > 0 {
-		diagnostics.AddWarning(diagnostic.About("The machine configurations do not agree about images", seen.name), strings.Join(mixed, "\n")+
+		diagnostics.AddWarning(diagnostic.About("The machine configurations do not agree about images", seen.Name), strings.Join(mixed, "\n")+
 			"\n\nimages is null for them, so that nothing takes the image of one node for that of all. Where an upgrade is under way this is over when it is done.\n\n"+
 			"Otherwise name the same image in all machine configurations (talosctl patch machineconfig).")
 	}
 
 	if apart := apartFromConfig(nodes); len(apart) > 0 {
-		diagnostics.AddWarning(diagnostic.About("Not everything runs what its machine configuration names", seen.name), strings.Join(atMost(apart, diagnostic.MaxLines, "- and %d more differences"), "\n")+
+		diagnostics.AddWarning(diagnostic.About("Not everything runs what its machine configuration names", seen.Name), strings.Join(atMost(apart, diagnostic.MaxLines, "- and %d more differences"), "\n")+
 			"\n\nApply a talosupgrade_cluster with kubernetes_version, which brings both together, or look at why it does not come up (talosctl containers --kubernetes).")
 	}
 

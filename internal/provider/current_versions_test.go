@@ -11,9 +11,11 @@ import (
 	"github.com/hashicorp/terraform-plugin-go/tftypes"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/connection"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/wording/told"
 )
 
-func readCurrent(t *testing.T, clusters *clusters) (currentVersionsModel, diag.Diagnostics) {
+func readCurrent(t *testing.T, clusters *connection.Clusters) (currentVersionsModel, diag.Diagnostics) {
 	t.Helper()
 
 	schema := currentVersionsSchema()
@@ -37,7 +39,7 @@ func readCurrent(t *testing.T, clusters *clusters) (currentVersionsModel, diag.D
 		wellDone(t, resp.State.Get(t.Context(), &model))
 	}
 
-	return model, noted(t, resp.Diagnostics)
+	return model, told.Noted(t, resp.Diagnostics)
 }
 
 func TestCurrentVersions_ListNodesThatDoNotAnswer(t *testing.T) {

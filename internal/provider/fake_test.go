@@ -18,6 +18,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/observer/publish"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/connection"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
@@ -143,25 +144,25 @@ func (f *fakeCluster) Objects(context.Context, cluster.ObjectQuery) ([]map[strin
 func (f *fakeCluster) Image(context.Context, string) error { return f.imageErr }
 
 // dial hands the fake out in place of the adapters.
-func (f *fakeCluster) dial(_ context.Context, _ *settings, access credentials, wanted string, _ kubeconfigCache) (*connection, error) {
+func (f *fakeCluster) dial(_ context.Context, _ *connection.Settings, access connection.Credentials, wanted string, _ connection.KubeconfigCache) (*connection.Connection, error) {
 	f.dialled++
 	f.wanted = wanted
 
-	made := &connection{
-		name: cmp.Or(access.contextName(wanted), "fake"), talos: f, kubernetes: f, removals: f, manifests: f, workloads: f, objects: f, registry: f, expires: f.expires, identify: func(string) {},
-		close: func() error { f.closed++; return nil },
+	made := &connection.Connection{
+		Name: cmp.Or(access.ContextName(wanted), "fake"), Talos: f, Kubernetes: f, Removals: f, Manifests: f, Workloads: f, Objects: f, Registry: f, Expires: f.expires, Identify: func(string) {},
+		Close: func() error { f.closed++; return nil },
 	}
 
 	if f.home != nil && f.managed {
-		made.management = &managementCluster{access: f.home}
+		made.Management = &connection.ManagementCluster{Access: f.home}
 	} else if f.home != nil {
-		made.own = &managementCluster{access: f.home}
+		made.Own = &connection.ManagementCluster{Access: f.home}
 	}
 
-	made.unmanaged = f.unmanaged
+	made.Unmanaged = f.unmanaged
 
 	if f.store != nil {
-		made.store = func(string) (publish.Store, error) { return f.store, nil }
+		made.Store = func(string) (publish.Store, error) { return f.store, nil }
 	}
 
 	return made, nil
@@ -181,7 +182,7 @@ func (r refusing) Read(context.Context) (map[string]string, error) { return map[
 func (r refusing) String() string { return "a store" }
 
 // clusters is a provider instance that reaches only the fake.
-func (f *fakeCluster) clusters(t *testing.T) *clusters {
+func (f *fakeCluster) clusters(t *testing.T) *connection.Clusters {
 	t.Helper()
 
 	t.Cleanup(func() {
@@ -190,9 +191,9 @@ func (f *fakeCluster) clusters(t *testing.T) *clusters {
 		}
 	})
 
-	shared := &settings{version: "test", clock: engine.RealClock(), dial: f.dial}
+	shared := &connection.Settings{Version: "test", Clock: engine.RealClock(), Dial: f.dial}
 
-	return newClusters(shared, credentials{})
+	return connection.NewClusters(shared, connection.Credentials{})
 }
 
 func (f *fakeCluster) ClusterID(context.Context) (string, error) {

@@ -25,6 +25,10 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/attribute"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/attrname"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/connection"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/publication"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/roll"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
@@ -36,7 +40,7 @@ var (
 
 // preflightDataSource is talosupgrade_preflight.
 type preflightDataSource struct {
-	clusters *clusters
+	clusters *connection.Clusters
 }
 
 func newPreflightDataSource() datasource.DataSource { return &preflightDataSource{} }
@@ -57,7 +61,7 @@ type preflightModel struct {
 
 // Metadata implements [datasource.DataSource].
 func (d *preflightDataSource) Metadata(_ context.Context, _ datasource.MetadataRequest, resp *datasource.MetadataResponse) {
-	resp.TypeName = typeName + "_preflight"
+	resp.TypeName = attrname.TypeName + "_preflight"
 }
 
 // Schema implements [datasource.DataSource].
@@ -67,7 +71,7 @@ func (d *preflightDataSource) Schema(ctx context.Context, _ datasource.SchemaReq
 
 // Configure implements [datasource.DataSourceWithConfigure].
 func (d *preflightDataSource) Configure(_ context.Context, req datasource.ConfigureRequest, resp *datasource.ConfigureResponse) {
-	d.clusters = configured(req.ProviderData, &resp.Diagnostics)
+	d.clusters = connection.Configured(req.ProviderData, &resp.Diagnostics)
 }
 
 // ValidateConfig implements [datasource.DataSourceWithValidateConfig]. It finds contradictions as in the resource, except
@@ -109,8 +113,8 @@ func (d *preflightDataSource) Read(ctx context.Context, req datasource.ReadReque
 	}
 
 	limit := defaultReadTimeout
-	if read, isText := model.Timeouts.Attributes()[attrRead].(types.String); isText {
-		limit = duration(path.Root(attrTimeouts).AtName(attrRead), read, defaultReadTimeout, &resp.Diagnostics)
+	if read, isText := model.Timeouts.Attributes()[attrname.Read].(types.String); isText {
+		limit = duration(path.Root(attrname.Timeouts).AtName(attrname.Read), read, defaultReadTimeout, &resp.Diagnostics)
 	}
 
 	bounded, cancel := context.WithTimeout(ctx, limit)
@@ -172,37 +176,37 @@ func (d *preflightDataSource) examine(ctx context.Context, model *preflightModel
 
 // preflighted is a roll with the findings of its checks.
 type preflighted struct {
-	seen     observation
+	seen     connection.Observation
 	made     plan.Plan
 	examined engine.Examination
 }
 
 // preflight plans the roll for the options and makes all checks with which an apply begins. Nothing is written.
-func preflight(ctx context.Context, c *clusters, options optionsModel) (preflighted, diag.Diagnostics) {
+func preflight(ctx context.Context, c *connection.Clusters, options optionsModel) (preflighted, diag.Diagnostics) {
 	const doing = "make the checks of an upgrade"
 
-	if access, undecided := c.undecided(ctx); undecided {
-		return preflighted{}, diag.Diagnostics{problem(doing, access, errUnknown)}
+	if access, undecided := c.Undecided(ctx); undecided {
+		return preflighted{}, diag.Diagnostics{connection.Problem(doing, access, connection.ErrUnknown)}
 	}
 
 	asked := options.planned(ctx)
 
 	// The connection is held, so that the observation and the checks share it.
-	reached, release, err := c.connect(ctx, options.Context.ValueString())
+	reached, release, err := c.Connect(ctx, options.Context.ValueString())
 	if err != nil {
-		return preflighted{}, diag.Diagnostics{problem(doing, c.access, err)}
+		return preflighted{}, diag.Diagnostics{connection.Problem(doing, c.Access, err)}
 	}
 
 	defer release()
 
-	request, diagnostics := asked.requestOf(ctx, c, reached.objects)
+	request, diagnostics := asked.requestOf(ctx, c, reached.Objects)
 	if diagnostics.HasError() {
 		return preflighted{}, diagnostics
 	}
 
-	seen, err := c.observe(ctx, options.Context.ValueString())
+	seen, err := c.Observe(ctx, options.Context.ValueString())
 	if err != nil {
-		diagnostics.Append(problem(doing, c.access, err))
+		diagnostics.Append(connection.Problem(doing, c.Access, err))
 
 		return preflighted{}, diagnostics
 	}
@@ -212,7 +216,7 @@ func preflight(ctx context.Context, c *clusters, options optionsModel) (prefligh
 
 	// The findings of cancelled checks are meaningless.
 	if err := ctx.Err(); errors.Is(err, context.Canceled) {
-		diagnostics.Append(problem(doing, c.access, err))
+		diagnostics.Append(connection.Problem(doing, c.Access, err))
 	}
 
 	return preflighted{seen: seen, made: made, examined: examined}, diagnostics
@@ -220,13 +224,13 @@ func preflight(ctx context.Context, c *clusters, options optionsModel) (prefligh
 
 // makeChecks makes the checks of the plan. If the operator cannot be asked, that is a finding as well.
 func makeChecks(
-	ctx context.Context, c *clusters, reached *connection, to publication, seen observation, made plan.Plan, request engine.Request,
+	ctx context.Context, c *connection.Clusters, reached *connection.Connection, to publication.Publication, seen connection.Observation, made plan.Plan, request engine.Request,
 ) engine.Examination {
-	beside, err := reached.operator(to)
-	examined := engine.New(c.engine(reached, beside)).Preflight(ctx, seen.Observation, made, request, engine.Applying)
+	beside, err := reached.Operator(to)
+	examined := engine.New(c.Engine(reached, beside)).Preflight(ctx, seen.Observation, made, request, engine.Applying)
 
 	if err != nil {
-		examined.Findings = append(examined.Findings, unmanaged(to, err))
+		examined.Findings = append(examined.Findings, publication.Unmanaged(to, err))
 	}
 
 	return examined
@@ -234,24 +238,24 @@ func makeChecks(
 
 func preflightSchema(ctx context.Context) schema.Schema {
 	attributes := map[string]schema.Attribute{
-		attrPassed: schema.BoolAttribute{
+		attrname.Passed: schema.BoolAttribute{
 			MarkdownDescription: "Whether an apply would go on: no check has the severity `error`.",
 			Computed:            true,
 		},
-		attrSummary: attribute.ComputedText("Result in one line, with the names of the checks that have errors."),
-		attrChecks:  checksSchema(),
-		attrHops:    hopsSchema(),
-		attrSteps:   stepsSchema(),
-		attrHeld: schema.ListAttribute{
+		attrname.Summary: attribute.ComputedText("Result in one line, with the names of the checks that have errors."),
+		attrname.Checks:  checksSchema(),
+		attrname.Hops:    hopsSchema(),
+		attrname.Steps:   stepsSchema(),
+		attrname.Held: schema.ListAttribute{
 			MarkdownDescription: "Kubernetes node names of the nodes on hold.",
 			ElementType:         types.StringType,
 			Computed:            true,
 		},
-		attrEstimate: schema.Int64Attribute{
+		attrname.Estimate: schema.Int64Attribute{
 			MarkdownDescription: "Estimated duration of the whole roll in seconds, from typical durations. `0` if nothing is to be done.",
 			Computed:            true,
 		},
-		attrTimeouts: readTimeoutSchema(),
+		attrname.Timeouts: readTimeoutSchema(),
 	}
 
 	resource := clusterSchema(ctx)
@@ -262,9 +266,9 @@ func preflightSchema(ctx context.Context) schema.Schema {
 		}
 	}
 
-	if directory, isObject := attributes[attrEtcdSnapshot].(schema.SingleNestedAttribute); isObject {
+	if directory, isObject := attributes[attrname.EtcdSnapshot].(schema.SingleNestedAttribute); isObject {
 		directory.MarkdownDescription = "Where the resource is to save a snapshot of etcd. The data source tests whether it could, and takes none."
-		attributes[attrEtcdSnapshot] = directory
+		attributes[attrname.EtcdSnapshot] = directory
 	}
 
 	return schema.Schema{
@@ -280,7 +284,7 @@ func readTimeoutSchema() schema.Attribute {
 		MarkdownDescription: "Time limits of whole operations, such as `\"90s\"`.",
 		Optional:            true,
 		Attributes: map[string]schema.Attribute{
-			attrRead: schema.StringAttribute{
+			attrname.Read: schema.StringAttribute{
 				MarkdownDescription: "Limit for the checks. Default: `1m`. What could not be asked by then has the status `unknown`.",
 				Optional:            true,
 				Validators:          []validator.String{attribute.Duration()},
@@ -465,7 +469,7 @@ func newHopModels(made plan.Plan) []hopModel {
 			model.From, model.To = attribute.VersionValue(hop.From.Kubernetes), attribute.VersionValue(hop.To.Kubernetes)
 		}
 
-		model.ReleaseNotes = attribute.TextValue(releaseNotes(hop))
+		model.ReleaseNotes = attribute.TextValue(roll.ReleaseNotes(hop))
 		models = append(models, model)
 	}
 

@@ -22,6 +22,9 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/attribute"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/attrname"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/connection"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/wording/told"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
@@ -54,7 +57,7 @@ func preflighting(t *testing.T, set map[string]attr.Value) tfsdk.Config {
 	return tfsdk.Config{Schema: schema, Raw: tftypes.NewValue(object, values)}
 }
 
-func readPreflight(t *testing.T, clusters *clusters, set map[string]attr.Value) (preflightModel, diag.Diagnostics) {
+func readPreflight(t *testing.T, clusters *connection.Clusters, set map[string]attr.Value) (preflightModel, diag.Diagnostics) {
 	t.Helper()
 
 	config := preflighting(t, set)
@@ -66,7 +69,7 @@ func readPreflight(t *testing.T, clusters *clusters, set map[string]attr.Value) 
 		wellDone(t, resp.State.Get(t.Context(), &model))
 	}
 
-	return model, noted(t, resp.Diagnostics)
+	return model, told.Noted(t, resp.Diagnostics)
 }
 
 // found are the rows of a check.
@@ -82,14 +85,14 @@ func skipping(t *testing.T, names ...string) attr.Value {
 		elements = append(elements, types.StringValue(name))
 	}
 
-	return types.ObjectValueMust(skipTypes(), map[string]attr.Value{attrSkip: types.SetValueMust(types.StringType, elements)})
+	return types.ObjectValueMust(skipTypes(), map[string]attr.Value{attrname.Skip: types.SetValueMust(types.StringType, elements)})
 }
 
 // TestPreflight_TakesWhatTheResourceTakes: an option that is new in the resource, and that
 // shapes the roll, is one of the data source as well.
 func TestPreflight_TakesWhatTheResourceTakes(t *testing.T) {
 	taken, resource := preflightSchema(t.Context()), clusterSchema(t.Context())
-	inputs := map[string]bool{attrTimeouts: true}
+	inputs := map[string]bool{attrname.Timeouts: true}
 
 	for _, option := range (clusterModel{}).choices() {
 		if option.decides == aboutRun {
@@ -126,12 +129,12 @@ func TestPreflight_TakesWhatTheResourceTakes(t *testing.T) {
 func TestPreflight_FillsInEveryDefault(t *testing.T) {
 	var model preflightModel
 
-	wellDone(t, preflighting(t, map[string]attr.Value{attrTalosVersion: types.StringValue("1.13.4")}).Get(t.Context(), &model))
+	wellDone(t, preflighting(t, map[string]attr.Value{attrname.TalosVersion: types.StringValue("1.13.4")}).Get(t.Context(), &model))
 
 	got, want := model.planned(t.Context()), newClusterModel(version.MustParse("1.13.4"), version.Version{})
 	for index, option := range got.choices() {
 		// Whether the manifests are synced is left to the plan of the resource.
-		if wanted := want.choices()[index]; option.name != attrKubernetes && !option.value.Equal(wanted.value) {
+		if wanted := want.choices()[index]; option.name != attrname.Kubernetes && !option.value.Equal(wanted.value) {
 			t.Errorf("%s is %s, want %s", option.name, option.value, wanted.value)
 		}
 	}
@@ -145,8 +148,8 @@ func TestPreflight_FillsInEveryDefault(t *testing.T) {
 // complete here.
 func TestPreflight_GivesTheWholeRoll(t *testing.T) {
 	got, diagnostics := readPreflight(t, threeNodes("1.12.6", "1.34.2").clusters(t), map[string]attr.Value{
-		attrTalosVersion: types.StringValue("1.13.4"), attrKubernetesVersion: types.StringValue("1.35.2"),
-		attrCanary: texts("worker-1"), attrNodeOverrides: overrides(t, map[string]nodeOverrideModel{"worker-0": {Hold: types.BoolValue(true)}}),
+		attrname.TalosVersion: types.StringValue("1.13.4"), attrname.KubernetesVersion: types.StringValue("1.35.2"),
+		attrname.Canary: texts("worker-1"), attrname.NodeOverrides: overrides(t, map[string]nodeOverrideModel{"worker-0": {Hold: types.BoolValue(true)}}),
 	})
 	check(t, diagnostics)
 
@@ -200,7 +203,7 @@ func TestPreflight_GivesTheWholeRoll(t *testing.T) {
 // TestPreflight_OfNothingIsEmpty: lists that a policy looks at are there also where
 // nothing is in them.
 func TestPreflight_OfNothingIsEmpty(t *testing.T) {
-	got, diagnostics := readPreflight(t, threeNodes("1.13.4", "1.34.2").clusters(t), map[string]attr.Value{attrTalosVersion: types.StringValue("1.13.4")})
+	got, diagnostics := readPreflight(t, threeNodes("1.13.4", "1.34.2").clusters(t), map[string]attr.Value{attrname.TalosVersion: types.StringValue("1.13.4")})
 	check(t, diagnostics)
 
 	if got.Hops == nil || got.Steps == nil || got.Held == nil || len(got.Hops)+len(got.Steps)+len(got.Held) > 0 || got.Estimate.ValueInt64() != 0 {
@@ -213,12 +216,12 @@ func TestPreflight_HasTheDefaultsOfTheResource(t *testing.T) {
 		"enabled": types.BoolNull(), "timeout": types.StringValue("1m"), "on_timeout": types.StringNull(), "wait_for_volumes": types.StringNull(),
 	})
 
-	gates := types.ListValueMust(types.ObjectType{AttrTypes: gateTypes()}, []attr.Value{gateValue(map[string]string{attrPreset: "longhorn"})})
+	gates := types.ListValueMust(types.ObjectType{AttrTypes: gateTypes()}, []attr.Value{gateValue(map[string]string{attrname.Preset: "longhorn"})})
 
 	var model preflightModel
 
 	wellDone(t, preflighting(t, map[string]attr.Value{
-		attrTalosVersion: types.StringValue("1.13.4"), attrKubernetesVersion: types.StringValue("1.34.2"), attrDrain: drain, attrGates: gates,
+		attrname.TalosVersion: types.StringValue("1.13.4"), attrname.KubernetesVersion: types.StringValue("1.34.2"), attrname.Drain: drain, attrname.Gates: gates,
 	}).Get(t.Context(), &model))
 
 	asked := model.planned(t.Context())
@@ -274,7 +277,7 @@ func TestPreflight_ListsWhatItFinds(t *testing.T) {
 		"a node that does not answer": {lost, "1.13.4", nil, cluster.CheckTalosAPI, row{severity: severityError, node: "worker-1"}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			set := map[string]attr.Value{attrTalosVersion: types.StringValue(test.talos)}
+			set := map[string]attr.Value{attrname.TalosVersion: types.StringValue(test.talos)}
 			for attribute, value := range test.more {
 				set[attribute] = value
 			}
@@ -311,7 +314,7 @@ func TestPreflight_ListsWhatItFinds(t *testing.T) {
 }
 
 func TestPreflight_WithoutAClusterIsAnError(t *testing.T) {
-	version := map[string]attr.Value{attrTalosVersion: types.StringValue("1.13.4")}
+	version := map[string]attr.Value{attrname.TalosVersion: types.StringValue("1.13.4")}
 
 	silent := threeNodes("1.12.6", "1.34.2")
 	for index := range silent.nodes {
@@ -322,7 +325,7 @@ func TestPreflight_WithoutAClusterIsAnError(t *testing.T) {
 	check(t, diagnostics, outcome{diag.SeverityError, "No node answered over the Talos API"})
 
 	undecided := threeNodes("1.12.6", "1.34.2").clusters(t)
-	undecided.access.Unknown = []string{attrTalosconfig}
+	undecided.Access.Unknown = []string{attrname.Talosconfig}
 
 	_, diagnostics = readPreflight(t, undecided, version)
 	check(t, diagnostics, outcome{diag.SeverityError, "known only after an apply (talosconfig)"})
@@ -342,20 +345,20 @@ func TestPreflight_RefusesWhatTheResourceRefuses(t *testing.T) {
 		set  map[string]attr.Value
 		want []outcome
 	}{
-		"nothing contradicts itself":     {map[string]attr.Value{attrTalosVersion: types.StringValue("1.13.4"), attrPreflight: skipping(t, "disk-space")}, nil},
-		"a canary twice":                 {map[string]attr.Value{attrCanary: list("worker-0", "worker-0")}, []outcome{{diag.SeverityError, "worker-0"}}},
-		"intermediate without allowance": {map[string]attr.Value{attrIntermediateVersions: list("1.12.6")}, []outcome{{diag.SeverityError, "allow_intermediate_versions"}}},
+		"nothing contradicts itself":     {map[string]attr.Value{attrname.TalosVersion: types.StringValue("1.13.4"), attrname.Preflight: skipping(t, "disk-space")}, nil},
+		"a canary twice":                 {map[string]attr.Value{attrname.Canary: list("worker-0", "worker-0")}, []outcome{{diag.SeverityError, "worker-0"}}},
+		"intermediate without allowance": {map[string]attr.Value{attrname.IntermediateVersions: list("1.12.6")}, []outcome{{diag.SeverityError, "allow_intermediate_versions"}}},
 		"a rollback of nothing": {
-			map[string]attr.Value{attrKubernetesVersion: types.StringValue("1.35.2"), attrOnFailure: types.StringValue("rollback")},
+			map[string]attr.Value{attrname.KubernetesVersion: types.StringValue("1.35.2"), attrname.OnFailure: types.StringValue("rollback")},
 			[]outcome{{diag.SeverityError, "without talos_version"}},
 		},
 		"a delegate that is nobody": {
-			map[string]attr.Value{attrTalosVersion: types.StringValue("1.13.4"), attrMode: types.StringValue(modeDelegate)},
+			map[string]attr.Value{attrname.TalosVersion: types.StringValue("1.13.4"), attrname.Mode: types.StringValue(modeDelegate)},
 			[]outcome{{diag.SeverityError, "publish_to"}},
 		},
 		"an expression that is none": {
-			map[string]attr.Value{attrGates: types.ListValueMust(types.ObjectType{AttrTypes: gateTypes()}, []attr.Value{
-				gateValue(map[string]string{attrAPIVersion: "v1", attrKind: "ConfigMap", attrExpr: "object.data.open =="}),
+			map[string]attr.Value{attrname.Gates: types.ListValueMust(types.ObjectType{AttrTypes: gateTypes()}, []attr.Value{
+				gateValue(map[string]string{attrname.APIVersion: "v1", attrname.Kind: "ConfigMap", attrname.Expr: "object.data.open =="}),
 			})},
 			[]outcome{{diag.SeverityError, "gates[0]"}},
 		},
@@ -364,7 +367,7 @@ func TestPreflight_RefusesWhatTheResourceRefuses(t *testing.T) {
 			var resp datasource.ValidateConfigResponse
 
 			(&preflightDataSource{}).ValidateConfig(t.Context(), datasource.ValidateConfigRequest{Config: preflighting(t, test.set)}, &resp)
-			check(t, noted(t, resp.Diagnostics), test.want...)
+			check(t, told.Noted(t, resp.Diagnostics), test.want...)
 		})
 	}
 }

@@ -24,10 +24,11 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/types"
 	"github.com/hashicorp/terraform-plugin-framework/types/basetypes"
 
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/attribute"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/attrname"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/connection"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/functions"
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/release"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/releases"
 )
 
 var (
@@ -37,25 +38,20 @@ var (
 )
 
 // New returns the factory of provider instances of the given version, as the plugin servers require it.
-func New(version string, options ...Option) func() provider.Provider {
-	shared := &settings{version: version, clock: engine.RealClock(), patience: bootstrapPatience, dial: dial, bootID: readBootID(bootIDPath)}
-	shared.registry = release.NewRegistry(release.Options{UserAgent: shared.userAgent()})
-
-	for _, option := range options {
-		option(shared)
-	}
+func New(version string, options ...connection.Option) func() provider.Provider {
+	shared := connection.NewSettings(version, options...)
 
 	return func() provider.Provider { return &talosUpgrade{settings: shared} }
 }
 
 type talosUpgrade struct {
-	settings *settings
+	settings *connection.Settings
 }
 
 // Metadata implements [provider.Provider].
 func (p *talosUpgrade) Metadata(_ context.Context, _ provider.MetadataRequest, resp *provider.MetadataResponse) {
-	resp.TypeName = typeName
-	resp.Version = p.settings.version
+	resp.TypeName = attrname.TypeName
+	resp.Version = p.settings.Version
 }
 
 // Schema implements [provider.Provider].
@@ -88,21 +84,21 @@ func (p *talosUpgrade) Configure(ctx context.Context, req provider.ConfigureRequ
 		return
 	}
 
-	for _, found := range access.unusable() {
-		resp.Diagnostics.Append(diag.WithPath(path.Root(found.name), unusableCredentials(found.err)))
+	for _, found := range access.Unusable() {
+		resp.Diagnostics.Append(diag.WithPath(path.Root(found.Name), connection.UnusableCredentials(found.Err)))
 	}
 
 	if resp.Diagnostics.HasError() {
 		return
 	}
 
-	clusters := newClusters(p.settings, access)
-	clusters.releases = releaseDefaults{factoryURL: model.ImageFactoryURL, source: model.ReleaseSource}
+	clusters := connection.NewClusters(p.settings, access)
+	clusters.Releases = releases.Defaults{FactoryURL: model.ImageFactoryURL, Source: model.ReleaseSource}
 
-	table, diagnostics := clusters.releases.readTable(ctx, p.settings.userAgent())
+	table, diagnostics := clusters.Releases.ReadTable(ctx, p.settings.UserAgent())
 	resp.Diagnostics.Append(diagnostics...)
 
-	clusters.releases.table = table
+	clusters.Releases.Table = table
 	resp.ListResourceData = clusters
 	resp.ResourceData = clusters
 	resp.DataSourceData = clusters
@@ -164,10 +160,10 @@ type credentialsFromModel struct {
 }
 
 // credentials returns the model without Terraform's types. Attributes that are not known yet are listed by name.
-func (m providerModel) credentials(ctx context.Context) (credentials, diag.Diagnostics) {
+func (m providerModel) credentials(ctx context.Context) (connection.Credentials, diag.Diagnostics) {
 	var diagnostics diag.Diagnostics
 
-	access := credentials{}
+	access := connection.Credentials{}
 	text := func(name string, value types.String) string {
 		if value.IsUnknown() && !slices.Contains(access.Unknown, name) {
 			access.Unknown = append(access.Unknown, name)
@@ -176,27 +172,27 @@ func (m providerModel) credentials(ctx context.Context) (credentials, diag.Diagn
 		return value.ValueString()
 	}
 
-	access.Talosconfig = text(attrTalosconfig, m.Talosconfig)
-	access.TalosconfigPath = text(attrTalosconfigPath, m.TalosconfigPath)
-	access.Context = text(attrContext, m.Context)
-	access.Kubeconfig = text(attrKubeconfig, m.Kubeconfig)
-	access.KubeconfigPath = text(attrKubeconfigPath, m.KubeconfigPath)
+	access.Talosconfig = text(attrname.Talosconfig, m.Talosconfig)
+	access.TalosconfigPath = text(attrname.TalosconfigPath, m.TalosconfigPath)
+	access.Context = text(attrname.Context, m.Context)
+	access.Kubeconfig = text(attrname.Kubeconfig, m.Kubeconfig)
+	access.KubeconfigPath = text(attrname.KubeconfigPath, m.KubeconfigPath)
 
 	var endpoints []types.String
 	if m.Endpoints.IsUnknown() {
-		access.Unknown = append(access.Unknown, attrEndpoints)
+		access.Unknown = append(access.Unknown, attrname.Endpoints)
 	} else {
 		diagnostics.Append(m.Endpoints.ElementsAs(ctx, &endpoints, false)...)
 	}
 
 	for _, endpoint := range endpoints {
-		access.Endpoints = append(access.Endpoints, text(attrEndpoints, endpoint))
+		access.Endpoints = append(access.Endpoints, text(attrname.Endpoints, endpoint))
 	}
 
 	diagnostics.Append(m.elsewhere(ctx, &access, text)...)
 
 	if m.ClientConfiguration.IsUnknown() {
-		access.Unknown = append(access.Unknown, attrClientConfiguration)
+		access.Unknown = append(access.Unknown, attrname.ClientConfiguration)
 	}
 
 	if m.ClientConfiguration.IsNull() || m.ClientConfiguration.IsUnknown() {
@@ -206,17 +202,17 @@ func (m providerModel) credentials(ctx context.Context) (credentials, diag.Diagn
 	var certificate clientConfigurationModel
 
 	diagnostics.Append(m.ClientConfiguration.As(ctx, &certificate, basetypes.ObjectAsOptions{})...)
-	access.Certificate = &clientCertificate{
-		CA:   text(attrClientConfiguration, certificate.CACertificate),
-		Cert: text(attrClientConfiguration, certificate.ClientCertificate),
-		Key:  text(attrClientConfiguration, certificate.ClientKey),
+	access.Certificate = &connection.ClientCertificate{
+		CA:   text(attrname.ClientConfiguration, certificate.CACertificate),
+		Cert: text(attrname.ClientConfiguration, certificate.ClientCertificate),
+		Key:  text(attrname.ClientConfiguration, certificate.ClientKey),
 	}
 
 	return access, diagnostics
 }
 
 // elsewhere adds what the model says about a management cluster. text records attributes that are not known yet.
-func (m providerModel) elsewhere(ctx context.Context, access *credentials, text func(string, types.String) string) diag.Diagnostics {
+func (m providerModel) elsewhere(ctx context.Context, access *connection.Credentials, text func(string, types.String) string) diag.Diagnostics {
 	var (
 		diagnostics diag.Diagnostics
 		management  managementModel
@@ -224,25 +220,25 @@ func (m providerModel) elsewhere(ctx context.Context, access *credentials, text 
 	)
 
 	if m.Management.IsUnknown() {
-		access.Unknown = append(access.Unknown, attrManagement)
+		access.Unknown = append(access.Unknown, attrname.Management)
 	}
 
 	if m.CredentialsFrom.IsUnknown() {
-		access.Unknown = append(access.Unknown, attrCredentialsFrom)
+		access.Unknown = append(access.Unknown, attrname.CredentialsFrom)
 	}
 
 	if !m.Management.IsNull() && !m.Management.IsUnknown() {
 		diagnostics.Append(m.Management.As(ctx, &management, basetypes.ObjectAsOptions{})...)
-		access.Management = &managementAccess{
-			Kubeconfig:     text(attrManagement, management.Kubeconfig),
-			KubeconfigPath: text(attrManagement, management.KubeconfigPath),
-			Context:        text(attrManagement, management.Context),
+		access.Management = &connection.ManagementAccess{
+			Kubeconfig:     text(attrname.Management, management.Kubeconfig),
+			KubeconfigPath: text(attrname.Management, management.KubeconfigPath),
+			Context:        text(attrname.Management, management.Context),
 		}
 	}
 
 	if !m.CredentialsFrom.IsNull() && !m.CredentialsFrom.IsUnknown() {
 		diagnostics.Append(m.CredentialsFrom.As(ctx, &from, basetypes.ObjectAsOptions{})...)
-		access.From = &credentialsSource{Namespace: text(attrCredentialsFrom, from.Namespace), Name: text(attrCredentialsFrom, from.Name)}
+		access.From = &connection.CredentialsSource{Namespace: text(attrname.CredentialsFrom, from.Namespace), Name: text(attrname.CredentialsFrom, from.Name)}
 	}
 
 	return diagnostics
@@ -272,17 +268,17 @@ func (credentialsValidator) ValidateProvider(ctx context.Context, req provider.V
 	}
 
 	given := map[string]bool{
-		attrTalosconfig:         !model.Talosconfig.IsNull(),
-		attrTalosconfigPath:     !model.TalosconfigPath.IsNull(),
-		attrEndpoints:           !model.Endpoints.IsNull(),
-		attrClientConfiguration: !model.ClientConfiguration.IsNull(),
-		attrKubeconfig:          !model.Kubeconfig.IsNull(),
-		attrKubeconfigPath:      !model.KubeconfigPath.IsNull(),
+		attrname.Talosconfig:         !model.Talosconfig.IsNull(),
+		attrname.TalosconfigPath:     !model.TalosconfigPath.IsNull(),
+		attrname.Endpoints:           !model.Endpoints.IsNull(),
+		attrname.ClientConfiguration: !model.ClientConfiguration.IsNull(),
+		attrname.Kubeconfig:          !model.Kubeconfig.IsNull(),
+		attrname.KubeconfigPath:      !model.KubeconfigPath.IsNull(),
 	}
 
 	exclusive := [][]string{
-		{attrTalosconfig, attrTalosconfigPath, attrClientConfiguration},
-		{attrKubeconfig, attrKubeconfigPath},
+		{attrname.Talosconfig, attrname.TalosconfigPath, attrname.ClientConfiguration},
+		{attrname.Kubeconfig, attrname.KubeconfigPath},
 	}
 	for _, group := range exclusive {
 		if present := selected(group, given); len(present) > 1 {
@@ -291,8 +287,8 @@ func (credentialsValidator) ValidateProvider(ctx context.Context, req provider.V
 		}
 	}
 
-	requireBoth(resp, given, attrEndpoints, attrClientConfiguration)
-	requireBoth(resp, given, attrClientConfiguration, attrEndpoints)
+	requireBoth(resp, given, attrname.Endpoints, attrname.ClientConfiguration)
+	requireBoth(resp, given, attrname.ClientConfiguration, attrname.Endpoints)
 
 	resp.Diagnostics.Append(model.validateManagement(ctx)...)
 	resp.Diagnostics.Append(model.validateFrom(given)...)
@@ -311,18 +307,18 @@ func (m providerModel) validateManagement(ctx context.Context) diag.Diagnostics 
 
 	diagnostics.Append(m.Management.As(ctx, &management, basetypes.ObjectAsOptions{})...)
 
-	const both = attrManagement + "." + attrKubeconfig + " and " + attrManagement + "." + attrKubeconfigPath
+	const both = attrname.Management + "." + attrname.Kubeconfig + " and " + attrname.Management + "." + attrname.KubeconfigPath
 
-	at := path.Root(attrManagement)
+	at := path.Root(attrname.Management)
 
 	switch text, file := management.Kubeconfig, management.KubeconfigPath; {
 	case diagnostics.HasError(), text.IsUnknown(), file.IsUnknown():
 	case text.IsNull() && file.IsNull():
-		diagnostics.AddAttributeError(at, "Incomplete management cluster", "Neither of "+both+" is set. Set one of them, or remove "+attrManagement+".")
+		diagnostics.AddAttributeError(at, "Incomplete management cluster", "Neither of "+both+" is set. Set one of them, or remove "+attrname.Management+".")
 	case !text.IsNull() && !file.IsNull():
 		diagnostics.AddAttributeError(at, "Contradictory credentials", "Only one of "+both+" can be used, but both are set. Remove one of them.")
 	case text.ValueString() == "" && file.ValueString() == "":
-		diagnostics.AddAttributeError(at, "Incomplete management cluster", "The one of "+both+" that is set is empty. Give it a value, or remove "+attrManagement+".")
+		diagnostics.AddAttributeError(at, "Incomplete management cluster", "The one of "+both+" that is set is empty. Give it a value, or remove "+attrname.Management+".")
 	}
 
 	return diagnostics
@@ -336,17 +332,17 @@ func (m providerModel) validateFrom(given map[string]bool) diag.Diagnostics {
 		return diagnostics
 	}
 
-	at := path.Root(attrCredentialsFrom)
+	at := path.Root(attrname.CredentialsFrom)
 
 	if m.Management.IsNull() {
-		diagnostics.AddAttributeError(at, "Incomplete credentials", attrCredentialsFrom+" is set without "+attrManagement+
-			", which says in which cluster to look. Add "+attrManagement+" = { "+attrKubeconfigPath+" = ... }, or give the credentials themselves, for example with "+attrTalosconfig+".")
+		diagnostics.AddAttributeError(at, "Incomplete credentials", attrname.CredentialsFrom+" is set without "+attrname.Management+
+			", which says in which cluster to look. Add "+attrname.Management+" = { "+attrname.KubeconfigPath+" = ... }, or give the credentials themselves, for example with "+attrname.Talosconfig+".")
 	}
 
-	others := []string{attrTalosconfig, attrTalosconfigPath, attrEndpoints, attrClientConfiguration, attrKubeconfig, attrKubeconfigPath}
+	others := []string{attrname.Talosconfig, attrname.TalosconfigPath, attrname.Endpoints, attrname.ClientConfiguration, attrname.Kubeconfig, attrname.KubeconfigPath}
 	if present := selected(others, given); len(present) > 0 {
 		diagnostics.AddAttributeError(at, "Contradictory credentials",
-			attrCredentialsFrom+" takes the place of all other credentials, but "+strings.Join(present, ", ")+" is given as well. Remove one or the other.")
+			attrname.CredentialsFrom+" takes the place of all other credentials, but "+strings.Join(present, ", ")+" is given as well. Remove one or the other.")
 	}
 
 	return diagnostics
@@ -373,7 +369,7 @@ func endpointText() attribute.Text {
 		host, _, _ = strings.Cut(host, "/")
 
 		return attribute.Problem(at, "Invalid endpoint", fmt.Sprintf(
-			" is %q, which is a URL, as of the Kubernetes API. The Talos API wants a host, or a host with a port: 50000 where there is none.\n\nWrite %q.", text, hostOf(host)))
+			" is %q, which is a URL, as of the Kubernetes API. The Talos API wants a host, or a host with a port: 50000 where there is none.\n\nWrite %q.", text, connection.HostOf(host)))
 	}}
 }
 
@@ -397,22 +393,22 @@ func providerSchema() schema.Schema {
 			"Credentials of the Talos API are one of `talosconfig`, `talosconfig_path` and `endpoints` with `client_configuration`. If none is set, " +
 			"the file that the environment variable `TALOSCONFIG` names is used. With `credentials_from`, none of them may be set, and `TALOSCONFIG` is ignored.",
 		Attributes: map[string]schema.Attribute{
-			attrTalosconfig: schema.StringAttribute{
+			attrname.Talosconfig: schema.StringAttribute{
 				MarkdownDescription: "Talos client configuration as YAML, such as `data.talos_client_configuration.this.talos_config`.",
 				Optional:            true,
 				Sensitive:           true,
 			},
-			attrTalosconfigPath: schema.StringAttribute{
+			attrname.TalosconfigPath: schema.StringAttribute{
 				MarkdownDescription: "Path of a Talos client configuration. Default: the file that `TALOSCONFIG` names.",
 				Optional:            true,
 			},
-			attrEndpoints: schema.ListAttribute{
+			attrname.Endpoints: schema.ListAttribute{
 				MarkdownDescription: "Addresses of control planes, with or without a port. Requires `client_configuration`.",
 				ElementType:         types.StringType,
 				Optional:            true,
 				Validators:          []validator.List{listvalidator.ValueStringsAre(endpointText())},
 			},
-			attrClientConfiguration: schema.SingleNestedAttribute{
+			attrname.ClientConfiguration: schema.SingleNestedAttribute{
 				MarkdownDescription: "Client certificate of the Talos API, as `talos_machine_secrets.this.client_configuration` emits it. Requires `endpoints`.",
 				Optional:            true,
 				Attributes: map[string]schema.Attribute{
@@ -431,24 +427,24 @@ func providerSchema() schema.Schema {
 					},
 				},
 			},
-			attrContext: schema.StringAttribute{
+			attrname.Context: schema.StringAttribute{
 				MarkdownDescription: "Context of the talosconfig. Default: its current context. Resources, data sources and actions may name another one.",
 				Optional:            true,
 			},
-			attrKubeconfig: schema.StringAttribute{
+			attrname.Kubeconfig: schema.StringAttribute{
 				MarkdownDescription: "Kubeconfig as YAML, such as `talos_cluster_kubeconfig.this.kubeconfig_raw`. If unset, the Talos API is asked for one, " +
 					"which needs the role `os:admin`. It belongs to one cluster: leave it unset if one talosconfig serves several.",
 				Optional:  true,
 				Sensitive: true,
 			},
-			attrKubeconfigPath: schema.StringAttribute{
+			attrname.KubeconfigPath: schema.StringAttribute{
 				MarkdownDescription: "Path of a kubeconfig, instead of `kubeconfig`.",
 				Optional:            true,
 			},
-			attrManagement:      providerManagement(),
-			attrCredentialsFrom: providerCredentialsFrom(),
-			attrReleaseSource:   providerReleaseSource(),
-			attrImageFactoryURL: providerImageFactoryURL(),
+			attrname.Management:      providerManagement(),
+			attrname.CredentialsFrom: providerCredentialsFrom(),
+			attrname.ReleaseSource:   releases.ProviderSchema(),
+			attrname.ImageFactoryURL: releases.ImageFactorySchema(),
 		},
 	}
 }
@@ -459,16 +455,16 @@ func providerManagement() schema.Attribute {
 			"Set one of `kubeconfig` and `kubeconfig_path`. If unset, all objects are in the upgraded cluster.",
 		Optional: true,
 		Attributes: map[string]schema.Attribute{
-			attrKubeconfig: schema.StringAttribute{
+			attrname.Kubeconfig: schema.StringAttribute{
 				MarkdownDescription: "Kubeconfig of the management cluster as YAML.",
 				Optional:            true,
 				Sensitive:           true,
 			},
-			attrKubeconfigPath: schema.StringAttribute{
+			attrname.KubeconfigPath: schema.StringAttribute{
 				MarkdownDescription: "Path of a kubeconfig of the management cluster, instead of `kubeconfig`.",
 				Optional:            true,
 			},
-			attrContext: schema.StringAttribute{
+			attrname.Context: schema.StringAttribute{
 				MarkdownDescription: "Context of that kubeconfig. Default: its current context.",
 				Optional:            true,
 				Validators:          []validator.String{stringvalidator.LengthAtLeast(1)},
@@ -484,12 +480,12 @@ func providerCredentialsFrom() schema.Attribute {
 			"It belongs to one cluster.",
 		Optional: true,
 		Attributes: map[string]schema.Attribute{
-			attrNamespace: schema.StringAttribute{
+			attrname.Namespace: schema.StringAttribute{
 				MarkdownDescription: "Namespace of the `KubernetesCluster`.",
 				Required:            true,
 				Validators:          []validator.String{attribute.ObjectName()},
 			},
-			attrName: schema.StringAttribute{
+			attrname.Name: schema.StringAttribute{
 				MarkdownDescription: "Name of the `KubernetesCluster`. If there is none, a Secret of that name with the keys `talosconfig` and `kube.config` is used.",
 				Required:            true,
 				Validators:          []validator.String{attribute.ObjectName()},

@@ -27,7 +27,10 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/attribute"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/attrname"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/releases"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/wording"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/wording/told"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
@@ -148,7 +151,7 @@ func validateProvider(ctx context.Context, t *testing.T, set map[string]tftypes.
 		t.Fatal(err)
 	}
 
-	return notedOnWire(t, resp.Diagnostics)
+	return told.NotedOnWire(t, resp.Diagnostics)
 }
 
 func TestProvider_RefusesContradictoryCredentials(t *testing.T) {
@@ -292,8 +295,8 @@ func TestManagementCluster_IsValidated(t *testing.T) {
 // TestManagementCluster_UnknownValuesAreNamed: a provider block that is not
 // known yet is configured all the same, and says what it waits for once.
 func TestManagementCluster_UnknownValuesAreNamed(t *testing.T) {
-	managementTypes := map[string]attr.Type{attrKubeconfig: types.StringType, attrKubeconfigPath: types.StringType, attrContext: types.StringType}
-	fromTypes := map[string]attr.Type{attrNamespace: types.StringType, attrName: types.StringType}
+	managementTypes := map[string]attr.Type{attrname.Kubeconfig: types.StringType, attrname.KubeconfigPath: types.StringType, attrname.Context: types.StringType}
+	fromTypes := map[string]attr.Type{attrname.Namespace: types.StringType, attrname.Name: types.StringType}
 
 	for name, test := range map[string]struct {
 		management, from types.Object
@@ -301,16 +304,16 @@ func TestManagementCluster_UnknownValuesAreNamed(t *testing.T) {
 	}{
 		"nothing": {types.ObjectNull(managementTypes), types.ObjectNull(fromTypes), nil},
 		"known": {
-			types.ObjectValueMust(managementTypes, map[string]attr.Value{attrKubeconfig: types.StringValue("a"), attrKubeconfigPath: types.StringNull(), attrContext: types.StringValue("b")}),
-			types.ObjectValueMust(fromTypes, map[string]attr.Value{attrNamespace: types.StringValue("tenant-a"), attrName: types.StringValue("prod")}),
+			types.ObjectValueMust(managementTypes, map[string]attr.Value{attrname.Kubeconfig: types.StringValue("a"), attrname.KubeconfigPath: types.StringNull(), attrname.Context: types.StringValue("b")}),
+			types.ObjectValueMust(fromTypes, map[string]attr.Value{attrname.Namespace: types.StringValue("tenant-a"), attrname.Name: types.StringValue("prod")}),
 			nil,
 		},
 		"parts": {
-			types.ObjectValueMust(managementTypes, map[string]attr.Value{attrKubeconfig: types.StringUnknown(), attrKubeconfigPath: types.StringNull(), attrContext: types.StringUnknown()}),
-			types.ObjectValueMust(fromTypes, map[string]attr.Value{attrNamespace: types.StringUnknown(), attrName: types.StringUnknown()}),
-			[]string{attrManagement, attrCredentialsFrom},
+			types.ObjectValueMust(managementTypes, map[string]attr.Value{attrname.Kubeconfig: types.StringUnknown(), attrname.KubeconfigPath: types.StringNull(), attrname.Context: types.StringUnknown()}),
+			types.ObjectValueMust(fromTypes, map[string]attr.Value{attrname.Namespace: types.StringUnknown(), attrname.Name: types.StringUnknown()}),
+			[]string{attrname.Management, attrname.CredentialsFrom},
 		},
-		"all": {types.ObjectUnknown(managementTypes), types.ObjectUnknown(fromTypes), []string{attrManagement, attrCredentialsFrom}},
+		"all": {types.ObjectUnknown(managementTypes), types.ObjectUnknown(fromTypes), []string{attrname.Management, attrname.CredentialsFrom}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			model := providerModel{
@@ -341,12 +344,12 @@ func TestManagementCluster_KubeconfigIsSensitive(t *testing.T) {
 	_, schema := serve(t)
 
 	for _, attribute := range schema.Provider.Block.Attributes {
-		if attribute.Name != attrManagement {
+		if attribute.Name != attrname.Management {
 			continue
 		}
 
 		for _, nested := range attribute.NestedType.Attributes {
-			if nested.Sensitive != (nested.Name == attrKubeconfig) {
+			if nested.Sensitive != (nested.Name == attrname.Kubeconfig) {
 				t.Errorf("%s.%s: sensitive is %t", attribute.Name, nested.Name, nested.Sensitive)
 			}
 
@@ -378,10 +381,10 @@ func TestProvider_NoMessageRepeatsAPassword(t *testing.T) {
 		"https://registry.example.com?token=s3cret",
 	} {
 		for way, attempt := range map[string]func(*testing.T) diag.Diagnostics{
-			"validated as a source of Talos":      judged(locationText(version.Talos), address),
-			"validated as a source of Kubernetes": judged(locationText(version.Kubernetes), address),
-			"validated as a factory":              judged(factoryURLText(), address),
-			"validated as an installer image":     judged(attribute.InstallerImage(attrTalosVersion), address),
+			"validated as a source of Talos":      judged(releases.LocationText(version.Talos), address),
+			"validated as a source of Kubernetes": judged(releases.LocationText(version.Kubernetes), address),
+			"validated as a factory":              judged(releases.FactoryURLText(), address),
+			"validated as an installer image":     judged(attribute.InstallerImage(attrname.TalosVersion), address),
 			"read from a source": func(t *testing.T) diag.Diagnostics {
 				t.Helper()
 
@@ -396,7 +399,7 @@ func TestProvider_NoMessageRepeatsAPassword(t *testing.T) {
 				t.Helper()
 
 				clusters := noCluster(t)
-				clusters.releases = defaults(t, types.StringValue(address), providerSourceOf(map[string]tftypes.Value{"talos": textOf("factory")}))
+				clusters.Releases = defaults(t, types.StringValue(address), providerSourceOf(map[string]tftypes.Value{"talos": textOf("factory")}))
 
 				_, diagnostics := readAvailable(t, clusters, map[string]tftypes.Value{"talos_version": textOf("1.13.0")})
 
@@ -406,7 +409,7 @@ func TestProvider_NoMessageRepeatsAPassword(t *testing.T) {
 				t.Helper()
 
 				clusters := threeNodes("1.13.4", "1.34.2").clusters(t)
-				clusters.releases.factoryURL = types.StringValue(address)
+				clusters.Releases.FactoryURL = types.StringValue(address)
 
 				_, diagnostics := planned(t, clusters, nil, desired("1.14.0", ""))
 
@@ -448,7 +451,7 @@ func judged(by validator.String, value string) func(*testing.T) diag.Diagnostics
 
 		by.ValidateString(t.Context(), validator.StringRequest{Path: path.Root("x"), ConfigValue: types.StringValue(value)}, &resp)
 
-		return noted(t, resp.Diagnostics)
+		return told.Noted(t, resp.Diagnostics)
 	}
 }
 

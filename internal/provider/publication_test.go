@@ -22,10 +22,17 @@ import (
 	"github.com/hashicorp/terraform-plugin-go/tftypes"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/compat"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/say"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/observer/publish"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/protocol"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/attribute"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/attrname"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/connection"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/publication"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/releases"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/wording/told"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
@@ -36,7 +43,7 @@ func TestDelegation_StatusAfterOneThatFailed(t *testing.T) {
 	fake := threeNodes("1.13.4", "1.34.2")
 	prior := stored(t, fake, "1.13.4", "1.34.2")
 
-	seen, err := fake.clusters(t).observe(t.Context(), "")
+	seen, err := fake.clusters(t).Observe(t.Context(), "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,7 +85,7 @@ func TestDelegation_FailureBeforeKubernetesIsOneOfKubernetes(t *testing.T) {
 	fake := threeNodes("1.13.4", "1.34.2")
 	prior := stored(t, fake, "1.13.4", "1.34.2")
 
-	seen, err := fake.clusters(t).observe(t.Context(), "")
+	seen, err := fake.clusters(t).Observe(t.Context(), "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -205,7 +212,7 @@ func TestPublication_ThatCannotBeEndedIsNoWork(t *testing.T) {
 		"an object on which nobody acts":  {"ConfigMap", plain, nil},
 		"an object that cannot be read":   {"KubernetesCluster", nil, cluster.ErrUnreachable},
 		"an object that is not there":     {"KubernetesCluster", nil, cluster.ErrNotFound},
-		"a management cluster of no use":  {"KubernetesCluster", nil, errUnusable},
+		"a management cluster of no use":  {"KubernetesCluster", nil, connection.ErrUnusable},
 	} {
 		t.Run(name, func(t *testing.T) {
 			fake := threeNodes("1.13.4", "1.34.2")
@@ -238,7 +245,7 @@ func TestPublication_OfATargetAloneIsNotLeftOver(t *testing.T) {
 		plan := desired("1.13.4", "1.35.0")
 		plan.PublishTo, plan.Mode = publishedTo("", kind, "tenant-a", "prod"), types.StringValue(modeDelegate)
 
-		if left := plan.publication().left(report, target); len(left) != want {
+		if left := plan.publication().Left(report, target); len(left) != want {
 			t.Errorf("%s: %q", kind, left)
 		}
 	}
@@ -316,7 +323,7 @@ func TestPublication_DefaultObjectThatIsNamedIsMadeAndRemoved(t *testing.T) {
 
 			clusters := fake.clusters(t)
 			if test.managed {
-				clusters.access.Management = &managementAccess{}
+				clusters.Access.Management = &connection.ManagementAccess{}
 			}
 
 			_, diagnostics := planned(t, clusters, state, &plan)
@@ -325,7 +332,7 @@ func TestPublication_DefaultObjectThatIsNamedIsMadeAndRemoved(t *testing.T) {
 			}
 
 			plan.TalosVersion = types.StringValue("1.13.5")
-			clusters.claims = newClaims() // another command
+			clusters.Claims = connection.NewClaims() // another command
 
 			_, diagnostics = planned(t, clusters, state, &plan)
 			if said := strings.Contains(saidIn(diagnostics), missing); said != test.says {
@@ -351,68 +358,24 @@ func saidIn(diagnostics diag.Diagnostics) string {
 	return text.String()
 }
 
-func versionsOf(texts ...string) []version.Version {
-	versions := make([]version.Version, 0, len(texts))
-	for _, text := range texts {
-		versions = append(versions, version.MustParse(text))
-	}
-
-	return versions
-}
-
-func TestPublication_NextIsTheNewestReleaseOneStepAway(t *testing.T) {
-	talos := versionsOf("1.11.3", "1.11.6", "1.12.0", "1.12.8", "1.13.4")
-	kubernetes := versionsOf("1.33.1", "1.33.4", "1.34.2", "1.35.0", "1.35.2", "1.36.0")
-
-	for name, test := range map[string]struct {
-		talos, kubernetes         string
-		wantTalos, wantKubernetes string
-	}{
-		"both":                                   {"1.12.0", "1.34.2", "1.13.4", "1.35.2"},
-		"the newest of its line is passed by":    {"1.11.3", "1.33.1", "1.12.8", "1.34.2"},
-		"Kubernetes that Talos does not support": {"1.11.6", "1.34.2", "1.12.8", ""},
-		"nothing newer":                          {"1.13.4", "1.36.0", "", ""},
-		"no Kubernetes":                          {"1.12.0", "", "1.13.4", ""},
-		"Talos is not known":                     {"", "1.34.2", "", ""},
-		"nothing is known":                       {"", "", "", ""},
-		"Talos ahead of lists":                   {"1.99.0", "1.34.2", "", ""},
-		"only a patch of either":                 {"1.13.0", "1.35.0", "1.13.4", "1.36.0"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			parse := func(text string) version.Version {
-				if text == "" {
-					return version.Version{}
-				}
-
-				return version.MustParse(text)
-			}
-
-			gotTalos, gotKubernetes := next(parse(test.talos), parse(test.kubernetes), talos, kubernetes)
-			if !gotTalos.Equal(parse(test.wantTalos)) || !gotKubernetes.Equal(parse(test.wantKubernetes)) {
-				t.Errorf("got %q and %q, want %q and %q", gotTalos, gotKubernetes, test.wantTalos, test.wantKubernetes)
-			}
-		})
-	}
-}
-
 // TestPublication_ReleasesWithoutNetworkAreKnownAtOnce: an upgrade announces what is ahead
 // with its first word.
 func TestPublication_ReleasesWithoutNetworkAreKnownAtOnce(t *testing.T) {
 	for name, test := range map[string]struct {
-		defaults        releaseDefaults
+		defaults        releases.Defaults
 		wantTalosIsJust string
 	}{
-		"embedded": {releaseDefaults{}, ""},
+		"embedded": {releases.Defaults{}, ""},
 		"given": {defaults(t, types.StringNull(), providerSourceOf(map[string]tftypes.Value{
 			"talos_versions":      tftypes.NewValue(tftypes.List{ElementType: tftypes.String}, []tftypes.Value{textOf("1.13.1"), textOf("1.13.2")}),
 			"kubernetes_versions": tftypes.NewValue(tftypes.List{ElementType: tftypes.String}, []tftypes.Value{textOf("1.35.0")}),
 		})), "1.13.2"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			known, end := test.defaults.outlook(t.Context(), "test")
+			known, end := test.defaults.Outlook(t.Context(), "test")
 			defer end()
 
-			talos, kubernetes := known.next(version.MustParse("1.12.0"), version.MustParse("1.34.0"))
+			talos, kubernetes := known.Next(version.MustParse("1.12.0"), version.MustParse("1.34.0"))
 			if talos.IsZero() || kubernetes.IsZero() {
 				t.Errorf("ahead are %q and %q", talos, kubernetes)
 			}
@@ -422,11 +385,11 @@ func TestPublication_ReleasesWithoutNetworkAreKnownAtOnce(t *testing.T) {
 			}
 
 			// The same question again, and another one.
-			if again, _ := known.next(version.MustParse("1.12.0"), version.MustParse("1.34.0")); !again.Equal(talos) {
+			if again, _ := known.Next(version.MustParse("1.12.0"), version.MustParse("1.34.0")); !again.Equal(talos) {
 				t.Errorf("asked again: %s", again)
 			}
 
-			if newest, _ := known.next(version.MustParse("1.99.0"), version.MustParse("1.34.0")); !newest.IsZero() {
+			if newest, _ := known.Next(version.MustParse("1.99.0"), version.MustParse("1.34.0")); !newest.IsZero() {
 				t.Errorf("ahead of 1.99.0: %s", newest)
 			}
 		})
@@ -453,11 +416,11 @@ func TestPublication_SilentReleaseSourceHoldsNothingUp(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 
-	known, end := from.outlook(ctx, "test")
+	known, end := from.Outlook(ctx, "test")
 
 	<-asked
 
-	if talos, kubernetes := known.next(version.MustParse("1.12.0"), version.MustParse("1.34.0")); !talos.IsZero() || kubernetes.IsZero() {
+	if talos, kubernetes := known.Next(version.MustParse("1.12.0"), version.MustParse("1.34.0")); !talos.IsZero() || kubernetes.IsZero() {
 		t.Errorf("ahead are %q and %q, want no Talos and some Kubernetes", talos, kubernetes)
 	}
 
@@ -520,7 +483,7 @@ func TestPublication_BusyOperatorIsAWarningAtPlan(t *testing.T) {
 // TestPublication_UnusableManagementClusterIsAnErrorAtPlan: waiting does not make a kubeconfig.
 func TestPublication_UnusableManagementClusterIsAnErrorAtPlan(t *testing.T) {
 	fake := threeNodes("1.12.6", "1.34.2")
-	fake.unmanaged = fmt.Errorf("%w: provider attribute management.kubeconfig_path: no such file", errUnusable)
+	fake.unmanaged = fmt.Errorf("%w: provider attribute management.kubeconfig_path: no such file", connection.ErrUnusable)
 
 	plan := desired("1.13.4", "")
 	_, diagnostics := planned(t, fake.clusters(t), nil, plan)
@@ -532,8 +495,8 @@ func TestPublication_UnusableManagementClusterIsAnErrorAtPlan(t *testing.T) {
 	_, diagnostics = planned(t, clusters, nil, plan)
 	check(t, diagnostics, outcome{diag.SeverityError, "management.kubeconfig_path: no such file"})
 
-	if located, is := diagnostics[0].(diag.DiagnosticWithPath); !is || located.Path().String() != attrPublishTo {
-		t.Errorf("does not point at %s: %v", attrPublishTo, diagnostics[0])
+	if located, is := diagnostics[0].(diag.DiagnosticWithPath); !is || located.Path().String() != attrname.PublishTo {
+		t.Errorf("does not point at %s: %v", attrname.PublishTo, diagnostics[0])
 	}
 
 	_, diagnostics = create(t, clusters, plan)
@@ -741,16 +704,16 @@ func (l *leased) WriteLease(_ context.Context, lease cluster.Lease) (cluster.Lea
 
 // beside is a provider instance that reaches only the cluster, and the board in a
 // management cluster.
-func beside(held *leased, board *noticeboard) *clusters {
-	shared := testSettings()
-	shared.dial = func(ctx context.Context, shared *settings, access credentials, wanted string, remembered kubeconfigCache) (*connection, error) {
+func beside(held *leased, board *noticeboard) *connection.Clusters {
+	shared := &connection.Settings{Version: "test", Clock: engine.RealClock()}
+	shared.Dial = func(ctx context.Context, shared *connection.Settings, access connection.Credentials, wanted string, remembered connection.KubeconfigCache) (*connection.Connection, error) {
 		made, err := held.dial(ctx, shared, access, wanted, remembered)
-		made.kubernetes, made.management = held, &managementCluster{access: board}
+		made.Kubernetes, made.Management = held, &connection.ManagementCluster{Access: board}
 
 		return made, err
 	}
 
-	return newClusters(shared, credentials{})
+	return connection.NewClusters(shared, connection.Credentials{})
 }
 
 // TestPublication_NamingAnObjectTellsItOfTheCluster: nothing is upgraded for that, and what is
@@ -772,7 +735,7 @@ func TestPublication_NamingAnObjectTellsItOfTheCluster(t *testing.T) {
 		t.Errorf("stored %s", got.PublishTo)
 	}
 
-	talos, kubernetes := next(version.MustParse("1.12.0"), version.MustParse("1.33.0"), releasesOf(t, "talos"), releasesOf(t, "kubernetes"))
+	talos, kubernetes := releases.Next(version.MustParse("1.12.0"), version.MustParse("1.33.0"), compat.BuiltIn().Releases(version.Talos), compat.BuiltIn().Releases(version.Kubernetes))
 
 	for key, want := range map[string]string{
 		protocol.KeyTalosCurrent: "1.12.0", protocol.KeyTalosStatus: "idle", protocol.KeyTalosAvailable: talos.String(),
@@ -799,39 +762,25 @@ func TestPublication_NamingAnObjectTellsItOfTheCluster(t *testing.T) {
 	}
 }
 
-// releasesOf are the releases of a product that need no network.
-func releasesOf(t *testing.T, product string) []version.Version {
-	t.Helper()
-
-	known, end := releaseDefaults{}.outlook(t.Context(), "test")
-	end()
-
-	if product == "talos" {
-		return known.talos
-	}
-
-	return known.kubernetes
-}
-
 // TestPublication_FailureIsAWarning: the upgrade was done all the same, and nobody
 // waits long for an API that does not answer.
 func TestPublication_FailureIsAWarning(t *testing.T) {
 	for name, test := range map[string]struct {
-		of     publication
+		of     publication.Publication
 		cancel bool
 		within time.Duration
 		says   string
 	}{
-		"named":    {publication{to: &cluster.Reference{APIVersion: "vitistack.io/v1alpha1", Kind: "KubernetesCluster", Namespace: "a", Name: "b"}}, false, flushTimeout, "The upgrade status in KubernetesCluster a/b may be out of date"},
-		"default":  {publication{}, false, flushTimeout, "The upgrade status in ConfigMap kube-system/talosupgrade may be out of date"},
-		"hurrying": {publication{}, true, hurriedFlush, "may be out of date"},
+		"named":    {publication.Publication{To: &cluster.Reference{APIVersion: "vitistack.io/v1alpha1", Kind: "KubernetesCluster", Namespace: "a", Name: "b"}}, false, 5 * time.Second, "The upgrade status in KubernetesCluster a/b may be out of date"},
+		"default":  {publication.Publication{}, false, 5 * time.Second, "The upgrade status in ConfigMap kube-system/talosupgrade may be out of date"},
+		"hurrying": {publication.Publication{}, true, 2 * time.Second, "may be out of date"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				reached := &connection{own: &managementCluster{access: &fakeHome{err: cluster.ErrUnreachable}}, store: func(string) (publish.Store, error) { return unwritable{}, nil }}
-				out := &runObservers{publisher: reached.publisher("id", test.of, nil)}
+				reached := &connection.Connection{Own: &connection.ManagementCluster{Access: &fakeHome{err: cluster.ErrUnreachable}}, Store: func(string) (publish.Store, error) { return unwritable{}, nil }}
+				out := &publication.Observers{Publisher: reached.Publisher("id", test.of, nil)}
 
-				for _, observer := range out.observers() {
+				for _, observer := range out.Observers() {
 					observer.Observe(cluster.Event{
 						Kind: cluster.EventRunStarted, Target: cluster.Target{Talos: version.MustParse("1.13.0")},
 						Talos: cluster.Progress{Managed: true, Total: 3, Steps: 3, Lowest: version.MustParse("1.12.0")},
@@ -848,7 +797,7 @@ func TestPublication_FailureIsAWarning(t *testing.T) {
 				defer cancel()
 
 				began := time.Now()
-				diagnostics := noted(t, out.close(ctx, test.of, "prod", cluster.Observation{}, nil))
+				diagnostics := told.Noted(t, out.Close(ctx, test.of, "prod", cluster.Observation{}, nil))
 
 				if took := time.Since(began); took > test.within {
 					t.Errorf("it took %s, want %s at most", took, test.within)
@@ -871,7 +820,7 @@ func (unwritable) Patch(context.Context, map[string]*string) error { return errU
 
 func (unwritable) Read(context.Context) (map[string]string, error) { return nil, errUnwritable }
 
-func (unwritable) String() string { return defaultObject }
+func (unwritable) String() string { return publication.DefaultObject }
 
 // TestDelegation_RequestSaysSo: what Talos renders into the cluster is the operator's
 // affair then.
@@ -898,9 +847,9 @@ func TestDelegation_RequestSaysSo(t *testing.T) {
 // TestPublication_FailureIsSaidOnce: an object that is not there keeps two from
 // speaking, and is one thing to know.
 func TestPublication_FailureIsSaidOnce(t *testing.T) {
-	of := publication{to: &cluster.Reference{APIVersion: "vitistack.io/v1alpha1", Kind: "KubernetesCluster", Namespace: "a", Name: "b"}}
+	of := publication.Publication{To: &cluster.Reference{APIVersion: "vitistack.io/v1alpha1", Kind: "KubernetesCluster", Namespace: "a", Name: "b"}}
 
-	const progress, told = "Unable to publish the progress (prod)", "Unable to write Kubernetes Events (prod)"
+	const progress, events = "Unable to publish the progress (prod)", "Unable to write Kubernetes Events (prod)"
 
 	for name, test := range map[string]struct {
 		published, told error
@@ -910,10 +859,10 @@ func TestPublication_FailureIsSaidOnce(t *testing.T) {
 		"nothing":       {nil, nil, "", nil},
 		"neither":       {cluster.ErrNotFound, cluster.ErrDenied, progress, []string{"Not found", "The upgrade status in KubernetesCluster a/b", "Permission denied."}},
 		"only progress": {cluster.ErrDenied, nil, progress, []string{"Permission denied", "The upgrade status in KubernetesCluster a/b", "Allow the credentials to get and patch it"}},
-		"only Events":   {nil, cluster.ErrUnreachable, told, []string{"Unreachable.", "those of this run are lost"}},
+		"only Events":   {nil, cluster.ErrUnreachable, events, []string{"Unreachable.", "those of this run are lost"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			diagnostics := noted(t, unsaid(test.published, test.told, of, "prod"))
+			diagnostics := told.Noted(t, publication.Missing(test.published, test.told, of, "prod"))
 			if test.summary == "" {
 				check(t, diagnostics)
 

@@ -18,6 +18,8 @@ import (
 	"github.com/hashicorp/terraform-plugin-go/tftypes"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/compat"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/releases"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/wording/told"
 )
 
 // TestReleaseSource_OfTheProviderReachesTheDataSource goes through the protocol,
@@ -94,9 +96,9 @@ func configuredWith(t *testing.T, source tftypes.Value) (tfprotov6.ProviderServe
 func tableOf(t *testing.T, set map[string]tftypes.Value) (*compat.Table, diag.Diagnostics) {
 	t.Helper()
 
-	table, diagnostics := defaults(t, types.StringNull(), providerSourceOf(set)).readTable(t.Context(), "test")
+	table, diagnostics := defaults(t, types.StringNull(), providerSourceOf(set)).ReadTable(t.Context(), "test")
 
-	return table, noted(t, diagnostics)
+	return table, told.Noted(t, diagnostics)
 }
 
 func TestReleaseTable_IsKnownToEverythingThatPlans(t *testing.T) {
@@ -111,7 +113,7 @@ func TestReleaseTable_IsKnownToEverythingThatPlans(t *testing.T) {
 	check(t, diagnostics)
 
 	clusters := threeNodes("1.13.3", "1.34.2").clusters(t)
-	clusters.releases.table = table
+	clusters.Releases.Table = table
 
 	_, diagnostics = planned(t, clusters, nil, desired("1.13.4", ""))
 	check(t, diagnostics, outcome{diag.SeverityError, "Talos 1.13.4 was broken (x#1)"})
@@ -145,7 +147,7 @@ func TestReleaseTable_ThatIsNotReadIsAWarning(t *testing.T) {
 	}
 
 	clusters := threeNodes("1.11.5", "1.34.2").clusters(t)
-	clusters.releases.table = known.Without(table.Unread)
+	clusters.Releases.Table = known.Without(table.Unread)
 
 	two := desired("1.13.4", "")
 	two.AllowIntermediate = types.BoolValue(true)
@@ -154,7 +156,7 @@ func TestReleaseTable_ThatIsNotReadIsAWarning(t *testing.T) {
 	check(t, diagnostics, outcome{diag.SeverityError, "could not be read (" + missing + ": not found), and the patches to walk through are chosen with it; the built-in table would give Talos 1.12.12"})
 
 	clusters = threeNodes("1.13.3", "1.34.2").clusters(t)
-	clusters.releases.table = table
+	clusters.Releases.Table = table
 
 	_, diagnostics = planned(t, clusters, nil, desired("1.13.4", ""))
 	check(t, diagnostics, outcome{diag.SeverityWarning, "one control plane"}, outcome{diag.SeverityWarning, "Rolling upgrade"})
@@ -169,7 +171,7 @@ func TestReleaseTable_UnknownIsSomethingToWaitFor(t *testing.T) {
 		"its SHA-256": {"table": textOf("releases.txt"), "table_sha256": tftypes.NewValue(tftypes.String, tftypes.UnknownValue)},
 	} {
 		clusters := threeNodes("1.13.3", "1.34.2").clusters(t)
-		clusters.releases = defaults(t, types.StringNull(), providerSourceOf(set))
+		clusters.Releases = defaults(t, types.StringNull(), providerSourceOf(set))
 
 		_, diagnostics := planned(t, clusters, nil, desired("1.13.4", ""))
 		check(t, diagnostics, outcome{diag.SeverityWarning, "only after an apply (release_source)"})
@@ -183,7 +185,7 @@ func TestReleaseTable_UnknownIsSomethingToWaitFor(t *testing.T) {
 		resp := datasource.ReadResponse{State: tfsdk.State{Schema: config.Schema, Raw: tftypes.NewValue(config.Raw.Type(), nil)}}
 
 		(&compatibilityDataSource{clusters: clusters}).Read(t.Context(), datasource.ReadRequest{Config: config}, &resp)
-		check(t, noted(t, resp.Diagnostics), outcome{diag.SeverityError, "known only after an apply"})
+		check(t, told.Noted(t, resp.Diagnostics), outcome{diag.SeverityError, "known only after an apply"})
 	}
 
 	if table, diagnostics := tableOf(t, nil); table != nil || len(diagnostics) > 0 {
@@ -208,7 +210,7 @@ func TestImageFactory_OfTheProviderBlockIsUsed(t *testing.T) {
 		"http://10.0.0.5:8443/mirror/talos/": "10.0.0.5:8443/mirror/talos/metal-installer/",
 	} {
 		clusters := threeNodes("1.13.4", "1.34.2").clusters(t)
-		clusters.releases.factoryURL = types.StringValue(url)
+		clusters.Releases.FactoryURL = types.StringValue(url)
 
 		_, diagnostics := planned(t, clusters, nil, desired("1.14.0", ""))
 		check(t, diagnostics, outcome{diag.SeverityWarning, "one control plane"}, outcome{diag.SeverityWarning, want})
@@ -224,7 +226,7 @@ func TestImageFactory_UnknownIsLookedAtDuringApply(t *testing.T) {
 	t.Parallel()
 
 	clusters := threeNodes("1.13.4", "1.34.2").clusters(t)
-	clusters.releases.factoryURL = types.StringUnknown()
+	clusters.Releases.FactoryURL = types.StringUnknown()
 
 	_, diagnostics := planned(t, clusters, nil, desired("1.14.0", ""))
 	check(t, diagnostics, outcome{diag.SeverityWarning, "only after an apply (image_factory_url)"})
@@ -244,7 +246,7 @@ func TestReleaseSource_URLOfTheFactory(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var resp validator.StringResponse
 
-			factoryURLText().ValidateString(t.Context(), validator.StringRequest{Path: path.Root("x"), ConfigValue: test.value}, &resp)
+			releases.FactoryURLText().ValidateString(t.Context(), validator.StringRequest{Path: path.Root("x"), ConfigValue: test.value}, &resp)
 
 			if resp.Diagnostics.HasError() == test.valid {
 				t.Errorf("valid is %t: %v", !test.valid, resp.Diagnostics)

@@ -11,10 +11,10 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
 	"github.com/hashicorp/terraform-plugin-framework/tfsdk"
 	"github.com/hashicorp/terraform-plugin-framework/types"
-	"github.com/hashicorp/terraform-plugin-go/tfprotov6"
 	"github.com/hashicorp/terraform-plugin-go/tftypes"
 
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/wording"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/connection"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/wording/told"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
@@ -100,7 +100,7 @@ func desired(talos, kubernetes string) *clusterModel {
 func stored(t *testing.T, fake *fakeCluster, talos, kubernetes string) *clusterModel {
 	t.Helper()
 
-	seen, err := fake.clusters(t).observe(t.Context(), "")
+	seen, err := fake.clusters(t).Observe(t.Context(), "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -112,7 +112,7 @@ func stored(t *testing.T, fake *fakeCluster, talos, kubernetes string) *clusterM
 }
 
 // planned runs ModifyPlan on a plan against a prior state.
-func planned(t *testing.T, clusters *clusters, prior, plan *clusterModel) (*clusterModel, diag.Diagnostics) {
+func planned(t *testing.T, clusters *connection.Clusters, prior, plan *clusterModel) (*clusterModel, diag.Diagnostics) {
 	t.Helper()
 
 	proposed := stateOf(t, plan)
@@ -124,11 +124,11 @@ func planned(t *testing.T, clusters *clusters, prior, plan *clusterModel) (*clus
 
 	(&clusterResource{clusters: clusters}).ModifyPlan(t.Context(), req, &resp)
 
-	return modelOf(t, tfsdk.State{Schema: resp.Plan.Schema, Raw: resp.Plan.Raw}), noted(t, resp.Diagnostics)
+	return modelOf(t, tfsdk.State{Schema: resp.Plan.Schema, Raw: resp.Plan.Raw}), told.Noted(t, resp.Diagnostics)
 }
 
 // read runs Read on a state.
-func read(ctx context.Context, t *testing.T, clusters *clusters, prior *clusterModel) (*clusterModel, diag.Diagnostics) {
+func read(ctx context.Context, t *testing.T, clusters *connection.Clusters, prior *clusterModel) (*clusterModel, diag.Diagnostics) {
 	t.Helper()
 
 	req := resource.ReadRequest{State: stateOf(t, prior)}
@@ -136,37 +136,11 @@ func read(ctx context.Context, t *testing.T, clusters *clusters, prior *clusterM
 
 	(&clusterResource{clusters: clusters}).Read(ctx, req, &resp)
 
-	return modelOf(t, resp.State), noted(t, resp.Diagnostics)
+	return modelOf(t, resp.State), told.Noted(t, resp.Diagnostics)
 }
 
-// noted takes note of what a person is told.
-func noted(t testing.TB, told diag.Diagnostics) diag.Diagnostics {
-	t.Helper()
-
-	for _, one := range told {
-		kind := wording.KindError
-		if one.Severity() == diag.SeverityWarning {
-			kind = wording.KindWarning
-		}
-
-		wording.Note(t, wording.Entry{Kind: kind, Summary: one.Summary(), Detail: one.Detail()})
-	}
-
-	return told
-}
-
-// notedOnWire takes note of what the command line is sent.
-func notedOnWire(t testing.TB, told []*tfprotov6.Diagnostic) []*tfprotov6.Diagnostic {
-	t.Helper()
-
-	for _, one := range told {
-		kind := wording.KindError
-		if one.Severity == tfprotov6.DiagnosticSeverityWarning {
-			kind = wording.KindWarning
-		}
-
-		wording.Note(t, wording.Entry{Kind: kind, Summary: one.Summary, Detail: one.Detail})
-	}
-
-	return told
-}
+// Images of nodes that were installed without and with a schematic.
+const (
+	genericImage = "ghcr.io/siderolabs/installer"
+	factoryImage = "factory.talos.dev/metal-installer/376567988ad370138ad8b2698212367b8edcb69b5fd68c80be1f2ec7d603b4ba"
+)

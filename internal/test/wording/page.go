@@ -17,7 +17,10 @@ func Page(name string) string {
 	return filepath.Join("internal", "test", "wording", "testdata", name+".md")
 }
 
-const pageHead = "# What people read: %s\n\nWritten by `go test ./internal/%[1]s -update` from what the code said while the tests named here ran it; tests compare them.\n"
+// pageTitle begins a page, and is followed by the name of its package.
+const pageTitle = "# What people read: "
+
+const pageHead = pageTitle + "%s\n\nWritten by `go test ./internal/%[1]s -update` from what the code said while the tests named here ran it; tests compare them.\n"
 
 // printed returns the text of the page.
 func printed(name string, entries []Entry) string {
@@ -72,7 +75,8 @@ func ReadPage(path string) ([]Entry, error) {
 		entries = append(entries, Entry{Kind: kind, Summary: match[2], Test: match[3], Detail: match[4]})
 	}
 
-	if printed(strings.TrimSuffix(filepath.Base(path), ".md"), entries) != string(text) {
+	name, _, _ := strings.Cut(strings.TrimPrefix(string(text), pageTitle), "\n")
+	if printed(name, entries) != string(text) {
 		return entries, fmt.Errorf("%s was edited by hand; run the tests of its package with -update", path)
 	}
 

@@ -18,7 +18,9 @@ import (
 const root = "../../.."
 
 // speakers returns the packages below internal that word what people read.
-func speakers() []string { return []string{"engine", "health", "plan", "provider"} }
+func speakers() []string {
+	return []string{"engine", "health", "plan", "provider", "provider/connection"}
+}
 
 // shown returns the entries of all pages.
 func shown(t *testing.T) []wording.Entry {

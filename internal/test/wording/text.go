@@ -42,7 +42,7 @@ func below(name string) []string {
 	case "engine":
 		return []string{name, "engine/say", "engine/rule", "engine/fact", "engine/permit"}
 	case "provider":
-		return []string{name, "provider/attribute", "provider/diagnostic"}
+		return []string{name, "provider/attribute", "provider/diagnostic", "provider/publication", "provider/releases", "provider/roll"}
 	default:
 		return []string{name}
 	}
@@ -133,11 +133,16 @@ func spoken(node ast.Node) (parts []ast.Node) {
 	return parts
 }
 
+// nameOf returns the name of what a literal is for; empty for an attribute, whose literals describe it.
 func nameOf(expression ast.Expr) string {
 	switch expression := expression.(type) {
 	case *ast.Ident:
 		return expression.Name
 	case *ast.SelectorExpr:
+		if of, is := expression.X.(*ast.Ident); is && of.Name == "attrname" {
+			return ""
+		}
+
 		return expression.Sel.Name
 	default:
 		return ""

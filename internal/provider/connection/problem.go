@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-package provider
+package connection
 
 import (
 	"cmp"
@@ -15,6 +15,7 @@ import (
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/say"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/attrname"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/diagnostic"
 )
 
@@ -25,29 +26,29 @@ var (
 	errUnlisted = errors.New("which nodes there are is not known, because discovery lists none and the Kubernetes API did not answer")
 )
 
-// summaryUnobserved is the summary of every warning about an unreachable cluster. With the name of the cluster, the
+// SummaryUnobserved is the summary of every warning about an unreachable cluster. With the name of the cluster, the
 // command line folds the warnings of refresh and plan into one.
-const summaryUnobserved = "Unable to observe the cluster"
+const SummaryUnobserved = "Unable to observe the cluster"
 
-// problem turns an error into the one diagnostic that a person sees. doing completes "Unable to", such as "upgrade
+// Problem turns an error into the one diagnostic that a person sees. doing completes "Unable to", such as "upgrade
 // the cluster".
-func problem(doing string, access credentials, err error) diag.Diagnostic {
+func Problem(doing string, access Credentials, err error) diag.Diagnostic {
 	var failure *say.Failure
 	if errors.As(err, &failure) {
-		return failed(failure)
+		return Failed(failure)
 	}
 
 	summary, detail := "Unable to "+doing, diagnostic.Sentence(cluster.Plain(err.Error()))
 
 	switch {
-	case errors.Is(err, errUnknown):
+	case errors.Is(err, ErrUnknown):
 		return diag.NewErrorDiagnostic(summary, "The provider configuration depends on values that are known only after an apply ("+
 			strings.Join(access.Unknown, ", ")+").\n\nApply what they come from first, for example with -target.")
-	case errors.Is(err, errMissing):
+	case errors.Is(err, ErrMissing):
 		return diag.NewErrorDiagnostic("Missing credentials for the Talos API", summary+": there are no credentials. "+lookedAt(access)+
 			"\n\nSet one of them, for example talosconfig = data.talos_client_configuration.this.talos_config in the provider block.")
-	case errors.Is(err, errUnusable):
-		return unusableCredentials(err)
+	case errors.Is(err, ErrUnusable):
+		return UnusableCredentials(err)
 	case errors.Is(err, errLent) && !errors.Is(err, context.Canceled):
 		return diag.NewErrorDiagnostic("Missing credentials from the management cluster", summary+": "+err.Error()+".\n\n"+lentRemedy(err))
 	case errors.Is(err, errClaimed):
@@ -62,22 +63,22 @@ func problem(doing string, access credentials, err error) diag.Diagnostic {
 		detail = diagnostic.Sentence(silence)
 	}
 
-	return diag.NewErrorDiagnostic(summary, detail+"\n\n"+cmp.Or(remedy(err), "Correct what it names, then run the command again."))
+	return diag.NewErrorDiagnostic(summary, detail+"\n\n"+cmp.Or(Remedy(err), "Correct what it names, then run the command again."))
 }
 
-// unusableCredentials returns the error of credentials with which nothing can be reached.
-func unusableCredentials(err error) diag.Diagnostic {
+// UnusableCredentials returns the error of credentials with which nothing can be reached.
+func UnusableCredentials(err error) diag.Diagnostic {
 	return diag.NewErrorDiagnostic("Unusable credentials", diagnostic.Sentence(err.Error())+"\n\nCorrect them and run the command again; nothing was contacted.")
 }
 
-// remedy returns what to do about an error of a port; empty if its meaning is not known.
-func remedy(err error) string {
+// Remedy returns what to do about an error of a port; empty if its meaning is not known.
+func Remedy(err error) string {
 	switch {
 	case errors.Is(err, cluster.ErrCredentials):
 		return "Waiting does not help. Check that the talosconfig belongs to this cluster, and renew its certificate if it expired (talosctl config new, " +
 			"or a refresh of the data source that it comes from)."
 	case errors.Is(err, errUnlisted) && errors.Is(err, cluster.ErrNoKubeconfig):
-		return "Set " + attrKubeconfig + " in the provider block: without discovery Kubernetes alone tells which nodes there are, and only os:admin may ask the Talos API for a kubeconfig."
+		return "Set " + attrname.Kubeconfig + " in the provider block: without discovery Kubernetes alone tells which nodes there are, and only os:admin may ask the Talos API for a kubeconfig."
 	case errors.Is(err, cluster.ErrDenied):
 		return "Use credentials that are allowed to do this: reading needs os:reader, upgrading needs os:admin, and endpoints must be control planes."
 	case errors.Is(err, errUnlisted):
@@ -96,21 +97,21 @@ func remedy(err error) string {
 func lentRemedy(err error) string {
 	switch {
 	case errors.Is(err, cluster.ErrNotFound):
-		return "Correct " + attrCredentialsFrom + " and " + attrManagement + " in the provider block: the one names the KubernetesCluster, the other the cluster that holds it. " +
+		return "Correct " + attrname.CredentialsFrom + " and " + attrname.Management + " in the provider block: the one names the KubernetesCluster, the other the cluster that holds it. " +
 			"The Secret beside it is there once its operator has made the cluster."
 	case errors.Is(err, cluster.ErrCredentials):
-		return "Waiting does not help. Check that the kubeconfig of " + attrManagement + " in the provider block belongs to the management cluster, and renew it if it expired."
+		return "Waiting does not help. Check that the kubeconfig of " + attrname.Management + " in the provider block belongs to the management cluster, and renew it if it expired."
 	case errors.Is(err, cluster.ErrDenied):
-		return "Use a kubeconfig in " + attrManagement + " in the provider block that may get the KubernetesCluster, and get and list Secrets in its namespace."
+		return "Use a kubeconfig in " + attrname.Management + " in the provider block that may get the KubernetesCluster, and get and list Secrets in its namespace."
 	case errors.Is(err, cluster.ErrUnreachable), errors.Is(err, context.DeadlineExceeded):
-		return "Check that the API server in the kubeconfig of " + attrManagement + " in the provider block is up and can be reached from here, then run the command again."
+		return "Check that the API server in the kubeconfig of " + attrname.Management + " in the provider block is up and can be reached from here, then run the command again."
 	default:
-		return "Look at that Secret, or give the credentials themselves, for example with " + attrTalosconfig + " in the provider block."
+		return "Look at that Secret, or give the credentials themselves, for example with " + attrname.Talosconfig + " in the provider block."
 	}
 }
 
 // lookedAt lists the ways to give credentials, in the order in which they are tried.
-func lookedAt(access credentials) string {
+func lookedAt(access Credentials) string {
 	state := func(set bool) string {
 		if set {
 			return "set"
@@ -125,9 +126,9 @@ func lookedAt(access credentials) string {
 		talosconfigEnv, state(os.Getenv(talosconfigEnv) != ""))
 }
 
-// failed returns the diagnostic of an upgrade that stopped. It points at a place in the configuration if all
+// Failed returns the diagnostic of an upgrade that stopped. It points at a place in the configuration if all
 // findings agree on it.
-func failed(failure *say.Failure) diag.Diagnostic {
+func Failed(failure *say.Failure) diag.Diagnostic {
 	at := path.Empty()
 
 	for index, finding := range failure.Findings {
@@ -147,7 +148,7 @@ func failed(failure *say.Failure) diag.Diagnostic {
 	}
 
 	detail := folded(*failure).Detail()
-	if advice := remedy(failure.Err); advice != "" && failure.Remedy == "" && len(failure.Findings) == 0 {
+	if advice := Remedy(failure.Err); advice != "" && failure.Remedy == "" && len(failure.Findings) == 0 {
 		detail += "\n\n" + advice
 	}
 
@@ -164,19 +165,19 @@ func folded(failure say.Failure) *say.Failure {
 	return &failure
 }
 
-// wrongCluster returns the error of a state that belongs to another cluster than the one that was reached. name is
+// WrongCluster returns the error of a state that belongs to another cluster than the one that was reached. name is
 // that of the context that reached it.
-func wrongCluster(stateID, reachedID, name string) diag.Diagnostic {
+func WrongCluster(stateID, reachedID, name string) diag.Diagnostic {
 	return diag.NewErrorDiagnostic("Wrong cluster",
 		fmt.Sprintf("The state belongs to cluster %s, but this provider reaches cluster %s (%s). Nothing was touched.\n\n"+
 			"Correct the talosconfig or the context. If the cluster was rebuilt on purpose, remove the resource from state (terraform state rm) and apply again.",
 			stateID, reachedID, name))
 }
 
-// heals reports whether waiting may resolve the error of an observation. An error in the configuration is not
+// Heals reports whether waiting may resolve the error of an observation. An error in the configuration is not
 // resolved by waiting.
-func heals(err error) bool {
-	return !errors.Is(err, errMissing) && !errors.Is(err, errUnusable) && !errors.Is(err, errUnknown) && cluster.Heals(err)
+func Heals(err error) bool {
+	return !errors.Is(err, ErrMissing) && !errors.Is(err, ErrUnusable) && !errors.Is(err, ErrUnknown) && cluster.Heals(err)
 }
 
 // reason returns why it is unknown which cluster a context reaches, as text.

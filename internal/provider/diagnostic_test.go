@@ -4,7 +4,6 @@ package provider
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -22,185 +21,16 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/say"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/protocol"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/attrname"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/connection"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/diagnostic"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/publication"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/releases"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/wording/told"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
-
-func TestDiagnostic_SaysWhatToDo(t *testing.T) {
-	t.Setenv(talosconfigEnv, "")
-
-	for name, test := range map[string]struct {
-		err     error
-		access  credentials
-		summary string
-		details []string
-	}{
-		"no credentials": {
-			errMissing,
-			credentials{},
-			"Missing credentials for the Talos API",
-			[]string{"talosconfig (not set)", "TALOSCONFIG (not set)", "provider block"},
-		},
-		"unknown configuration": {
-			errUnknown,
-			credentials{Unknown: []string{"talosconfig"}},
-			"Unable to read the cluster",
-			[]string{"known only after an apply (talosconfig)", "-target"},
-		},
-		"malformed talosconfig": {
-			fmt.Errorf("%w: provider attribute talosconfig: malformed YAML", errUnusable),
-			credentials{},
-			"Unusable credentials",
-			[]string{"provider attribute talosconfig: malformed YAML", "Correct them"},
-		},
-		"expired certificate": {
-			fmt.Errorf("endpoint 10.5.0.2: %w: expired on 2026-01-01", cluster.ErrCredentials),
-			credentials{},
-			"Unable to read the cluster",
-			[]string{"expired on 2026-01-01", "Waiting does not help"},
-		},
-		"role too low": {
-			fmt.Errorf("install: %w", cluster.ErrDenied),
-			credentials{},
-			"Unable to read the cluster",
-			[]string{"os:admin", "os:reader"},
-		},
-		"no kubeconfig, and no discovery": {
-			fmt.Errorf("%w: %w: %w", errUnlisted, cluster.ErrNoKubeconfig, cluster.ErrDenied),
-			credentials{},
-			"Unable to read the cluster",
-			[]string{"no kubeconfig was configured", "Set kubeconfig in the provider block", "os:admin"},
-		},
-		"nothing answers": {
-			fmt.Errorf("endpoint 10.5.0.2: %w", cluster.ErrUnreachable),
-			credentials{},
-			"Unable to read the cluster",
-			[]string{"10.5.0.2", "talosctl version"},
-		},
-		"too slow": {
-			context.DeadlineExceeded, credentials{}, "Unable to read the cluster", []string{"timeouts.read"},
-		},
-		"interrupted": {
-			context.Canceled, credentials{}, "Unable to read the cluster", []string{"Run the command again"},
-		},
-		"something else": {
-			errors.New("boom"), credentials{}, "Unable to read the cluster", []string{"Boom."},
-		},
-		"failed upgrade": {
-			fmt.Errorf("wrapped: %w", &say.Failure{Summary: "Unable to upgrade node cp-0", Seen: "Seen.", State: "State.", Remedy: "Remedy."}),
-			credentials{},
-			"Unable to upgrade node cp-0",
-			[]string{"Seen.", "State.", "Remedy."},
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			got := problem("read the cluster", test.access, test.err)
-			if name != "something else" && name != "failed upgrade" {
-				noted(t, diag.Diagnostics{got})
-			}
-
-			if got.Severity() != diag.SeverityError || got.Summary() != test.summary {
-				t.Errorf("%s: %s", got.Severity(), got.Summary())
-			}
-
-			for _, detail := range test.details {
-				if !strings.Contains(got.Detail(), detail) {
-					t.Errorf("does not say %q: %s", detail, got.Detail())
-				}
-			}
-		})
-	}
-}
-
-func TestDiagnostic_FailureOfManyNodesStaysReadable(t *testing.T) {
-	failure := &say.Failure{Summary: "Unable to upgrade the cluster", Seen: "Seen.", State: "State.", Remedy: "Remedy."}
-
-	for index := range 1000 {
-		failure.Findings = append(failure.Findings, cluster.Finding{Check: "disk-space", Node: fmt.Sprintf("worker-%d", index), Found: "/var is full"})
-	}
-
-	want := "Seen.\n\n- worker-0, worker-1, worker-2, worker-3, worker-4, worker-5, worker-6, worker-7, worker-8, worker-9 and 990 more: /var is full (check disk-space).\n\n" +
-		"State.\n\nRemedy."
-	if got := problem("upgrade the cluster", credentials{}, failure).Detail(); got != want {
-		t.Errorf("got\n%s\nwant\n%s", got, want)
-	}
-
-	failure.Seen = ""
-	if got := problem("upgrade the cluster", credentials{}, failure).Detail(); got != strings.TrimPrefix(want, "Seen.\n\n") {
-		t.Errorf("got\n%s", got)
-	}
-}
-
-// TestDiagnostic_LinesOfALogStayAsTheyAre: the command line wraps what is not indented, and a
-// list is only one while its elements stand out.
-func TestDiagnostic_LinesOfALogStayAsTheyAre(t *testing.T) {
-	failure := &say.Failure{
-		Summary: "Unable to upgrade node worker-1", Seen: "It is not ready.", State: "It was rolled back.", Remedy: "Look at it.",
-		Excerpts: []say.Excerpt{{Source: "the log of machined on worker-1", Lines: []string{"[talos] task startAllServices failed", "  error=\"timeout\""}}},
-	}
-
-	want := "It is not ready.\n\nThe last lines of the log of machined on worker-1:\n  [talos] task startAllServices failed\n    error=\"timeout\"\n\n" +
-		"It was rolled back.\n\nLook at it."
-	if got := problem("upgrade the cluster", credentials{}, failure).Detail(); got != want {
-		t.Errorf("got\n%s\nwant\n%s", got, want)
-	}
-
-	failure.Excerpts = nil
-	failure.Seen, failure.Findings = "", []cluster.Finding{{Check: "node-upgrade", Node: "worker-2", Found: "its log ends with\n[talos] failed\n  error=x"}}
-
-	want = "- worker-2: its log ends with\n    [talos] failed\n      error=x (check node-upgrade).\n\nIt was rolled back.\n\nLook at it."
-	if got := problem("upgrade the cluster", credentials{}, failure).Detail(); got != want {
-		t.Errorf("got\n%s\nwant\n%s", got, want)
-	}
-}
-
-func TestDiagnostic_PointsAtTheAttributeThatAllFindingsBlame(t *testing.T) {
-	blame := func(attributes ...string) *say.Failure {
-		failure := &say.Failure{Summary: "Unable to upgrade the cluster"}
-		for _, attribute := range attributes {
-			failure.Findings = append(failure.Findings, cluster.Finding{Attribute: attribute, Found: "found"})
-		}
-
-		return failure
-	}
-
-	deep := func(indices ...cluster.Index) *say.Failure {
-		failure := &say.Failure{}
-		for _, index := range indices {
-			failure.Findings = append(failure.Findings, cluster.Finding{Attribute: "canary", Within: []cluster.Within{index}})
-		}
-
-		return failure
-	}
-
-	for name, test := range map[string]struct {
-		failure *say.Failure
-		at      path.Path
-	}{
-		"none":      {blame(), path.Empty()},
-		"one":       {blame("node_overrides"), path.Root("node_overrides")},
-		"agreeing":  {blame("drain", "drain"), path.Root("drain")},
-		"different": {blame("drain", "talos_version"), path.Empty()},
-		"some":      {blame("drain", ""), path.Empty()},
-		"one deep":  {deep(0), path.Root("canary").AtListIndex(0)},
-		"same deep": {deep(1, 1), path.Root("canary").AtListIndex(1)},
-		"two deep":  {deep(0, 1), path.Empty()},
-	} {
-		t.Run(name, func(t *testing.T) {
-			at := path.Empty()
-			if located, ok := failed(test.failure).(diag.DiagnosticWithPath); ok {
-				at = located.Path()
-			}
-
-			if !at.Equal(test.at) {
-				t.Errorf("points at %q, want %q", at, test.at)
-			}
-		})
-	}
-}
 
 // TestDiagnostic_OneCauseIsOneFinding: a reader may neither read machine configurations nor have a
 // kubeconfig, and hears of the role alone.
@@ -228,32 +58,6 @@ func TestDiagnostic_OneCauseIsOneFinding(t *testing.T) {
 	check(t, diagnostics,
 		outcome{diag.SeverityWarning, "because of that, control-plane-components, lock, nodes-ready could not be checked (check kubernetes-api)"},
 		outcome{diag.SeverityWarning, "one control plane"}, outcome{diag.SeverityWarning, "Rolling upgrade"})
-}
-
-// TestDiagnostic_NamesEachEndpointThatDoesNotAnswerOnce once each, with what came of them, in words that
-// say nothing of gRPC or of resources.
-func TestDiagnostic_NamesEachEndpointThatDoesNotAnswerOnce(t *testing.T) {
-	for name, test := range map[string]struct {
-		endpoints []string
-		want      string
-	}{
-		"one":                      {[]string{"127.0.0.1:1"}, "No endpoint answered: 127.0.0.1:1 connection refused."},
-		"one of them twice":        {[]string{"127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:1"}, "No endpoint answered: 127.0.0.1:1 connection refused; 127.0.0.1:2 connection refused."},
-		"a name that nobody knows": {[]string{"nowhere.invalid", "127.0.0.1:2"}, "No endpoint answered: nowhere.invalid no such host; 127.0.0.1:2 connection refused."},
-	} {
-		t.Run(name, func(t *testing.T) {
-			access := credentials{Endpoints: test.endpoints, Certificate: signedFor(t, time.Now().Add(time.Hour), "os:admin")}
-			shared := testSettings()
-			shared.dial = dial
-
-			_, err := newClusters(shared, access).observe(t.Context(), "")
-
-			found := noted(t, diag.Diagnostics{problem("plan the upgrade", access, err)})[0]
-			if detail, _, _ := strings.Cut(found.Detail(), "\n\n"); detail != test.want {
-				t.Errorf("got %s, want %s", detail, test.want)
-			}
-		})
-	}
 }
 
 // pathText is the path of a diagnostic as a configuration would write it; empty
@@ -298,7 +102,7 @@ func TestFinding_PointsAtAnAttributeThatExists(outer *testing.T) {
 			policy.Intermediate = append(policy.Intermediate, version.MustParse(drawVersion(t, "through")))
 		}
 
-		seen, err := fake.clusters(outer).observe(t.Context(), "")
+		seen, err := fake.clusters(outer).Observe(t.Context(), "")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -334,7 +138,7 @@ func absent(finding cluster.Finding, policy cluster.Policy) string {
 		return ""
 	}
 
-	length := map[string]int{attrCanary: len(policy.Canary), attrIntermediateVersions: len(policy.Intermediate)}
+	length := map[string]int{attrname.Canary: len(policy.Canary), attrname.IntermediateVersions: len(policy.Intermediate)}
 
 	switch step := finding.Within[0].(type) {
 	case cluster.Index:
@@ -375,14 +179,14 @@ func TestDiagnostic_SourceThatGivesNoListSaysWhatToDo(t *testing.T) {
 			t.Cleanup(server.Close)
 
 			clusters := noCluster(t)
-			clusters.releases = defaults(t, types.StringValue(server.URL), providerSourceOf(map[string]tftypes.Value{"talos": textOf("factory")}))
+			clusters.Releases = defaults(t, types.StringValue(server.URL), providerSourceOf(map[string]tftypes.Value{"talos": textOf("factory")}))
 
 			_, diagnostics := readAvailable(t, clusters, map[string]tftypes.Value{"talos_version": textOf("1.13.0")})
 			check(t, diagnostics, outcome{diag.SeverityError, test.says})
 		})
 	}
 
-	check(t, noted(t, diag.Diagnostics{unlisted(version.Talos, context.Canceled)}), outcome{diag.SeverityError, "Interrupted before the source answered"})
+	check(t, told.Noted(t, diag.Diagnostics{releases.Unlisted(version.Talos, context.Canceled)}), outcome{diag.SeverityError, "Interrupted before the source answered"})
 }
 
 func TestDiagnostic_ImportOutOfReachSaysWhatToDo(t *testing.T) {
@@ -392,14 +196,14 @@ func TestDiagnostic_ImportOutOfReachSaysWhatToDo(t *testing.T) {
 	resp := resource.ImportStateResponse{State: stateOf(t, nil), Identity: identityOf(t, nil)}
 	(&clusterResource{clusters: fake.clusters(t)}).ImportState(t.Context(), resource.ImportStateRequest{ID: importCurrent}, &resp)
 
-	check(t, noted(t, resp.Diagnostics), outcome{diag.SeverityError, "talosctl version --nodes"})
+	check(t, told.Noted(t, resp.Diagnostics), outcome{diag.SeverityError, "talosctl version --nodes"})
 }
 
 func TestDiagnostic_ForeignProviderDataIsADefect(t *testing.T) {
 	var diagnostics diag.Diagnostics
 
-	configured("something else", &diagnostics)
-	check(t, noted(t, diagnostics), outcome{diag.SeverityError, "please report it"})
+	connection.Configured("something else", &diagnostics)
+	check(t, told.Noted(t, diagnostics), outcome{diag.SeverityError, "please report it"})
 }
 
 // TestDiagnostic_UnvalidatedDurationIsRefused: values that are unknown at first come
@@ -407,8 +211,8 @@ func TestDiagnostic_ForeignProviderDataIsADefect(t *testing.T) {
 func TestDiagnostic_UnvalidatedDurationIsRefused(t *testing.T) {
 	var diagnostics diag.Diagnostics
 
-	duration(path.Root(attrNodeTimeout), types.StringValue("soon"), time.Minute, &diagnostics)
-	check(t, noted(t, diagnostics), outcome{diag.SeverityError, `node_timeout is "soon": value must be a duration`})
+	duration(path.Root(attrname.NodeTimeout), types.StringValue("soon"), time.Minute, &diagnostics)
+	check(t, told.Noted(t, diagnostics), outcome{diag.SeverityError, `node_timeout is "soon": value must be a duration`})
 }
 
 func TestDiagnostic_ObjectionToOneNodeNamesIt(t *testing.T) {
@@ -425,7 +229,7 @@ func TestDiagnostic_NamesAClusterThatIsGoneAfterTheLook(t *testing.T) {
 	fake := threeNodes("1.13.0", "1.34.2")
 	clusters := fake.clusters(t)
 
-	seen, err := clusters.observe(t.Context(), "")
+	seen, err := clusters.Observe(t.Context(), "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -434,11 +238,11 @@ func TestDiagnostic_NamesAClusterThatIsGoneAfterTheLook(t *testing.T) {
 	made := plan.Make(seen.Observation, cluster.Target{Talos: version.MustParse("1.13.4")}, cluster.DefaultPolicy())
 
 	for remedy, because := range map[string]error{"up and reachable from here": cluster.ErrUnreachable, "Run the plan again": io.ErrUnexpectedEOF} {
-		clusters.settings.dial = func(context.Context, *settings, credentials, string, kubeconfigCache) (*connection, error) {
+		clusters.Settings.Dial = func(context.Context, *connection.Settings, connection.Credentials, string, connection.KubeconfigCache) (*connection.Connection, error) {
 			return nil, fmt.Errorf("endpoint 10.5.0.2: %w", because)
 		}
 
-		found := noted(t, diagnostic.OfFindings(cluster.Blocking(examine(t.Context(), clusters, *planned, seen, made).Findings), true, true, seen.name, seen.Nodes))
+		found := told.Noted(t, diagnostic.OfFindings(cluster.Blocking(examine(t.Context(), clusters, *planned, seen, made).Findings), true, true, seen.Name, seen.Nodes))
 		check(t, found, outcome{diag.SeverityWarning, "the cluster could not be asked what stands in the way"})
 		check(t, found, outcome{diag.SeverityWarning, remedy})
 	}
@@ -446,7 +250,7 @@ func TestDiagnostic_NamesAClusterThatIsGoneAfterTheLook(t *testing.T) {
 
 func TestDiagnostic_ClusterIsNamedAfterWhoLendsItsCredentials(t *testing.T) {
 	clusters := threeNodes("1.13.4", "1.34.2").clusters(t)
-	clusters.access.From = &credentialsSource{"tenant-a", "prod"}
+	clusters.Access.From = &connection.CredentialsSource{Namespace: "tenant-a", Name: "prod"}
 
 	prior := desired("1.13.4", "")
 	prior.ID = types.StringNull()
@@ -469,11 +273,11 @@ func TestDiagnostic_DueManifestsAreAPlanOfTheirOwn(t *testing.T) {
 func TestDiagnostic_AnotherWriterOfTheObjectIsAWarning(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		board := &noticeboard{annotations: map[string]any{}}
-		of := publication{to: &cluster.Reference{APIVersion: "vitistack.io/v1alpha1", Kind: "KubernetesCluster", Namespace: "tenant-a", Name: "prod"}}
-		reached := &connection{own: &managementCluster{access: board}}
-		out := &runObservers{publisher: reached.publisher("id", of, nil)}
+		of := publication.Publication{To: &cluster.Reference{APIVersion: "vitistack.io/v1alpha1", Kind: "KubernetesCluster", Namespace: "tenant-a", Name: "prod"}}
+		reached := &connection.Connection{Own: &connection.ManagementCluster{Access: board}}
+		out := &publication.Observers{Publisher: reached.Publisher("id", of, nil)}
 
-		for _, observer := range out.observers() {
+		for _, observer := range out.Observers() {
 			observer.Observe(cluster.Event{
 				Kind: cluster.EventRunStarted, Target: cluster.Target{Talos: version.MustParse("1.13.0")},
 				Talos: cluster.Progress{Managed: true, Total: 3, Steps: 3, Lowest: version.MustParse("1.12.0")},
@@ -488,7 +292,7 @@ func TestDiagnostic_AnotherWriterOfTheObjectIsAWarning(t *testing.T) {
 			time.Sleep(time.Minute)
 		}
 
-		diagnostics := noted(t, out.close(t.Context(), of, "prod", cluster.Observation{}, nil))
+		diagnostics := told.Noted(t, out.Close(t.Context(), of, "prod", cluster.Observation{}, nil))
 		if len(diagnostics) != 1 || diagnostics.HasError() || !strings.HasPrefix(diagnostics[0].Summary(), "The progress was overwritten by another writer") {
 			t.Errorf("got %v", diagnostics)
 		}

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
-package provider
+// Package releases looks up which releases exist, where the configuration says, and which of them a cluster can go to.
+package releases
 
 import (
 	"cmp"
@@ -22,22 +23,23 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/compat"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/image"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/attribute"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/attrname"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/diagnostic"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/release"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
-// releaseSourceModel is the source of the lists of releases.
-type releaseSourceModel struct {
+// SourceModel is the source of the lists of releases.
+type SourceModel struct {
 	Talos              types.String `tfsdk:"talos"`
 	Kubernetes         types.String `tfsdk:"kubernetes"`
 	TalosVersions      types.List   `tfsdk:"talos_versions"`
 	KubernetesVersions types.List   `tfsdk:"kubernetes_versions"`
 }
 
-// providerReleaseSourceModel is the source in the provider block, which may name a table as well.
-type providerReleaseSourceModel struct {
-	releaseSourceModel
+// ProviderSourceModel is the source in the provider block, which may name a table as well.
+type ProviderSourceModel struct {
+	SourceModel
 
 	Table       types.String `tfsdk:"table"`
 	TableSHA256 types.String `tfsdk:"table_sha256"`
@@ -51,12 +53,12 @@ type productSource struct {
 	where, whereVersions string
 }
 
-func (m *releaseSourceModel) product(product version.Product) productSource {
+func (m *SourceModel) product(product version.Product) productSource {
 	if product == version.Talos {
-		return productSource{m.Talos, m.TalosVersions, attrTalos, attrTalosVersions}
+		return productSource{m.Talos, m.TalosVersions, attrname.Talos, attrname.TalosVersions}
 	}
 
-	return productSource{m.Kubernetes, m.KubernetesVersions, attrKubernetes, attrKubernetesVersions}
+	return productSource{m.Kubernetes, m.KubernetesVersions, attrname.Kubernetes, attrname.KubernetesVersions}
 }
 
 func (h productSource) unset() bool { return h.location.IsNull() && h.versions.IsNull() }
@@ -75,28 +77,28 @@ func (h productSource) unknown() bool {
 	return false
 }
 
-// releaseDefaults is what the provider block says about releases. It may contain values that are not known yet: most
+// Defaults is what the provider block says about releases. It may contain values that are not known yet: most
 // uses of the provider do not need them.
-type releaseDefaults struct {
-	factoryURL types.String
-	source     types.Object
-	// table is what is known about releases without any request; nil for the built-in table.
-	table *compat.Table
+type Defaults struct {
+	FactoryURL types.String
+	Source     types.Object
+	// Table is what is known about releases without any request; nil for the built-in table.
+	Table *compat.Table
 }
 
-// known returns what is known about releases without any request.
-func (d releaseDefaults) known() *compat.Table { return cmp.Or(d.table, compat.BuiltIn()) }
+// Known returns what is known about releases without any request.
+func (d Defaults) Known() *compat.Table { return cmp.Or(d.Table, compat.BuiltIn()) }
 
-// readTable reads the table of releases in the provider block, if there is one. If it cannot be read, only the
+// ReadTable reads the table of releases in the provider block, if there is one. If it cannot be read, only the
 // built-in table is used, with a warning.
-func (d releaseDefaults) readTable(ctx context.Context, userAgent string) (*compat.Table, diag.Diagnostics) {
-	var model providerReleaseSourceModel
+func (d Defaults) ReadTable(ctx context.Context, userAgent string) (*compat.Table, diag.Diagnostics) {
+	var model ProviderSourceModel
 
-	if d.source.IsNull() || d.tableUnknown(ctx) {
+	if d.Source.IsNull() || d.TableUnknown(ctx) {
 		return nil, nil
 	}
 
-	diagnostics := d.source.As(ctx, &model, basetypes.ObjectAsOptions{})
+	diagnostics := d.Source.As(ctx, &model, basetypes.ObjectAsOptions{})
 	if diagnostics.HasError() || model.Table.IsNull() {
 		return nil, diagnostics
 	}
@@ -114,33 +116,33 @@ func (d releaseDefaults) readTable(ctx context.Context, userAgent string) (*comp
 
 	diagnostics.AddWarning("Table of releases not read", "Unable to read "+diagnostic.Sentence(err.Error())+"\n\nWhat is built into the provider is used alone, which is as of "+compat.BuiltIn().AsOf+
 		": versions that only that table withdraws are not refused. An upgrade through several minor versions is refused unless intermediate_versions names the versions to walk through, which would be chosen with that table.\n\n"+
-		"Check "+attrReleaseSource+"."+attrTable+" of the provider block.")
+		"Check "+attrname.ReleaseSource+"."+attrname.Table+" of the provider block.")
 
 	return compat.BuiltIn().Without(err.Error()), diagnostics
 }
 
-// tableUnknown reports whether the table in the provider block is known only after an apply. Until then, nothing can
+// TableUnknown reports whether the table in the provider block is known only after an apply. Until then, nothing can
 // be planned, because the plan could differ with the table.
-func (d releaseDefaults) tableUnknown(ctx context.Context) bool {
-	var model providerReleaseSourceModel
+func (d Defaults) TableUnknown(ctx context.Context) bool {
+	var model ProviderSourceModel
 
-	if d.source.IsNull() || d.source.IsUnknown() || d.source.As(ctx, &model, basetypes.ObjectAsOptions{}).HasError() {
-		return d.source.IsUnknown()
+	if d.Source.IsNull() || d.Source.IsUnknown() || d.Source.As(ctx, &model, basetypes.ObjectAsOptions{}).HasError() {
+		return d.Source.IsUnknown()
 	}
 
 	return model.Table.IsUnknown() || model.TableSHA256.IsUnknown()
 }
 
 // tableLocation returns where the table is. A path may begin with the home directory.
-func (m providerReleaseSourceModel) tableLocation() (release.TableLocation, error) {
+func (m ProviderSourceModel) tableLocation() (release.TableLocation, error) {
 	location, err := attribute.ExpandHome(m.Table.ValueString())
 
 	return release.TableLocation{Location: location, SHA256: m.TableSHA256.ValueString()}, err
 }
 
-// imageFactory returns the prefix of the factory's image names; empty for the public factory.
-func (d releaseDefaults) imageFactory() string {
-	return factoryName(d.factoryURL.ValueString())
+// ImageFactory returns the prefix of the factory's image names; empty for the public factory.
+func (d Defaults) ImageFactory() string {
+	return factoryName(d.FactoryURL.ValueString())
 }
 
 // factoryName returns the prefix of the image names of the factory at the URL.
@@ -150,16 +152,16 @@ func factoryName(url string) string {
 	return strings.TrimRight(name, "/")
 }
 
-// releaseQuestion is a request for releases by a data source.
-type releaseQuestion struct {
-	// own overrides the provider block, for each product separately. It may be nil.
-	own         *releaseSourceModel
-	preReleases bool
-	userAgent   string
+// Question is a request for releases by a data source.
+type Question struct {
+	// Own overrides the provider block, for each product separately. It may be nil.
+	Own         *SourceModel
+	PreReleases bool
+	UserAgent   string
 }
 
-// list requests the releases of one product from its source.
-func (d releaseDefaults) list(ctx context.Context, product version.Product, question releaseQuestion) (release.List, diag.Diagnostics) {
+// List requests the releases of one product from its source.
+func (d Defaults) List(ctx context.Context, product version.Product, question Question) (release.List, diag.Diagnostics) {
 	source, diagnostics := d.open(ctx, product, question)
 	if diagnostics.HasError() {
 		return release.List{}, diagnostics
@@ -167,52 +169,52 @@ func (d releaseDefaults) list(ctx context.Context, product version.Product, ques
 
 	list, err := source.Versions(ctx)
 	if err != nil {
-		diagnostics.Append(question.locate(product, unlisted(product, err)))
+		diagnostics.Append(question.locate(product, Unlisted(product, err)))
 	}
 
 	return list, diagnostics
 }
 
 // locate makes the diagnostic point at the attribute, if it is in the data source itself.
-func (q releaseQuestion) locate(product version.Product, problem diag.Diagnostic) diag.Diagnostic {
-	if q.own == nil || q.own.product(product).unset() {
+func (q Question) locate(product version.Product, problem diag.Diagnostic) diag.Diagnostic {
+	if q.Own == nil || q.Own.product(product).unset() {
 		return problem
 	}
 
-	half := q.own.product(product)
+	half := q.Own.product(product)
 
 	attribute := half.where
 	if half.location.IsNull() {
 		attribute = half.whereVersions
 	}
 
-	return diag.NewAttributeErrorDiagnostic(path.Root(attrReleaseSource).AtName(attribute), problem.Summary(), problem.Detail())
+	return diag.NewAttributeErrorDiagnostic(path.Root(attrname.ReleaseSource).AtName(attribute), problem.Summary(), problem.Detail())
 }
 
 // open returns the source in the data source, or else the one in the provider block.
-func (d releaseDefaults) open(ctx context.Context, product version.Product, question releaseQuestion) (release.Source, diag.Diagnostics) {
+func (d Defaults) open(ctx context.Context, product version.Product, question Question) (release.Source, diag.Diagnostics) {
 	var diagnostics diag.Diagnostics
 
 	options := release.Options{
-		PreReleases: question.preReleases, UserAgent: question.userAgent, FactoryURL: d.factoryURL.ValueString(), Table: d.known(),
+		PreReleases: question.PreReleases, UserAgent: question.UserAgent, FactoryURL: d.FactoryURL.ValueString(), Table: d.Known(),
 	}
 
-	if d.tableUnknown(ctx) && !d.source.IsUnknown() {
-		return nil, undecidedReleases(product, attrReleaseSource+"."+attrTable)
+	if d.TableUnknown(ctx) && !d.Source.IsUnknown() {
+		return nil, undecidedReleases(product, attrname.ReleaseSource+"."+attrname.Table)
 	}
 
-	if question.own != nil && !question.own.product(product).unset() {
-		return d.openProduct(ctx, product, question.own.product(product), options)
+	if question.Own != nil && !question.Own.product(product).unset() {
+		return d.openProduct(ctx, product, question.Own.product(product), options)
 	}
 
-	if d.source.IsUnknown() {
-		return nil, undecidedReleases(product, attrReleaseSource)
+	if d.Source.IsUnknown() {
+		return nil, undecidedReleases(product, attrname.ReleaseSource)
 	}
 
-	var model providerReleaseSourceModel
+	var model ProviderSourceModel
 
-	if !d.source.IsNull() {
-		diagnostics.Append(d.source.As(ctx, &model, basetypes.ObjectAsOptions{})...)
+	if !d.Source.IsNull() {
+		diagnostics.Append(d.Source.As(ctx, &model, basetypes.ObjectAsOptions{})...)
 
 		if diagnostics.HasError() {
 			return nil, diagnostics
@@ -222,9 +224,9 @@ func (d releaseDefaults) open(ctx context.Context, product version.Product, ques
 	return d.openProduct(ctx, product, model.product(product), options)
 }
 
-func (d releaseDefaults) openProduct(ctx context.Context, product version.Product, half productSource, options release.Options) (release.Source, diag.Diagnostics) {
+func (d Defaults) openProduct(ctx context.Context, product version.Product, half productSource, options release.Options) (release.Source, diag.Diagnostics) {
 	if half.unknown() {
-		return nil, undecidedReleases(product, attrReleaseSource)
+		return nil, undecidedReleases(product, attrname.ReleaseSource)
 	}
 
 	if !half.versions.IsNull() {
@@ -236,13 +238,13 @@ func (d releaseDefaults) openProduct(ctx context.Context, product version.Produc
 		location = release.Embedded
 	}
 
-	if location == release.Factory && d.factoryURL.IsUnknown() {
-		return nil, undecidedReleases(product, attrImageFactoryURL)
+	if location == release.Factory && d.FactoryURL.IsUnknown() {
+		return nil, undecidedReleases(product, attrname.ImageFactoryURL)
 	}
 
 	source, err := release.New(product, location, options)
 	if err != nil {
-		return nil, diag.Diagnostics{diag.NewErrorDiagnostic("Invalid source of releases", attrReleaseSource+"."+half.where+": "+err.Error()+".")}
+		return nil, diag.Diagnostics{diag.NewErrorDiagnostic("Invalid source of releases", attrname.ReleaseSource+"."+half.where+": "+err.Error()+".")}
 	}
 
 	return source, nil
@@ -260,14 +262,14 @@ func givenReleases(ctx context.Context, product version.Product, half productSou
 	for index, text := range texts {
 		if text.IsNull() {
 			diagnostics.AddError("Missing value", fmt.Sprintf("%s.%s[%d] is null. Give it a value, or remove it from the list.",
-				attrReleaseSource, half.whereVersions, index))
+				attrname.ReleaseSource, half.whereVersions, index))
 
 			continue
 		}
 
 		parsed, err := version.Parse(text.ValueString())
 		if err != nil {
-			diagnostics.AddError("Invalid version", attrReleaseSource+"."+half.whereVersions+": "+err.Error()+".")
+			diagnostics.AddError("Invalid version", attrname.ReleaseSource+"."+half.whereVersions+": "+err.Error()+".")
 
 			continue
 		}
@@ -275,29 +277,29 @@ func givenReleases(ctx context.Context, product version.Product, half productSou
 		versions = append(versions, parsed)
 	}
 
-	return release.Given(attrReleaseSource+"."+half.whereVersions, product, versions, options), diagnostics
+	return release.Given(attrname.ReleaseSource+"."+half.whereVersions, product, versions, options), diagnostics
 }
 
 func undecidedReleases(product version.Product, attribute string) diag.Diagnostics {
 	return diag.Diagnostics{diag.NewErrorDiagnostic("Unable to list the releases of "+product.Name(),
 		"The provider configuration depends on a value that is known only after an apply ("+attribute+").\n\n"+
-			"Apply what it comes from first, for example with -target, or set "+attrReleaseSource+" in the data source.")}
+			"Apply what it comes from first, for example with -target, or set "+attrname.ReleaseSource+" in the data source.")}
 }
 
-// unlisted returns the diagnostic of a source that returned no list.
-func unlisted(product version.Product, err error) diag.Diagnostic {
+// Unlisted returns the diagnostic of a source that returned no list.
+func Unlisted(product version.Product, err error) diag.Diagnostic {
 	summary := "Unable to list the releases of " + product.Name()
 
 	if errors.Is(err, context.Canceled) {
 		return diag.NewErrorDiagnostic(summary, "Interrupted before the source answered. Run the command again.")
 	}
 
-	half := attrTalos
+	half := attrname.Talos
 	if product == version.Kubernetes {
-		half = attrKubernetes
+		half = attrname.Kubernetes
 	}
 
-	offline := "set " + attrReleaseSource + " = { " + half + ` = "` + release.Embedded + `" }, which needs no network`
+	offline := "set " + attrname.ReleaseSource + " = { " + half + ` = "` + release.Embedded + `" }, which needs no network`
 
 	var advice string
 
@@ -308,9 +310,9 @@ func unlisted(product version.Product, err error) diag.Diagnostic {
 		advice = "Credentials of registries are taken from where docker login and podman login keep them; an Image Factory is asked without any. " +
 			"Log in to the registry with an account that may list tags, or " + offline + "."
 	case errors.Is(err, release.ErrNotFound):
-		advice = "Check " + attrImageFactoryURL + " where the source is the Image Factory, and the name of the repository where it is one; or " + offline + "."
+		advice = "Check " + attrname.ImageFactoryURL + " where the source is the Image Factory, and the name of the repository where it is one; or " + offline + "."
 	case errors.Is(err, release.ErrEmpty):
-		advice = "Name a source that lists releases of " + product.Name() + ", ask for pre-releases with " + attrIncludePreReleases + " = true if those are what you want, or " +
+		advice = "Name a source that lists releases of " + product.Name() + ", ask for pre-releases with " + attrname.IncludePreReleases + " = true if those are what you want, or " +
 			offline + "."
 	default:
 		advice = "Something else than a list of releases answered, such as the sign-in page of a proxy. Check the address, or " + offline + "."
@@ -335,61 +337,61 @@ const (
 	docSourceKubernetesVersions = "List of Kubernetes releases, instead of `kubernetes`."
 )
 
-// providerReleaseSource returns the provider's attribute release_source.
-func providerReleaseSource() schema.Attribute {
+// ProviderSchema returns the provider's attribute release_source.
+func ProviderSchema() schema.Attribute {
 	return schema.SingleNestedAttribute{
 		MarkdownDescription: docReleaseSource + " `talosupgrade_available_versions` uses all of it; plans and `talosupgrade_compatibility` use only `table`.",
 		Optional:            true,
 		Validators:          []validator.Object{tableValidator{}},
 		Attributes: map[string]schema.Attribute{
-			attrTalos: schema.StringAttribute{
+			attrname.Talos: schema.StringAttribute{
 				MarkdownDescription: docSourceTalos, Optional: true, Validators: locationValidators(version.Talos),
 			},
-			attrKubernetes: schema.StringAttribute{
+			attrname.Kubernetes: schema.StringAttribute{
 				MarkdownDescription: docSourceKubernetes, Optional: true, Validators: locationValidators(version.Kubernetes),
 			},
-			attrTalosVersions: schema.ListAttribute{
+			attrname.TalosVersions: schema.ListAttribute{
 				MarkdownDescription: docSourceTalosVersions, Optional: true, ElementType: types.StringType, Validators: versionListValidators(),
 			},
-			attrKubernetesVersions: schema.ListAttribute{
+			attrname.KubernetesVersions: schema.ListAttribute{
 				MarkdownDescription: docSourceKubernetesVersions, Optional: true, ElementType: types.StringType, Validators: versionListValidators(),
 			},
-			attrTable: schema.StringAttribute{MarkdownDescription: docSourceTable, Optional: true},
-			attrTableSHA256: schema.StringAttribute{
+			attrname.Table: schema.StringAttribute{MarkdownDescription: docSourceTable, Optional: true},
+			attrname.TableSHA256: schema.StringAttribute{
 				MarkdownDescription: docSourceTableSHA256, Optional: true,
-				Validators: []validator.String{stringvalidator.AlsoRequires(path.MatchRelative().AtParent().AtName(attrTable))},
+				Validators: []validator.String{stringvalidator.AlsoRequires(path.MatchRelative().AtParent().AtName(attrname.Table))},
 			},
 		},
 	}
 }
 
-// providerImageFactoryURL returns the provider's attribute image_factory_url.
-func providerImageFactoryURL() schema.Attribute {
+// ImageFactorySchema returns the provider's attribute image_factory_url.
+func ImageFactorySchema() schema.Attribute {
 	return schema.StringAttribute{
 		MarkdownDescription: "Base URL of the Image Factory. Default: `" + release.DefaultFactoryURL + "`. The source `factory` reads its list of Talos releases. " +
 			"Nodes whose machine configuration names no install image get their installer from it. So do nodes with the generic installer, from Talos 1.14 on, " +
 			"and earlier if they would lose their schematic, platform or secure boot.",
 		Optional:   true,
-		Validators: []validator.String{factoryURLText()},
+		Validators: []validator.String{FactoryURLText()},
 	}
 }
 
-// releaseSourceSchema returns the attribute of a data source that overrides the provider's.
-func releaseSourceSchema() dataschema.Attribute {
+// SourceSchema returns the attribute of a data source that overrides the provider's.
+func SourceSchema() dataschema.Attribute {
 	return dataschema.SingleNestedAttribute{
 		MarkdownDescription: docReleaseSource + " Overrides the provider's, for `talos` and `kubernetes` separately.",
 		Optional:            true,
 		Attributes: map[string]dataschema.Attribute{
-			attrTalos: dataschema.StringAttribute{
+			attrname.Talos: dataschema.StringAttribute{
 				MarkdownDescription: docSourceTalos, Optional: true, Validators: locationValidators(version.Talos),
 			},
-			attrKubernetes: dataschema.StringAttribute{
+			attrname.Kubernetes: dataschema.StringAttribute{
 				MarkdownDescription: docSourceKubernetes, Optional: true, Validators: locationValidators(version.Kubernetes),
 			},
-			attrTalosVersions: dataschema.ListAttribute{
+			attrname.TalosVersions: dataschema.ListAttribute{
 				MarkdownDescription: docSourceTalosVersions, Optional: true, ElementType: types.StringType, Validators: versionListValidators(),
 			},
-			attrKubernetesVersions: dataschema.ListAttribute{
+			attrname.KubernetesVersions: dataschema.ListAttribute{
 				MarkdownDescription: docSourceKubernetesVersions, Optional: true, ElementType: types.StringType, Validators: versionListValidators(),
 			},
 		},
@@ -397,13 +399,13 @@ func releaseSourceSchema() dataschema.Attribute {
 }
 
 func locationValidators(product version.Product) []validator.String {
-	list := attrTalosVersions
+	list := attrname.TalosVersions
 	if product == version.Kubernetes {
-		list = attrKubernetesVersions
+		list = attrname.KubernetesVersions
 	}
 
 	return []validator.String{
-		locationText(product),
+		LocationText(product),
 		stringvalidator.ConflictsWith(path.MatchRelative().AtParent().AtName(list)),
 	}
 }
@@ -414,8 +416,8 @@ func versionListValidators() []validator.List {
 
 var _ validator.Object = tableValidator{}
 
-// locationText accepts sources of the releases of a product.
-func locationText(product version.Product) attribute.Text {
+// LocationText accepts sources of the releases of a product.
+func LocationText(product version.Product) attribute.Text {
 	return attribute.Text{Accepts: "name a source of the releases of " + product.Name(), Check: func(at path.Path, text string) diag.Diagnostic {
 		if _, err := release.New(product, text, release.Options{}); err != nil {
 			return attribute.Problem(at, "Invalid source of releases", ": "+err.Error()+".")
@@ -425,8 +427,8 @@ func locationText(product version.Product) attribute.Text {
 	}}
 }
 
-// factoryURLText accepts URLs of an Image Factory.
-func factoryURLText() attribute.Text {
+// FactoryURLText accepts URLs of an Image Factory.
+func FactoryURLText() attribute.Text {
 	const accepts = "be an absolute http or https URL without credentials, query or fragment, whose host and path can begin the name of an image"
 
 	return attribute.Text{Accepts: accepts, Check: func(at path.Path, text string) diag.Diagnostic {
@@ -456,7 +458,7 @@ func (v tableValidator) MarkdownDescription(ctx context.Context) string { return
 
 // ValidateObject implements [validator.Object].
 func (tableValidator) ValidateObject(ctx context.Context, req validator.ObjectRequest, resp *validator.ObjectResponse) {
-	var model providerReleaseSourceModel
+	var model ProviderSourceModel
 
 	if req.ConfigValue.IsNull() || req.ConfigValue.IsUnknown() || req.ConfigValue.As(ctx, &model, basetypes.ObjectAsOptions{}).HasError() ||
 		model.Table.IsNull() || model.Table.IsUnknown() || model.TableSHA256.IsUnknown() {
@@ -465,7 +467,7 @@ func (tableValidator) ValidateObject(ctx context.Context, req validator.ObjectRe
 
 	at := release.TableLocation{Location: model.Table.ValueString(), SHA256: model.TableSHA256.ValueString()}
 	if err := at.Check(); err != nil {
-		resp.Diagnostics.AddAttributeError(req.Path.AtName(attrTable), "Invalid table of releases", req.Path.AtName(attrTable).String()+": "+diagnostic.Sentence(err.Error())+
-			"\n\nName the path of a file, or an https URL with its SHA-256 in "+attrTableSHA256+" (sha256sum prints it).")
+		resp.Diagnostics.AddAttributeError(req.Path.AtName(attrname.Table), "Invalid table of releases", req.Path.AtName(attrname.Table).String()+": "+diagnostic.Sentence(err.Error())+
+			"\n\nName the path of a file, or an https URL with its SHA-256 in "+attrname.TableSHA256+" (sha256sum prints it).")
 	}
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
-package provider
+// Package publication says where the progress of an upgrade is published, and holds the observers that do so.
+package publication
 
 import (
 	"fmt"
@@ -12,44 +13,45 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/adapter/operator"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/observer/publish"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/attrname"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/diagnostic"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
-// defaultObject is the object to which progress is published by default.
-const defaultObject = "ConfigMap kube-system/talosupgrade"
+// DefaultObject is the object to which progress is published by default.
+const DefaultObject = "ConfigMap kube-system/talosupgrade"
 
-// publication is where the progress of an upgrade is published.
-type publication struct {
-	// to is the configured object; nil for the default.
-	to *cluster.Reference
-	// delegated is true if an operator upgrades the cluster, and publishes too.
-	delegated bool
+// Publication is where the progress of an upgrade is published.
+type Publication struct {
+	// To is the configured object; nil for the default.
+	To *cluster.Reference
+	// Delegated is true if an operator upgrades the cluster, and publishes too.
+	Delegated bool
 }
 
 // String returns the display name of the object.
-func (p publication) String() string {
-	if p.to == nil {
-		return defaultObject
+func (p Publication) String() string {
+	if p.To == nil {
+		return DefaultObject
 	}
 
-	return p.to.String()
+	return p.To.String()
 }
 
-// isDefault reports whether the object is the one to which progress is published by default, even if it is
+// IsDefault reports whether the object is the one to which progress is published by default, even if it is
 // configured explicitly. An object in a management cluster is not.
-func (p publication) isDefault(managed bool) bool {
-	return p.to == nil || !managed && *p.to == defaultReference()
+func (p Publication) IsDefault(managed bool) bool {
+	return p.To == nil || !managed && *p.To == DefaultReference()
 }
 
-// defaultReference returns the object to which progress is published by default.
-func defaultReference() cluster.Reference {
+// DefaultReference returns the object to which progress is published by default.
+func DefaultReference() cluster.Reference {
 	return cluster.Reference{APIVersion: "v1", Kind: "ConfigMap", Namespace: publish.ConfigMapNamespace, Name: publish.ConfigMapName}
 }
 
-// delegatedWarning adds to the table of a roll that an operator performs it, if it is delegated.
-func delegatedWarning(roll diag.Diagnostic, of publication) diag.Diagnostic {
-	if !of.delegated {
+// DelegatedWarning adds to the table of a roll that an operator performs it, if it is delegated.
+func DelegatedWarning(roll diag.Diagnostic, of Publication) diag.Diagnostic {
+	if !of.Delegated {
 		return roll
 	}
 
@@ -58,28 +60,28 @@ func delegatedWarning(roll diag.Diagnostic, of publication) diag.Diagnostic {
 			"It is asked for one step after the other, and every node is looked at afterwards.\n\n"+roll.Detail())
 }
 
-// unmanaged returns the finding of a management cluster that cannot be used.
-func unmanaged(of publication, err error) cluster.Finding {
+// Unmanaged returns the finding of a management cluster that cannot be used.
+func Unmanaged(of Publication, err error) cluster.Finding {
 	return cluster.Finding{
-		Check: cluster.CheckOperator, Severity: cluster.Permanent, Attribute: attrPublishTo, Err: err,
+		Check: cluster.CheckOperator, Severity: cluster.Permanent, Attribute: attrname.PublishTo, Err: err,
 		Found:  fmt.Sprintf("the management cluster, which holds %s, cannot be asked: %v", of, err),
-		Remedy: "Correct " + attrManagement + " in the provider block.",
+		Remedy: "Correct " + attrname.Management + " in the provider block.",
 	}
 }
 
-// unread returns the finding of an object that cannot be read, so that nothing is published to it.
-func unread(of publication, err error) cluster.Finding {
+// Unread returns the finding of an object that cannot be read, so that nothing is published to it.
+func Unread(of Publication, err error) cluster.Finding {
 	return cluster.Finding{
-		Check: cluster.CheckOperator, Severity: cluster.Observed, Attribute: attrPublishTo, Err: err, Unknown: true,
+		Check: cluster.CheckOperator, Severity: cluster.Observed, Attribute: attrname.PublishTo, Err: err, Unknown: true,
 		Found:  fmt.Sprintf("%s cannot be read: %v", of, err),
-		Remedy: "Nothing is published there before that. Create the object, allow the credentials to get and patch it, or correct " + attrPublishTo + ".",
+		Remedy: "Nothing is published there before that. Create the object, allow the credentials to get and patch it, or correct " + attrname.PublishTo + ".",
 	}
 }
 
-// left returns what earlier applies left on the object of a cluster that is at the target: a hold that keeps its
+// Left returns what earlier applies left on the object of a cluster that is at the target: a hold that keeps its
 // operator from acting and, if upgrades are delegated to the operator, what is still requested of it. Differences in
 // other fields are not worth a plan: an operator may use its own words.
-func (p publication) left(report cluster.OperatorReport, target cluster.Target) []string {
+func (p Publication) Left(report cluster.OperatorReport, target cluster.Target) []string {
 	var left []string
 
 	if report.Passive || report.Deleting {
@@ -90,7 +92,7 @@ func (p publication) left(report cluster.OperatorReport, target cluster.Target) 
 		left = append(left, p.leftHold(report))
 	}
 
-	if !p.delegated || operator.KindOf(*p.to) != operator.Vitistack {
+	if !p.Delegated || operator.KindOf(*p.To) != operator.Vitistack {
 		return left
 	}
 
@@ -114,7 +116,7 @@ func (p publication) left(report cluster.OperatorReport, target cluster.Target) 
 }
 
 // leftHold says that the operator is still held.
-func (p publication) leftHold(report cluster.OperatorReport) string {
+func (p Publication) leftHold(report cluster.OperatorReport) string {
 	sign := ""
 	if !report.Updated.IsZero() {
 		sign = fmt.Sprintf(" (last sign of life: %s)", report.Updated.UTC().Format(time.RFC3339))
@@ -128,9 +130,9 @@ func (p publication) leftHold(report cluster.OperatorReport) string {
 	return strings.TrimSpace(text + ". " + report.Unhold)
 }
 
-// leftWarning says why an apply is planned for a cluster at the target. The command line shows it again after the
+// LeftWarning says why an apply is planned for a cluster at the target. The command line shows it again after the
 // apply, so it must be true then.
-func leftWarning(left []string, name string) diag.Diagnostic {
+func LeftWarning(left []string, name string) diag.Diagnostic {
 	return diag.NewWarningDiagnostic(diagnostic.About("An earlier apply could not end properly", name),
 		"While planning, no node had anything left to do, but:\n\n- "+strings.Join(left, "\n- ")+
 			"\n\nAn apply ends that, and changes nothing on the nodes. If another run is still at it, it is left alone.")

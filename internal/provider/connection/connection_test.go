@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-package provider
+package connection
 
 import (
 	"context"
@@ -23,29 +23,31 @@ import (
 	"testing"
 	"time"
 
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/adapter/operator"
+
 	"github.com/hashicorp/terraform-plugin-framework/diag"
-	"github.com/hashicorp/terraform-plugin-go/tfprotov6"
-	"github.com/hashicorp/terraform-plugin-go/tftypes"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/publication"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/wording/told"
 )
 
 // selfSigned is a client certificate that nobody trusts: these tests reach
 // nothing.
-func selfSigned(t *testing.T) *clientCertificate {
+func selfSigned(t *testing.T) *ClientCertificate {
 	t.Helper()
 
 	return signedUntil(t, time.Now().Add(time.Hour))
 }
 
-func signedUntil(t *testing.T, expires time.Time) *clientCertificate {
+func signedUntil(t *testing.T, expires time.Time) *ClientCertificate {
 	t.Helper()
 
 	return signedFor(t, expires, "os:admin")
 }
 
-func signedFor(t *testing.T, expires time.Time, roles ...string) *clientCertificate {
+func signedFor(t *testing.T, expires time.Time, roles ...string) *ClientCertificate {
 	t.Helper()
 
 	public, private, err := ed25519.GenerateKey(rand.Reader)
@@ -72,17 +74,17 @@ func signedFor(t *testing.T, expires time.Time, roles ...string) *clientCertific
 		return base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: data}))
 	}
 
-	return &clientCertificate{CA: encoded("CERTIFICATE", certificate), Cert: encoded("CERTIFICATE", certificate), Key: encoded("PRIVATE KEY", key)}
+	return &ClientCertificate{CA: encoded("CERTIFICATE", certificate), Cert: encoded("CERTIFICATE", certificate), Key: encoded("PRIVATE KEY", key)}
 }
 
-func testSettings() *settings {
-	return &settings{version: "test", clock: engine.RealClock()}
+func testSettings() *Settings {
+	return &Settings{Version: "test", Clock: engine.RealClock()}
 }
 
 // TestConnection_HasWhatKubernetesTakes: without the Kubernetes API there is
 // nothing to look for removals in, and nothing to apply manifests to.
 func TestConnection_HasWhatKubernetesTakes(t *testing.T) {
-	access := credentials{
+	access := Credentials{
 		Endpoints: []string{"127.0.0.1:1"}, Certificate: selfSigned(t),
 		Kubeconfig: "apiVersion: v1\nkind: Config\nclusters: [{name: a, cluster: {server: 'https://vip.example.com:7443'}}]\n" +
 			"users: [{name: a, user: {token: t}}]\ncontexts: [{name: a, context: {cluster: a, user: a}}]\ncurrent-context: a\n",
@@ -91,48 +93,48 @@ func TestConnection_HasWhatKubernetesTakes(t *testing.T) {
 
 	var servers serverAddresses
 
-	reached, err := dial(t.Context(), shared, access, "", kubeconfigCache{servers: &servers})
+	reached, err := Dial(t.Context(), shared, access, "", KubeconfigCache{servers: &servers})
 	if err != nil {
 		t.Fatal(err)
 	}
 
-	if reached.removals == nil || reached.manifests == nil || reached.store == nil || reached.workloads == nil || reached.objects == nil {
-		t.Errorf("removals %v, manifests %v, workloads %v, objects %v", reached.removals, reached.manifests, reached.workloads, reached.objects)
+	if reached.Removals == nil || reached.Manifests == nil || reached.Store == nil || reached.Workloads == nil || reached.Objects == nil {
+		t.Errorf("removals %v, manifests %v, workloads %v, objects %v", reached.Removals, reached.Manifests, reached.Workloads, reached.Objects)
 	}
 
 	if got, want := servers.addresses(), []string{"127.0.0.1:6443", "127.0.0.1:7443"}; !slices.Equal(got, want) {
 		t.Errorf("other API servers %q, want %q", got, want)
 	}
 
-	if err := reached.close(); err != nil {
+	if err := reached.Close(); err != nil {
 		t.Error(err)
 	}
 
 	access.Kubeconfig = ""
 
-	reached, err = dial(t.Context(), shared, access, "", kubeconfigCache{servers: &servers})
+	reached, err = Dial(t.Context(), shared, access, "", KubeconfigCache{servers: &servers})
 	if err != nil {
 		t.Fatal(err)
 	}
 
-	if reached.removals != nil || reached.manifests != nil || reached.store != nil || reached.workloads != nil || reached.objects != nil || reached.kubernetes == nil {
-		t.Errorf("removals %v, manifests %v, workloads %v, objects %v although there is no Kubernetes API", reached.removals, reached.manifests, reached.workloads, reached.objects)
+	if reached.Removals != nil || reached.Manifests != nil || reached.Store != nil || reached.Workloads != nil || reached.Objects != nil || reached.Kubernetes == nil {
+		t.Errorf("removals %v, manifests %v, workloads %v, objects %v although there is no Kubernetes API", reached.Removals, reached.Manifests, reached.Workloads, reached.Objects)
 	}
 
-	if err := reached.close(); err != nil {
+	if err := reached.Close(); err != nil {
 		t.Error(err)
 	}
 }
 
 // TestConnection_ClusterIsCalledByItsContext: snapshots of etcd are named after it.
 func TestConnection_ClusterIsCalledByItsContext(t *testing.T) {
-	reaching := newClusters(testSettings(), credentials{})
+	reaching := NewClusters(testSettings(), Credentials{})
 
-	for want, reached := range map[string]*connection{
-		"north":                             {name: `talosconfig context "north"`, context: "north"},
-		"client configuration for 10.5.0.2": {name: "client configuration for 10.5.0.2"},
+	for want, reached := range map[string]*Connection{
+		"north":                             {Name: `talosconfig context "north"`, context: "north"},
+		"client configuration for 10.5.0.2": {Name: "client configuration for 10.5.0.2"},
 	} {
-		if got := reaching.engine(reached, nil).ClusterName; got != want {
+		if got := reaching.Engine(reached, nil).ClusterName; got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}
 	}
@@ -153,15 +155,15 @@ func TestConnection_RefusesARoleThatReadsNothing(t *testing.T) {
 		"no role, for the nodes to judge": {nil, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			access := credentials{
+			access := Credentials{
 				Endpoints: []string{"127.0.0.1:1"}, Certificate: signedFor(t, time.Now().Add(time.Hour), test.roles...),
 				Kubeconfig: "apiVersion: v1\nkind: Config\nclusters: [{name: a, cluster: {server: 'https://vip.example.com:7443'}}]\n" +
 					"users: [{name: a, user: {token: t}}]\ncontexts: [{name: a, context: {cluster: a, user: a}}]\ncurrent-context: a\n",
 			}
 
-			reached, err := dial(t.Context(), testSettings(), access, "", kubeconfigCache{servers: &serverAddresses{}})
+			reached, err := Dial(t.Context(), testSettings(), access, "", KubeconfigCache{servers: &serverAddresses{}})
 			if err != nil {
-				if got := problem("plan the upgrade", access, err); got.Summary() != "Unusable credentials" || got.Detail() != test.want {
+				if got := Problem("plan the upgrade", access, err); got.Summary() != "Unusable credentials" || got.Detail() != test.want {
 					t.Errorf("%s: %s\nwant %s", got.Summary(), got.Detail(), test.want)
 				}
 
@@ -172,7 +174,7 @@ func TestConnection_RefusesARoleThatReadsNothing(t *testing.T) {
 				t.Error("it is let in")
 			}
 
-			if err := reached.close(); err != nil {
+			if err := reached.Close(); err != nil {
 				t.Error(err)
 			}
 		})
@@ -267,7 +269,7 @@ func TestConnection_KubeconfigIsRememberedWhileItLasts(t *testing.T) {
 		"without a certificate":        {withToken, down, withToken, 0},
 	} {
 		var (
-			remembered kubeconfigCache
+			remembered KubeconfigCache
 			asked      int
 		)
 
@@ -295,34 +297,34 @@ func TestConnection_KubeconfigIsRememberedWhileItLasts(t *testing.T) {
 // again.
 func TestConnection_KubeconfigOfTheUserIsLeftAlone(t *testing.T) {
 	given := kubeconfigUntil(t, time.Now().Add(-time.Minute))
-	access := credentials{Endpoints: []string{"127.0.0.1:1"}, Certificate: selfSigned(t), Kubeconfig: given}
+	access := Credentials{Endpoints: []string{"127.0.0.1:1"}, Certificate: selfSigned(t), Kubeconfig: given}
 
-	reached, err := dial(t.Context(), testSettings(), access, "", kubeconfigCache{servers: &serverAddresses{}})
+	reached, err := Dial(t.Context(), testSettings(), access, "", KubeconfigCache{servers: &serverAddresses{}})
 	if err != nil {
 		t.Fatal(err)
 	}
 
-	if string(reached.kubeconfig) != given || reached.removals == nil {
+	if string(reached.kubeconfig) != given || reached.Removals == nil {
 		t.Error("it is not used")
 	}
 
-	if err := reached.close(); err != nil {
+	if err := reached.Close(); err != nil {
 		t.Error(err)
 	}
 
 	// The same one, remembered, would be asked for, in vain.
 	access.Kubeconfig = ""
 
-	reached, err = dial(t.Context(), testSettings(), access, "", kubeconfigCache{kubeconfig: []byte(given), servers: &serverAddresses{}})
+	reached, err = Dial(t.Context(), testSettings(), access, "", KubeconfigCache{kubeconfig: []byte(given), servers: &serverAddresses{}})
 	if err != nil {
 		t.Fatal(err)
 	}
 
-	if reached.removals != nil {
+	if reached.Removals != nil {
 		t.Error("one that expired is used again")
 	}
 
-	if err := reached.close(); err != nil {
+	if err := reached.Close(); err != nil {
 		t.Error(err)
 	}
 }
@@ -410,13 +412,13 @@ func kubeconfigOf(server string) string {
 		"users: [{name: a, user: {token: " + managementToken + "}}]\ncontexts: [{name: a, context: {cluster: a, user: a}}]\ncurrent-context: a\n"
 }
 
-func talosconfigOf(certificate *clientCertificate) string {
+func talosconfigOf(certificate *ClientCertificate) string {
 	return fmt.Sprintf("context: admin@prod\ncontexts:\n  admin@prod:\n    endpoints: [127.0.0.1:1]\n    ca: %s\n    crt: %s\n    key: %s\n",
 		certificate.CA, certificate.Cert, certificate.Key)
 }
 
-func lentBy(kubeconfig string) credentials {
-	return credentials{Management: &managementAccess{Kubeconfig: kubeconfig}, From: &credentialsSource{Namespace: "tenant-a", Name: "prod"}}
+func lentBy(kubeconfig string) Credentials {
+	return Credentials{Management: &ManagementAccess{Kubeconfig: kubeconfig}, From: &CredentialsSource{Namespace: "tenant-a", Name: "prod"}}
 }
 
 // TestCredentials_ComeFromTheManagementCluster: TALOSCONFIG names another cluster,
@@ -428,20 +430,20 @@ func TestCredentials_ComeFromTheManagementCluster(t *testing.T) {
 
 	var servers serverAddresses
 
-	reached, err := dial(t.Context(), testSettings(), lentBy(kubeconfigOf(api.URL)), "", kubeconfigCache{servers: &servers})
+	reached, err := Dial(t.Context(), testSettings(), lentBy(kubeconfigOf(api.URL)), "", KubeconfigCache{servers: &servers})
 	if err != nil {
 		t.Fatal(err)
 	}
 
-	if reached.context != "admin@prod" || reached.own == nil || reached.management == nil || string(reached.kubeconfig) != kubeconfigOf("https://127.0.0.1:1") {
-		t.Errorf("reached %s, own %v, management %v", reached.name, reached.own, reached.management)
+	if reached.context != "admin@prod" || reached.Own == nil || reached.Management == nil || string(reached.kubeconfig) != kubeconfigOf("https://127.0.0.1:1") {
+		t.Errorf("reached %s, own %v, management %v", reached.Name, reached.Own, reached.Management)
 	}
 
-	if err := reached.close(); err != nil {
+	if err := reached.Close(); err != nil {
 		t.Error(err)
 	}
 
-	if _, err := dial(t.Context(), testSettings(), lentBy(kubeconfigOf(api.URL)), "another", kubeconfigCache{servers: &servers}); !errors.Is(err, errUnusable) ||
+	if _, err := Dial(t.Context(), testSettings(), lentBy(kubeconfigOf(api.URL)), "another", KubeconfigCache{servers: &servers}); !errors.Is(err, ErrUnusable) ||
 		!strings.Contains(err.Error(), `Secret tenant-a/c-1`) || !strings.Contains(err.Error(), `"another"`) {
 		t.Errorf("another context: %v", err)
 	}
@@ -465,15 +467,15 @@ func TestCredentials_ThatCannotBeLentNameAttributeAndObject(t *testing.T) {
 	for name, test := range map[string]struct {
 		data       map[string]string
 		status     int
-		management *managementAccess
-		from       *credentialsSource
+		management *ManagementAccess
+		from       *CredentialsSource
 		is         error
 		says       []string
 		// curable is true if a plan goes on.
 		curable bool
 	}{
 		"no object": {
-			data: map[string]string{"talosconfig": usable}, from: &credentialsSource{"tenant-a", "staging"}, is: cluster.ErrNotFound,
+			data: map[string]string{"talosconfig": usable}, from: &CredentialsSource{"tenant-a", "staging"}, is: cluster.ErrNotFound,
 			says: []string{"credentials_from = tenant-a/staging", "Correct credentials_from and management"},
 		},
 		"no Secret": {is: cluster.ErrNotFound, says: []string{"credentials_from = tenant-a/prod", "The Secret beside it is there once"}},
@@ -484,16 +486,16 @@ func TestCredentials_ThatCannotBeLentNameAttributeAndObject(t *testing.T) {
 		"no permission":       {status: http.StatusForbidden, is: cluster.ErrDenied, says: []string{"credentials_from = tenant-a/prod", "get and list Secrets"}},
 		"an odd answer":       {status: http.StatusConflict, is: errLent, curable: true, says: []string{"credentials_from = tenant-a/prod", "Look at that Secret"}},
 		"an unknown user":     {status: http.StatusUnauthorized, is: cluster.ErrCredentials, says: []string{"kubeconfig of management"}},
-		"malformed":           {data: map[string]string{"talosconfig": "contexts: [unclosed " + secret}, is: errUnusable, says: []string{"talosconfig in Secret tenant-a/c-1, where credentials_from leads"}},
-		"a broken key":        {data: map[string]string{"talosconfig": strings.ReplaceAll(usable, "key: ", "key: "+secret)}, is: errUnusable, says: []string{"Secret tenant-a/c-1"}},
-		"a broken kubeconfig": {data: map[string]string{"talosconfig": usable, "kube.config": "clusters: [unclosed " + secret}, is: errUnusable, says: []string{"kubeconfig in Secret tenant-a/c-1, where credentials_from leads"}},
+		"malformed":           {data: map[string]string{"talosconfig": "contexts: [unclosed " + secret}, is: ErrUnusable, says: []string{"talosconfig in Secret tenant-a/c-1, where credentials_from leads"}},
+		"a broken key":        {data: map[string]string{"talosconfig": strings.ReplaceAll(usable, "key: ", "key: "+secret)}, is: ErrUnusable, says: []string{"Secret tenant-a/c-1"}},
+		"a broken kubeconfig": {data: map[string]string{"talosconfig": usable, "kube.config": "clusters: [unclosed " + secret}, is: ErrUnusable, says: []string{"kubeconfig in Secret tenant-a/c-1, where credentials_from leads"}},
 		"nothing answers": {
-			management: &managementAccess{Kubeconfig: kubeconfigOf(gone.URL)}, is: cluster.ErrUnreachable, curable: true,
+			management: &ManagementAccess{Kubeconfig: kubeconfigOf(gone.URL)}, is: cluster.ErrUnreachable, curable: true,
 			says: []string{"credentials_from = tenant-a/prod", "API server in the kubeconfig of management"},
 		},
-		"no file":           {management: &managementAccess{KubeconfigPath: "does/not/exist"}, is: errUnusable, says: []string{"provider attribute management.kubeconfig_path: open does/not/exist"}},
-		"a malformed file":  {management: &managementAccess{KubeconfigPath: malformed}, is: errUnusable, says: []string{"provider attribute management.kubeconfig_path"}},
-		"a context of none": {management: &managementAccess{Kubeconfig: kubeconfigOf(gone.URL), Context: "b"}, is: errUnusable, says: []string{"provider attribute management.kubeconfig", `"b"`}},
+		"no file":           {management: &ManagementAccess{KubeconfigPath: "does/not/exist"}, is: ErrUnusable, says: []string{"provider attribute management.kubeconfig_path: open does/not/exist"}},
+		"a malformed file":  {management: &ManagementAccess{KubeconfigPath: malformed}, is: ErrUnusable, says: []string{"provider attribute management.kubeconfig_path"}},
+		"a context of none": {management: &ManagementAccess{Kubeconfig: kubeconfigOf(gone.URL), Context: "b"}, is: ErrUnusable, says: []string{"provider attribute management.kubeconfig", `"b"`}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			api := newManagementAPI(t, test.data)
@@ -510,18 +512,16 @@ func TestCredentials_ThatCannotBeLentNameAttributeAndObject(t *testing.T) {
 
 			var servers serverAddresses
 
-			_, err := dial(t.Context(), testSettings(), access, "", kubeconfigCache{servers: &servers})
+			_, err := Dial(t.Context(), testSettings(), access, "", KubeconfigCache{servers: &servers})
 			if !errors.Is(err, test.is) {
 				t.Fatalf("got %v, want %v", err, test.is)
 			}
 
-			shown := unplannable(access, err, "prod")
-			noted(t, diag.Diagnostics{shown})
-			if curable := shown.Severity().String() == "Warning"; curable != test.curable {
-				t.Errorf("a plan says a %s", shown.Severity())
+			if curable := Heals(err); curable != test.curable {
+				t.Errorf("waiting may help: %t", curable)
 			}
 
-			noted(t, diag.Diagnostics{problem("upgrade the cluster", access, err)})
+			shown := told.Noted(t, diag.Diagnostics{Problem("upgrade the cluster", access, err)})[0]
 
 			for _, text := range test.says {
 				if !strings.Contains(shown.Detail(), text) {
@@ -541,203 +541,68 @@ func TestCredentials_ThatCannotBeLentNameAttributeAndObject(t *testing.T) {
 // TestManagementCluster_IsOnlyNeededWhereItIsUsed: whoever upgrades another cluster
 // with the same provider block does not miss it.
 func TestManagementCluster_IsOnlyNeededWhereItIsUsed(t *testing.T) {
-	access := credentials{
+	access := Credentials{
 		Endpoints: []string{"127.0.0.1:1"}, Certificate: selfSigned(t), Kubeconfig: kubeconfigOf("https://127.0.0.1:1"),
-		Management: &managementAccess{KubeconfigPath: "does/not/exist"},
+		Management: &ManagementAccess{KubeconfigPath: "does/not/exist"},
 	}
 
 	var servers serverAddresses
 
-	reached, err := dial(t.Context(), testSettings(), access, "", kubeconfigCache{servers: &servers})
+	reached, err := Dial(t.Context(), testSettings(), access, "", KubeconfigCache{servers: &servers})
 	if err != nil {
 		t.Fatal(err)
 	}
 
 	defer func() {
-		if err := reached.close(); err != nil {
+		if err := reached.Close(); err != nil {
 			t.Error(err)
 		}
 	}()
 
-	to := publication{to: &cluster.Reference{APIVersion: "vitistack.io/v1alpha1", Kind: "KubernetesCluster", Namespace: "a", Name: "b"}}
+	to := publication.Publication{To: &cluster.Reference{APIVersion: "vitistack.io/v1alpha1", Kind: "KubernetesCluster", Namespace: "a", Name: "b"}}
 
-	if _, err := reached.operator(to); !errors.Is(err, errUnusable) {
+	if _, err := reached.Operator(to); !errors.Is(err, ErrUnusable) {
 		t.Errorf("an object in a management cluster out of reach: %v", err)
 	}
 
-	if beside, err := reached.operator(publication{}); beside != nil || err != nil {
+	if beside, err := reached.Operator(publication.Publication{}); beside != nil || err != nil {
 		t.Errorf("the default object: %v, %v", beside, err)
 	}
 
-	if store, err := reached.storeOf("id", publication{}); err != nil || store == nil || store.String() != defaultObject {
+	if store, err := reached.storeOf("id", publication.Publication{}); err != nil || store == nil || store.String() != publication.DefaultObject {
 		t.Errorf("the default is published to %v, %v", store, err)
 	}
 }
 
+// noAccess is an API that nobody asks.
+type noAccess struct{ operator.Access }
+
 // TestManagementCluster_HoldsTheObjectThatSomebodyNames: the default is in the upgraded cluster whatever
 // else is known, and what somebody names in the management cluster.
 func TestManagementCluster_HoldsTheObjectThatSomebodyNames(t *testing.T) {
-	own, management := &managementCluster{access: &fakeHome{}}, &managementCluster{access: &fakeHome{}}
-	named := publication{to: &cluster.Reference{APIVersion: "vitistack.io/v1alpha1", Kind: "KubernetesCluster", Namespace: "a", Name: "b"}}
+	own, management := &ManagementCluster{Access: noAccess{}}, &ManagementCluster{Access: noAccess{}}
+	named := publication.Publication{To: &cluster.Reference{APIVersion: "vitistack.io/v1alpha1", Kind: "KubernetesCluster", Namespace: "a", Name: "b"}}
 
 	for name, test := range map[string]struct {
-		reached connection
-		of      publication
-		want    *managementCluster
+		reached Connection
+		of      publication.Publication
+		want    *ManagementCluster
 	}{
-		"default":                         {connection{own: own}, publication{}, own},
-		"default beside a management":     {connection{own: own, management: management}, publication{}, own},
-		"named":                           {connection{own: own}, named, own},
-		"named, with a management":        {connection{own: own, management: management}, named, management},
-		"named, without a Kubernetes API": {connection{}, named, nil},
-		"default beside one of no use":    {connection{own: own, unmanaged: errUnusable}, publication{}, own},
+		"default":                         {Connection{Own: own}, publication.Publication{}, own},
+		"default beside a management":     {Connection{Own: own, Management: management}, publication.Publication{}, own},
+		"named":                           {Connection{Own: own}, named, own},
+		"named, with a management":        {Connection{Own: own, Management: management}, named, management},
+		"named, without a Kubernetes API": {Connection{}, named, nil},
+		"default beside one of no use":    {Connection{Own: own, Unmanaged: ErrUnusable}, publication.Publication{}, own},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got, err := test.reached.home(test.of); got != test.want || err != nil {
 				t.Errorf("got %v, %v", got, err)
 			}
 
-			beside, err := test.reached.operator(test.of)
-			if want := test.of.to != nil && test.want != nil; (beside != nil) != want || err != nil {
+			beside, err := test.reached.Operator(test.of)
+			if want := test.of.To != nil && test.want != nil; (beside != nil) != want || err != nil {
 				t.Errorf("operator %v, %v", beside, err)
-			}
-		})
-	}
-}
-
-// configuredBlock are the diagnostics of a provider block, once validated and once configured.
-func configuredBlock(t *testing.T, given map[string]tftypes.Value) (validated, configured []*tfprotov6.Diagnostic) {
-	t.Helper()
-
-	server, schemas := serve(t)
-	d := driven{T: t, server: server}
-	config := d.dynamic(empty(d.object(schemas.Provider.ValueType()), given))
-
-	one, err := server.ValidateProviderConfig(t.Context(), &tfprotov6.ValidateProviderConfigRequest{Config: config})
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	two, err := server.ConfigureProvider(t.Context(), &tfprotov6.ConfigureProviderRequest{Config: config})
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	return notedOnWire(t, one.Diagnostics), notedOnWire(t, two.Diagnostics)
-}
-
-// TestCredentials_UnusableOnesNameTheirAttribute: once for all resources of the provider
-// block, before any of them is looked at. What is in a context is found out by its use.
-func TestCredentials_UnusableOnesNameTheirAttribute(t *testing.T) {
-	const (
-		kubeconfig  = "apiVersion: v1\nkind: Config\nclusters: []\nusers: []\ncontexts: []\n"
-		talosconfig = "context: a\ncontexts: {a: {endpoints: [10.5.0.2]}}\n"
-	)
-
-	file := func(content string) string {
-		path := filepath.Join(t.TempDir(), "config")
-		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
-
-		return path
-	}
-
-	for name, test := range map[string]struct {
-		attribute, value string
-		says             string
-	}{
-		"a kubeconfig as talosconfig":           {attrTalosconfig, kubeconfig, "provider attribute talosconfig: talosconfig not usable: it is a kubeconfig"},
-		"a kubeconfig file as talosconfig":      {attrTalosconfigPath, file(kubeconfig), "it is a kubeconfig"},
-		"a talosconfig as kubeconfig":           {attrKubeconfig, talosconfig, "it is a talosconfig"},
-		"a talosconfig file as kubeconfig":      {attrKubeconfigPath, file(talosconfig), "it is a talosconfig"},
-		"malformed":                             {attrTalosconfig, "contexts: [unclosed", "malformed YAML"},
-		"a file that is not there":              {attrTalosconfigPath, filepath.Join(t.TempDir(), "none"), "no such file"},
-		"a talosconfig whose context is no use": {attrTalosconfig, talosconfig, ""},
-		"none":                                  {attrTalosconfig, "", ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			validated, configured := configuredBlock(t, map[string]tftypes.Value{test.attribute: tftypes.NewValue(tftypes.String, test.value)})
-			if len(validated) > 0 {
-				t.Errorf("validation says %v", validated)
-			}
-
-			if test.says == "" {
-				if len(configured) > 0 {
-					t.Errorf("it says %v", configured[0])
-				}
-
-				return
-			}
-
-			if len(configured) != 1 || configured[0].Summary != "Unusable credentials" || attributeText(t, configured[0]) != test.attribute || !strings.Contains(configured[0].Detail, test.says) {
-				t.Errorf("it says %v", configured)
-			}
-		})
-	}
-}
-
-// TestCredentials_EndpointsAreNoURLs: one with https:// is most likely that of the Kubernetes API.
-func TestCredentials_EndpointsAreNoURLs(t *testing.T) {
-	for written, want := range map[string]string{
-		"https://10.5.0.2:6443":      `Write "10.5.0.2"`,
-		"https://api.example.com/":   `Write "api.example.com"`,
-		"10.5.0.2":                   "",
-		"10.5.0.2:50000":             "",
-		"[2001:db8::1]:50000":        "",
-		"https://[2001:db8::1]:6443": `Write "2001:db8::1"`,
-	} {
-		text := tftypes.NewValue(tftypes.String, written)
-		certificate := tftypes.Object{AttributeTypes: map[string]tftypes.Type{"ca_certificate": tftypes.String, "client_certificate": tftypes.String, "client_key": tftypes.String}}
-
-		validated, _ := configuredBlock(t, map[string]tftypes.Value{
-			attrEndpoints: tftypes.NewValue(tftypes.List{ElementType: tftypes.String}, []tftypes.Value{text}),
-			attrClientConfiguration: tftypes.NewValue(certificate, map[string]tftypes.Value{
-				"ca_certificate": text, "client_certificate": text, "client_key": text,
-			}),
-		})
-
-		if want == "" {
-			if len(validated) > 0 {
-				t.Errorf("%s: %v", written, validated[0])
-			}
-
-			continue
-		}
-
-		if len(validated) != 1 || validated[0].Summary != "Invalid endpoint" || attributeText(t, validated[0]) != "endpoints[0]" || !strings.Contains(validated[0].Detail, want) {
-			t.Errorf("%s: %v", written, validated)
-		}
-	}
-}
-
-// TestCredentials_UnusableClientConfigurationIsNamed: unless a part of it is not known yet.
-func TestCredentials_UnusableClientConfigurationIsNamed(t *testing.T) {
-	certificate := tftypes.Object{AttributeTypes: map[string]tftypes.Type{"ca_certificate": tftypes.String, "client_certificate": tftypes.String, "client_key": tftypes.String}}
-
-	for name, test := range map[string]struct {
-		key  any
-		says string
-	}{
-		"no base64":     {"***", "endpoints and client_configuration: "},
-		"not known yet": {tftypes.UnknownValue, ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			_, configured := configuredBlock(t, map[string]tftypes.Value{
-				attrEndpoints: tftypes.NewValue(tftypes.List{ElementType: tftypes.String}, []tftypes.Value{tftypes.NewValue(tftypes.String, "10.5.0.2")}),
-				attrClientConfiguration: tftypes.NewValue(certificate, map[string]tftypes.Value{
-					"ca_certificate": tftypes.NewValue(tftypes.String, "***"), "client_certificate": tftypes.NewValue(tftypes.String, "***"),
-					"client_key": tftypes.NewValue(tftypes.String, test.key),
-				}),
-			})
-
-			switch {
-			case test.says == "":
-				if len(configured) > 0 {
-					t.Errorf("it says %v", configured[0])
-				}
-			case len(configured) != 1 || attributeText(t, configured[0]) != attrClientConfiguration || !strings.Contains(configured[0].Detail, test.says):
-				t.Errorf("it says %v", configured)
 			}
 		})
 	}
@@ -755,31 +620,31 @@ func TestCredentials_ThatCannotBeUsedAreRefused(t *testing.T) {
 	const text = "context: a\ncontexts:\n  a:\n    endpoints: [10.5.0.2]\n    ca: " + secret + "\n    crt: " + secret + "\n    key: " + secret + "\n"
 
 	for name, test := range map[string]struct {
-		access credentials
+		access Credentials
 		env    string
 		wanted string
 		is     error
 		says   string
 	}{
-		"nothing given":          {credentials{}, "", "", errMissing, "no credentials"},
-		"not known yet":          {credentials{Unknown: []string{"talosconfig"}}, "", "", errUnknown, "talosconfig"},
-		"path that is not there": {credentials{TalosconfigPath: "does/not/exist"}, "", "", errUnusable, "provider attribute talosconfig_path"},
-		"variable names nothing": {credentials{}, "does/not/exist", "", errUnusable, "environment variable TALOSCONFIG"},
-		"malformed file":         {credentials{TalosconfigPath: malformed}, "", "", errUnusable, "talosconfig_path"},
-		"malformed text":         {credentials{Talosconfig: "{"}, "", "", errUnusable, "provider attribute talosconfig"},
-		"attribute wins":         {credentials{Talosconfig: "{"}, malformed, "", errUnusable, "provider attribute talosconfig"},
-		"unknown context":        {credentials{Talosconfig: text}, "", "b", errUnusable, `"b"`},
-		"provider's context":     {credentials{Talosconfig: text, Context: "c"}, "", "", errUnusable, `"c"`},
-		"certificate is not PEM": {credentials{Talosconfig: text}, "", "", errUnusable, "PEM"},
+		"nothing given":          {Credentials{}, "", "", ErrMissing, "no credentials"},
+		"not known yet":          {Credentials{Unknown: []string{"talosconfig"}}, "", "", ErrUnknown, "talosconfig"},
+		"path that is not there": {Credentials{TalosconfigPath: "does/not/exist"}, "", "", ErrUnusable, "provider attribute talosconfig_path"},
+		"variable names nothing": {Credentials{}, "does/not/exist", "", ErrUnusable, "environment variable TALOSCONFIG"},
+		"malformed file":         {Credentials{TalosconfigPath: malformed}, "", "", ErrUnusable, "talosconfig_path"},
+		"malformed text":         {Credentials{Talosconfig: "{"}, "", "", ErrUnusable, "provider attribute talosconfig"},
+		"attribute wins":         {Credentials{Talosconfig: "{"}, malformed, "", ErrUnusable, "provider attribute talosconfig"},
+		"unknown context":        {Credentials{Talosconfig: text}, "", "b", ErrUnusable, `"b"`},
+		"provider's context":     {Credentials{Talosconfig: text, Context: "c"}, "", "", ErrUnusable, `"c"`},
+		"certificate is not PEM": {Credentials{Talosconfig: text}, "", "", ErrUnusable, "PEM"},
 		"context without talosconfig": {
-			credentials{Endpoints: []string{"10.5.0.2"}, Certificate: &clientCertificate{CA: secret, Cert: secret, Key: secret}},
+			Credentials{Endpoints: []string{"10.5.0.2"}, Certificate: &ClientCertificate{CA: secret, Cert: secret, Key: secret}},
 			"", "prod",
-			errUnusable, "remove context",
+			ErrUnusable, "remove context",
 		},
 		"broken certificate": {
-			credentials{Endpoints: []string{"10.5.0.2"}, Certificate: &clientCertificate{CA: secret, Cert: secret, Key: secret}},
+			Credentials{Endpoints: []string{"10.5.0.2"}, Certificate: &ClientCertificate{CA: secret, Cert: secret, Key: secret}},
 			"", "",
-			errUnusable, "client_configuration",
+			ErrUnusable, "client_configuration",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -802,15 +667,15 @@ func TestCredentials_ThatCannotBeUsedAreRefused(t *testing.T) {
 }
 
 func TestCredentials_KubeconfigIsOptional(t *testing.T) {
-	if data, err := (credentials{}).kubeconfig(); data != nil || err != nil {
+	if data, err := (Credentials{}).kubeconfig(); data != nil || err != nil {
 		t.Errorf("got %q, %v", data, err)
 	}
 
-	if data, err := (credentials{Kubeconfig: "text"}).kubeconfig(); string(data) != "text" || err != nil {
+	if data, err := (Credentials{Kubeconfig: "text"}).kubeconfig(); string(data) != "text" || err != nil {
 		t.Errorf("got %q, %v", data, err)
 	}
 
-	if _, err := (credentials{KubeconfigPath: "does/not/exist"}).kubeconfig(); !errors.Is(err, errUnusable) {
+	if _, err := (Credentials{KubeconfigPath: "does/not/exist"}).kubeconfig(); !errors.Is(err, ErrUnusable) {
 		t.Errorf("got %v", err)
 	}
 }

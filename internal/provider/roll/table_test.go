@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MPL-2.0
 
-package provider
+package roll
 
 import (
+	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -14,6 +15,8 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
+
+var update = flag.Bool("update", false, "write the golden files")
 
 // golden compares the text with a file in testdata, or writes it with -update.
 func golden(t *testing.T, name, got string) {
@@ -102,12 +105,12 @@ func names(prefix string, count int) []string {
 
 func TestRollTable_ShowsTheRoll(t *testing.T) {
 	for name, build := range map[string]func(*plan.Plan){
-		"roll_one_hop": func(made *plan.Plan) {
+		"one_hop": func(made *plan.Plan) {
 			talosHop(made, "1.12.6", "1.13.4", genericImage, "worker-10", "worker-2", "cp-0")
 			made.Steps[0].Image, made.Steps[0].Finish = factoryImage+":v1.13.4", true
 			made.AtTarget, made.Budget = []string{"worker-1"}, 1
 		},
-		"roll_two_hops": func(made *plan.Plan) {
+		"two_hops": func(made *plan.Plan) {
 			nodes := []string{"worker-2", "worker-0", "worker-1", "cp-0"}
 			talosHop(made, "1.11.3", "1.12.8", factoryImage, nodes...)
 			talosHop(made, "1.12.8", "1.13.4", factoryImage, nodes...)
@@ -115,31 +118,31 @@ func TestRollTable_ShowsTheRoll(t *testing.T) {
 			made.Steps[1].Image = genericImage + ":v1.12.8"
 			made.Held, made.Budget = []string{"worker-3", "worker-4"}, 2
 		},
-		"roll_folded": func(made *plan.Plan) {
+		"folded": func(made *plan.Plan) {
 			talosHop(made, "1.12.6", "1.13.4", genericImage, append(names("worker", 60), names("cp", 5)...)...)
 			made.Steps[0].Finish = true
 			made.Steps[1].Canary, made.Steps[2].Canary = true, true
 			made.Budget = 15
 		},
-		"roll_not_folded": func(made *plan.Plan) {
+		"not_folded": func(made *plan.Plan) {
 			talosHop(made, "1.12.6", "1.13.4", genericImage, append(names("worker", 37), names("cp", 3)...)...)
 		},
-		"roll_other_image": func(made *plan.Plan) {
+		"other_image": func(made *plan.Plan) {
 			talosHop(made, "1.13.4", "1.13.4", factoryImage, "worker-0", "cp-0")
 			for index := range made.Steps {
 				made.Steps[index].Estimate = 0
 			}
 		},
-		"roll_both_halves": func(made *plan.Plan) {
+		"both_halves": func(made *plan.Plan) {
 			talosHop(made, "1.12.6", "1.13.4", genericImage, "worker-0", "cp-0", "cp-1")
 			kubernetesHop(made, "1.34.2", "1.35.2", "cp-0", "cp-1", "worker-0")
 			made.Steps[len(made.Steps)-3].From = version.MustParse("1.34.1")
 		},
-		"roll_kubernetes": func(made *plan.Plan) {
+		"kubernetes": func(made *plan.Plan) {
 			kubernetesHop(made, "1.34.2", "1.35.2", append(names("cp", 3), names("worker", 20)...)...)
 			made.KubeletBudget = 5
 		},
-		"roll_kubernetes_two_hops": func(made *plan.Plan) {
+		"kubernetes_two_hops": func(made *plan.Plan) {
 			kubernetesHop(made, "1.34.2", "1.35.8", "cp-0", "worker-0", "worker-1")
 			made.Steps = made.Steps[:len(made.Steps)-1]
 			kubernetesHop(made, "1.35.8", "1.36.1", "cp-0", "worker-0", "worker-1")
@@ -152,15 +155,15 @@ func TestRollTable_ShowsTheRoll(t *testing.T) {
 				}
 			}
 		},
-		"roll_kubelet_images": func(made *plan.Plan) {
+		"kubelet_images": func(made *plan.Plan) {
 			kubernetesHop(made, "1.35.2", "1.35.2", "cp-0", "worker-0", "worker-1")
 			made.Steps[len(made.Steps)-2].Image = "registry.example.com/kubelet:v1.35.2"
 		},
-		"roll_talos_and_manifests": func(made *plan.Plan) {
+		"talos_and_manifests": func(made *plan.Plan) {
 			talosHop(made, "1.12.6", "1.13.4", genericImage, "worker-0", "cp-0")
 			made.Steps = append(made.Steps, plan.Step{Component: cluster.Manifests, Estimate: time.Minute})
 		},
-		"roll_manifests_alone": func(made *plan.Plan) {
+		"manifests_alone": func(made *plan.Plan) {
 			made.Hops = []plan.Hop{{Product: version.Kubernetes}}
 			made.Steps = []plan.Step{{Component: cluster.Manifests, Estimate: time.Minute}}
 			made.AtTarget = []string{"cp-0"}
@@ -170,7 +173,7 @@ func TestRollTable_ShowsTheRoll(t *testing.T) {
 			made := plan.Plan{}
 			build(&made)
 
-			warning := rollWarning(made, `talosconfig context "demo"`, nil, "")
+			warning := Warning(made, `talosconfig context "demo"`, nil, "")
 			golden(t, name+".golden", warning.Summary()+"\n\n"+warning.Detail()+"\n")
 		})
 	}
@@ -188,7 +191,7 @@ func TestRollTable_OfThousandNodesStaysReadable(t *testing.T) {
 		made.Steps[index].Image = fmt.Sprintf("factory.talos.dev/metal-installer/%064x:v1.13.4", index)
 	}
 
-	lines := strings.Split(rollWarning(made, "demo", nil, "").Detail(), "\n")
+	lines := strings.Split(Warning(made, "demo", nil, "").Detail(), "\n")
 	if len(lines) > 45 {
 		t.Errorf("%d lines", len(lines))
 	}
@@ -210,6 +213,56 @@ func TestRollTable_LongDurationsAreWords(t *testing.T) {
 	} {
 		if got := longText(given); got != want {
 			t.Errorf("%s is %q, want %q", given, got, want)
+		}
+	}
+}
+
+func TestRollTable_ManifestChangesStayReadable(t *testing.T) {
+	if got := changeTexts(nil); got != nil {
+		t.Errorf("nothing is %q", got)
+	}
+
+	var changes []cluster.ManifestChange
+
+	for number := range 200 {
+		changes = append(changes, cluster.ManifestChange{
+			Object: fmt.Sprintf("ConfigMap/kube-system/map-%d", number), Action: cluster.ManifestCreated, Diff: strings.Repeat("+ a line\n", 300),
+		})
+	}
+
+	text := strings.Join(changeTexts(changes), "\n")
+	if lines := strings.Count(text, "\n"); lines > 140 {
+		t.Errorf("%d lines", lines)
+	}
+
+	for _, want := range []string{"  create ConfigMap/kube-system/map-19\n", "... 280 more lines", "... 300 more lines", "... 180 more objects"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q is missing in\n%s", want, text)
+		}
+	}
+
+	const adoption = "--- a/v1.Service/x\n+++ b/v1.Service/x\n@@ -1,3 +1,5 @@\n kind: Service\n metadata:\n+  annotations:\n+    config.k8s.io/owning-inventory: y\n   name: x\n"
+
+	adopted := []cluster.ManifestChange{
+		{Object: "Service/x", Action: cluster.ManifestConfigured, Diff: adoption},
+		{Object: "Service/y", Action: cluster.ManifestConfigured, Diff: adoption + "+  more: z\n"},
+		{Object: "Service/z", Action: cluster.ManifestConfigured, Diff: adoption},
+		// Of a Secret, only labels and annotations are ever shown.
+		{Object: "Secret/kube-system/a", Action: cluster.ManifestConfigured, Diff: strings.ReplaceAll(adoption, "Service", "Secret")},
+		{Object: "Secret/kube-system/b", Action: cluster.ManifestConfigured, Diff: "(the content of a Secret is not shown)\n"},
+	}
+	want := "  change Service/y\n      @@ -1,3 +1,5 @@\n       kind: Service\n       metadata:\n      +  annotations:\n" +
+		"      +    config.k8s.io/owning-inventory: y\n         name: x\n      +  more: z\n" +
+		"  change Secret/kube-system/b\n      (the content of a Secret is not shown)\n" +
+		"  adopt 3 objects: nothing but the annotation config.k8s.io/owning-inventory is added to them"
+
+	if got := changeTexts(adopted); got[1] != want {
+		t.Errorf("got\n%s\nwant\n%s", got[1], want)
+	}
+
+	for _, diff := range []string{"", "\n", "+ one", "+ one\n+ two\n"} {
+		if got, want := len(diffLines(diff, 1)), strings.Count(strings.Trim(diff, "\n"), "+"); got != want {
+			t.Errorf("%q has %d lines, want %d", diff, got, want)
 		}
 	}
 }

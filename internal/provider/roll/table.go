@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
-package provider
+// Package roll describes a roll as the text of a plan.
+package roll
 
 import (
 	"fmt"
@@ -15,15 +16,16 @@ import (
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/attrname"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/diagnostic"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/readable"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
-// rollWarning shows the roll that an apply performs. A warning is the only way to show text in a plan. name is the
+// Warning shows the roll that an apply performs. A warning is the only way to show text in a plan. name is the
 // display name of the cluster, and changes are what a sync of the bootstrap manifests would change now. unsynced
 // says why there is no such sync; empty if there is one.
-func rollWarning(made plan.Plan, name string, changes []cluster.ManifestChange, unsynced string) diag.Diagnostic {
+func Warning(made plan.Plan, name string, changes []cluster.ManifestChange, unsynced string) diag.Diagnostic {
 	text := rollText(made, name, len(movingNodes(made.Steps)) > foldAbove, changes)
 	if unsynced != "" {
 		text += "\n\n" + unsynced
@@ -83,10 +85,10 @@ func rollText(made plan.Plan, name string, folded bool, changes []cluster.Manife
 	parts = append(parts, changeTexts(changes)...)
 
 	if total := made.Estimate(); total > 0 {
-		parts = append(parts, "Planned duration: "+estimateText(total)+".")
+		parts = append(parts, "Planned duration: "+EstimateText(total)+".")
 	}
 
-	parts = append(parts, "As data: hops and steps of the data source "+typeName+"_preflight.")
+	parts = append(parts, "As data: hops and steps of the data source "+attrname.TypeName+"_preflight.")
 
 	return strings.Join(parts, "\n\n")
 }
@@ -193,19 +195,19 @@ func hopHeading(made plan.Plan, index int) string {
 	}
 
 	if hop.Product == version.Kubernetes {
-		return fmt.Sprintf("%sKubernetes %s -> %s (%s)", heading, hop.From.Kubernetes, hop.To.Kubernetes, releaseNotes(hop))
+		return fmt.Sprintf("%sKubernetes %s -> %s (%s)", heading, hop.From.Kubernetes, hop.To.Kubernetes, ReleaseNotes(hop))
 	}
 
 	if hop.From.Talos.Equal(hop.To.Talos) {
 		return fmt.Sprintf("%sTalos %s with another image", heading, hop.To.Talos)
 	}
 
-	return fmt.Sprintf("%sTalos %s -> %s (%s)", heading, hop.From.Talos, hop.To.Talos, releaseNotes(hop))
+	return fmt.Sprintf("%sTalos %s -> %s (%s)", heading, hop.From.Talos, hop.To.Talos, ReleaseNotes(hop))
 }
 
-// releaseNotes returns the URL of the release notes of the version that the hop leads to; empty if the version
+// ReleaseNotes returns the URL of the release notes of the version that the hop leads to; empty if the version
 // stays.
-func releaseNotes(hop plan.Hop) string {
+func ReleaseNotes(hop plan.Hop) string {
 	switch {
 	case hop.From.Talos.Equal(hop.To.Talos) && hop.From.Kubernetes.Equal(hop.To.Kubernetes):
 		return ""
@@ -277,8 +279,8 @@ func movingNodes(steps []plan.Step) map[string]bool {
 	return moving
 }
 
-// estimateText returns an approximate duration, and how reliable it is.
-func estimateText(estimate time.Duration) string {
+// EstimateText returns an approximate duration, and how reliable it is.
+func EstimateText(estimate time.Duration) string {
 	return "about " + longText(estimate) + " (an estimate from typical durations, not a promise)"
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-package provider
+package releases
 
 import (
 	"context"
@@ -21,22 +21,22 @@ import (
 // releasesTimeout bounds how long a source of releases is waited for. The upgrade runs meanwhile.
 const releasesTimeout = 10 * time.Second
 
-// next returns the newest releases to which a cluster with these versions can be upgraded in one step. The existing
+// Next returns the newest releases to which a cluster with these versions can be upgraded in one step. The existing
 // releases are in ascending order. A version that is zero is unknown and has no next release. If Talos is unknown,
 // Kubernetes has none either, because Talos has to support it.
-func next(talos, kubernetes version.Version, talosReleases, kubernetesReleases []version.Version) (nextTalos, nextKubernetes version.Version) {
+func Next(talos, kubernetes version.Version, talosReleases, kubernetesReleases []version.Version) (nextTalos, nextKubernetes version.Version) {
 	if talos.IsZero() {
 		return version.Version{}, version.Version{}
 	}
 
 	at := plan.State{Talos: talos, Kubernetes: kubernetes}
-	aheadTalos, aheadKubernetes := newReachable(runningVersions{lowest: at, highest: at}, talosReleases, kubernetesReleases).next()
+	aheadTalos, aheadKubernetes := NewReachable(Running{Lowest: at, Highest: at}, talosReleases, kubernetesReleases).Next()
 
 	return version.Highest(aheadTalos...), version.Highest(aheadKubernetes...)
 }
 
-// knownReleases are the existing releases, as far as their sources have answered.
-type knownReleases struct {
+// Known are the existing releases, as far as their sources have answered.
+type Known struct {
 	mutex      sync.Mutex
 	talos      []version.Version
 	kubernetes []version.Version
@@ -45,10 +45,10 @@ type knownReleases struct {
 	answered      bool
 }
 
-// outlook requests the existing releases: at once if that needs no network, otherwise in the background, which ends
+// Outlook requests the existing releases: at once if that needs no network, otherwise in the background, which ends
 // with the returned function at the latest. A source that does not answer counts as empty.
-func (d releaseDefaults) outlook(ctx context.Context, userAgent string) (known *knownReleases, end func()) {
-	known = &knownReleases{}
+func (d Defaults) Outlook(ctx context.Context, userAgent string) (known *Known, end func()) {
+	known = &Known{}
 	bounded, cancel := context.WithTimeout(ctx, releasesTimeout)
 
 	var background sync.WaitGroup
@@ -68,10 +68,10 @@ func (d releaseDefaults) outlook(ctx context.Context, userAgent string) (known *
 }
 
 // offline reports whether the releases of a product are known without network access.
-func (d releaseDefaults) offline(ctx context.Context, product version.Product) bool {
-	var model providerReleaseSourceModel
+func (d Defaults) offline(ctx context.Context, product version.Product) bool {
+	var model ProviderSourceModel
 
-	if d.source.IsNull() || d.source.IsUnknown() || d.source.As(ctx, &model, basetypes.ObjectAsOptions{}).HasError() {
+	if d.Source.IsNull() || d.Source.IsUnknown() || d.Source.As(ctx, &model, basetypes.ObjectAsOptions{}).HasError() {
 		return true
 	}
 
@@ -81,8 +81,8 @@ func (d releaseDefaults) offline(ctx context.Context, product version.Product) b
 }
 
 // learn requests the releases of one product.
-func (o *knownReleases) learn(ctx context.Context, from releaseDefaults, product version.Product, userAgent string) {
-	list, diagnostics := from.list(ctx, product, releaseQuestion{userAgent: userAgent})
+func (o *Known) learn(ctx context.Context, from Defaults, product version.Product, userAgent string) {
+	list, diagnostics := from.List(ctx, product, Question{UserAgent: userAgent})
 	for _, problem := range diagnostics {
 		tflog.Warn(ctx, "publishing: "+readable.Printable(problem.Summary()+": "+problem.Detail()))
 	}
@@ -91,7 +91,7 @@ func (o *knownReleases) learn(ctx context.Context, from releaseDefaults, product
 	defer o.mutex.Unlock()
 
 	if product == version.Talos {
-		o.talos = slices.DeleteFunc(list.Versions, from.known().IsWithdrawn)
+		o.talos = slices.DeleteFunc(list.Versions, from.Known().IsWithdrawn)
 	} else {
 		o.kubernetes = list.Versions
 	}
@@ -99,13 +99,14 @@ func (o *knownReleases) learn(ctx context.Context, from releaseDefaults, product
 	o.answered = false
 }
 
-// next is a [nextFunc].
-func (o *knownReleases) next(talos, kubernetes version.Version) (nextTalos, nextKubernetes version.Version) {
+// Next is the newest release of each product to which a cluster with these versions can be upgraded in one step; zero if
+// there is none, or none is known yet. It returns at once.
+func (o *Known) Next(talos, kubernetes version.Version) (nextTalos, nextKubernetes version.Version) {
 	o.mutex.Lock()
 	defer o.mutex.Unlock()
 
 	if !o.answered || !o.asked.Talos.Equal(talos) || !o.asked.Kubernetes.Equal(kubernetes) {
-		o.answer.Talos, o.answer.Kubernetes = next(talos, kubernetes, o.talos, o.kubernetes)
+		o.answer.Talos, o.answer.Kubernetes = Next(talos, kubernetes, o.talos, o.kubernetes)
 		o.asked, o.answered = plan.State{Talos: talos, Kubernetes: kubernetes}, true
 	}
 

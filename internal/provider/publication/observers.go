@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-package provider
+package publication
 
 import (
 	"context"
@@ -16,6 +16,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/observer/publish"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/observer/report"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/observer/trace"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/attrname"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/diagnostic"
 )
 
@@ -26,36 +27,36 @@ const (
 	hurriedFlush = 2 * time.Second
 )
 
-// runObservers publish what an upgrade does. Each is nil if it is not used.
-type runObservers struct {
-	publisher *publish.Publisher
-	events    *publish.Events
-	report    *report.Report
-	trace     *runTrace
+// Observers publish what an upgrade does. Each is nil if it is not used.
+type Observers struct {
+	Publisher *publish.Publisher
+	Events    *publish.Events
+	Report    *report.Report
+	Trace     *Trace
 }
 
-// observers returns the observers in use.
-func (o *runObservers) observers() []cluster.Observer {
+// Observers returns the observers in use.
+func (o *Observers) Observers() []cluster.Observer {
 	var observers []cluster.Observer
 
-	if o.publisher != nil {
-		observers = append(observers, o.publisher)
+	if o.Publisher != nil {
+		observers = append(observers, o.Publisher)
 	}
 
-	if o.events != nil {
-		observers = append(observers, o.events)
+	if o.Events != nil {
+		observers = append(observers, o.Events)
 	}
 
-	if o.report != nil {
-		observers = append(observers, o.report)
+	if o.Report != nil {
+		observers = append(observers, o.Report)
 	}
 
-	return append(observers, o.trace.observers()...)
+	return append(observers, o.Trace.observers()...)
 }
 
-// close completes what was published about the named cluster, even after a cancel, and returns warnings about what
+// Close completes what was published about the named cluster, even after a cancel, and returns warnings about what
 // failed. The observation and the error are those with which the run ended.
-func (o *runObservers) close(ctx context.Context, to publication, name string, observed cluster.Observation, ended error) diag.Diagnostics {
+func (o *Observers) Close(ctx context.Context, to Publication, name string, observed cluster.Observation, ended error) diag.Diagnostics {
 	limit := flushTimeout
 	if ctx.Err() != nil {
 		limit = hurriedFlush
@@ -64,23 +65,23 @@ func (o *runObservers) close(ctx context.Context, to publication, name string, o
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
 	defer cancel()
 
-	untraced := o.trace.end(bounded, ended)
-	undrawn := o.undrawn(bounded, endingOf(observed, ended))
+	untraced := o.Trace.end(bounded, ended)
+	undrawn := o.undrawn(bounded, EndingOf(observed, ended))
 
 	var (
 		published, told error
 		notes           []string
 	)
 
-	if o.publisher != nil {
-		published, notes = o.publisher.Close(bounded), o.publisher.Notes()
+	if o.Publisher != nil {
+		published, notes = o.Publisher.Close(bounded), o.Publisher.Notes()
 	}
 
-	if o.events != nil {
-		told = o.events.Close(bounded)
+	if o.Events != nil {
+		told = o.Events.Close(bounded)
 	}
 
-	diagnostics := unsaid(published, told, to, name)
+	diagnostics := Missing(published, told, to, name)
 	diagnostics.Append(untraced(name)...)
 	diagnostics.Append(undrawn(name)...)
 
@@ -98,7 +99,7 @@ func unpublishedRemedy(err error) string {
 	case errors.Is(err, cluster.ErrDenied):
 		return "Allow the credentials to get and patch it; the next apply writes all of it."
 	case errors.Is(err, cluster.ErrNotFound):
-		return "Create it, or correct " + attrPublishTo + "; the next apply writes all of it."
+		return "Create it, or correct " + attrname.PublishTo + "; the next apply writes all of it."
 	default:
 		return "Look at why its API does not take that; the next apply writes all of it."
 	}
@@ -113,9 +114,9 @@ func untoldRemedy(err error) string {
 	return "Look at why its API does not take Events; those of this run are lost."
 }
 
-// unsaid returns one warning for progress and Events that could not be written: often both have the same cause, such
+// Missing returns one warning for progress and Events that could not be written: often both have the same cause, such
 // as a missing object.
-func unsaid(published, told error, to publication, name string) diag.Diagnostics {
+func Missing(published, told error, to Publication, name string) diag.Diagnostics {
 	var (
 		diagnostics diag.Diagnostics
 		sentences   []string
@@ -141,17 +142,17 @@ func unsaid(published, told error, to publication, name string) diag.Diagnostics
 
 // undrawn starts to complete the report. The returned function waits until that is done, and returns a warning about
 // the named cluster if it failed.
-func (o *runObservers) undrawn(ctx context.Context, ending report.Ending) func(name string) diag.Diagnostics {
+func (o *Observers) undrawn(ctx context.Context, ending report.Ending) func(name string) diag.Diagnostics {
 	missing := make(chan error, 1)
 
 	go func() {
-		if o.report == nil {
+		if o.Report == nil {
 			missing <- nil
 
 			return
 		}
 
-		missing <- o.report.Close(ctx, ending)
+		missing <- o.Report.Close(ctx, ending)
 	}()
 
 	return func(name string) diag.Diagnostics {
@@ -159,15 +160,15 @@ func (o *runObservers) undrawn(ctx context.Context, ending report.Ending) func(n
 
 		if err := <-missing; err != nil {
 			diagnostics.AddWarning(diagnostic.About("Unable to write the report", name),
-				diagnostic.Sentence(err.Error())+" It may be out of date. Make room for it, or name another file with "+attrReportPath+"; the next apply that has something to do draws its own.\n\nThe upgrade itself does not depend on it.")
+				diagnostic.Sentence(err.Error())+" It may be out of date. Make room for it, or name another file with "+attrname.ReportPath+"; the next apply that has something to do draws its own.\n\nThe upgrade itself does not depend on it.")
 		}
 
 		return diagnostics
 	}
 }
 
-// endingOf returns how a run ended, for its report.
-func endingOf(observed cluster.Observation, err error) report.Ending {
+// EndingOf returns how a run ended, for its report.
+func EndingOf(observed cluster.Observation, err error) report.Ending {
 	ending := report.Ending{Outcome: report.Completed, Nodes: observed.Nodes}
 	if err == nil {
 		return ending
@@ -211,7 +212,7 @@ func drawnOutcome(err error) report.Outcome {
 		return report.Failed
 	case errors.Is(err, context.Canceled), errors.Is(err, say.ErrDeadline), errors.Is(err, say.ErrWindow):
 		return report.Stopped
-	case neverBegan(err):
+	case NeverBegan(err):
 		return report.Refused
 	case errors.Is(err, say.ErrSuspended):
 		return report.Stopped
@@ -220,31 +221,31 @@ func drawnOutcome(err error) report.Outcome {
 	}
 }
 
-// runTrace is the trace of one run; empty if the environment requests none.
-type runTrace struct {
+// Trace is the trace of one run; empty if the environment requests none.
+type Trace struct {
 	tracer *trace.Tracer
 	// err is why there is no trace although the environment requests one.
 	err error
 }
 
-// startTrace starts the trace of the run with the options and the request, in the cluster with the ID.
-func startTrace(ctx context.Context, version, id string, options engine.Options, request engine.Request, to publication) *runTrace {
+// StartTrace starts the trace of the run with the options and the request, in the cluster with the ID.
+func StartTrace(ctx context.Context, version, id string, options engine.Options, request engine.Request, to Publication) *Trace {
 	clock := options.Clock
 	if clock == nil {
 		clock = engine.RealClock()
 	}
 
-	made := &runTrace{}
+	made := &Trace{}
 	made.tracer, made.err = trace.Start(ctx, trace.Run{
 		ID: options.Run, ClusterName: options.ClusterName, ClusterID: id, Target: request.Target,
-		Delegated: to.delegated, Version: version, Now: clock.Now,
+		Delegated: to.Delegated, Version: version, Now: clock.Now,
 	})
 
 	return made
 }
 
-// observers returns the tracer, if there is one.
-func (r *runTrace) observers() []cluster.Observer {
+// Observers returns the tracer, if there is one.
+func (r *Trace) observers() []cluster.Observer {
 	if r == nil || r.tracer == nil {
 		return nil
 	}
@@ -254,7 +255,7 @@ func (r *runTrace) observers() []cluster.Observer {
 
 // end starts to complete the trace of a run that ended with the error, which may be nil. The returned function waits
 // until that is done, and returns a warning about the named cluster if something is missing.
-func (r *runTrace) end(ctx context.Context, ended error) func(name string) diag.Diagnostics {
+func (r *Trace) end(ctx context.Context, ended error) func(name string) diag.Diagnostics {
 	if r == nil {
 		return func(string) diag.Diagnostics { return nil }
 	}
@@ -349,7 +350,7 @@ func failureKinds() []failureKind {
 	}
 }
 
-// neverBegan reports whether the upgrade stopped before anything was disrupted.
-func neverBegan(err error) bool {
+// NeverBegan reports whether the upgrade stopped before anything was disrupted.
+func NeverBegan(err error) bool {
 	return errors.Is(err, say.ErrBlocked) || errors.Is(err, say.ErrLocked) || errors.Is(err, say.ErrNotBegun)
 }

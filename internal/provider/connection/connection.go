@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
 
-package provider
+// Package connection reaches clusters with the credentials of a provider block: it constructs the adapters, shares a
+// connection between all operations that use it at the same time, and says what their errors mean.
+package connection
 
 import (
 	"cmp"
@@ -23,56 +25,58 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/observer/publish"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/attribute"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/attrname"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/publication"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
-// connection is a connection to one cluster, through the ports of the engine.
-type connection struct {
-	// name describes the cluster in messages: its context or, if there is none, its endpoints.
-	name string
+// Connection is a connection to one cluster, through the ports of the engine.
+type Connection struct {
+	// Name describes the cluster in messages: its context or, if there is none, its endpoints.
+	Name string
 	// context is the name of the context alone; empty if there is none.
 	context string
 	// endpoints are the endpoints of the Talos API.
 	endpoints []string
-	talos     cluster.Talos
-	// kubernetes is never nil. Without a kubeconfig, its methods fail with [cluster.ErrNoKubeconfig].
-	kubernetes cluster.Kubernetes
-	// removals, manifests, workloads and objects are nil if there is no kubeconfig.
-	removals  cluster.Removals
-	manifests cluster.BootstrapManifests
-	workloads cluster.WorkloadReader
-	objects   cluster.Objects
-	// registry is nil if images are not checked.
-	registry cluster.Registry
-	// store returns the store of the default object, for the cluster with the ID. The function is nil if there is no
+	Talos     cluster.Talos
+	// Kubernetes is never nil. Without a kubeconfig, its methods fail with [cluster.ErrNoKubeconfig].
+	Kubernetes cluster.Kubernetes
+	// Removals, Manifests, Workloads and Objects are nil if there is no kubeconfig.
+	Removals  cluster.Removals
+	Manifests cluster.BootstrapManifests
+	Workloads cluster.WorkloadReader
+	Objects   cluster.Objects
+	// Registry is nil if images are not checked.
+	Registry cluster.Registry
+	// Store returns the store of the default object, for the cluster with the ID. The function is nil if there is no
 	// kubeconfig.
-	store func(id string) (publish.Store, error)
-	// own and management are the clusters that may contain the object to which progress is published. own is nil if
-	// there is no kubeconfig. management is nil if the provider block names none or, with the reason in
-	// unmanaged, one that cannot be used.
-	own, management *managementCluster
-	unmanaged       error
+	Store func(id string) (publish.Store, error)
+	// Own and Management are the clusters that may contain the object to which progress is published. Own is nil if
+	// there is no kubeconfig. Management is nil if the provider block names none or, with the reason in
+	// Unmanaged, one that cannot be used.
+	Own, Management *ManagementCluster
+	Unmanaged       error
 	// kubeconfig is kept, so that not every operation makes the cluster sign another certificate; nil if there is
 	// none.
 	kubeconfig []byte
 	// kubeconfigFrom is a prefix for errors about the kubeconfig; empty if they need none.
 	kubeconfigFrom string
-	// identify passes the ID of the cluster to the Kubernetes client, so that the objects that it writes carry it.
-	identify func(id string)
-	// expires is when the client certificate of the Talos API expires; zero if unknown.
-	expires time.Time
-	close   func() error
+	// Identify passes the ID of the cluster to the Kubernetes client, so that the objects that it writes carry it.
+	Identify func(id string)
+	// Expires is when the client certificate of the Talos API expires; zero if unknown.
+	Expires time.Time
+	Close   func() error
 }
 
 // dialFunc opens a connection.
-type dialFunc func(ctx context.Context, shared *settings, access credentials, wanted string, remembered kubeconfigCache) (*connection, error)
+type dialFunc func(ctx context.Context, shared *Settings, access Credentials, wanted string, remembered KubeconfigCache) (*Connection, error)
 
-// dial constructs the adapters; nothing else does. It may read credentials from the management cluster, in which case
+// Dial constructs the adapters; nothing else does. It may read credentials from the management cluster, in which case
 // it fails if that does not answer, and ask the Talos API for a kubeconfig. If there is none, the connection is returned
 // without the Kubernetes API.
-func dial(ctx context.Context, shared *settings, access credentials, wanted string, remembered kubeconfigCache) (*connection, error) {
+func Dial(ctx context.Context, shared *Settings, access Credentials, wanted string, remembered KubeconfigCache) (*Connection, error) {
 	if len(access.Unknown) > 0 {
-		return nil, fmt.Errorf("%w: %s", errUnknown, strings.Join(access.Unknown, ", "))
+		return nil, fmt.Errorf("%w: %s", ErrUnknown, strings.Join(access.Unknown, ", "))
 	}
 
 	management, unmanaged := access.Management.connect(shared)
@@ -85,14 +89,14 @@ func dial(ctx context.Context, shared *settings, access credentials, wanted stri
 	}
 
 	if made.kubeconfig == nil {
-		made.kubeconfig, err = remembered.kubeconfigAt(ctx, shared.clock.Now(), talos.Kubeconfig)
+		made.kubeconfig, err = remembered.kubeconfigAt(ctx, shared.Clock.Now(), talos.Kubeconfig)
 		if errors.Is(err, cluster.ErrCredentials) {
 			// Every call to the Talos API fails for the same reason, and reports it.
 			err = cluster.ErrCredentials
 		}
 
 		if err != nil {
-			made.kubernetes = kubeapi.NewUnavailable(fmt.Errorf("%w: %w", cluster.ErrNoKubeconfig, err))
+			made.Kubernetes = kubeapi.NewUnavailable(fmt.Errorf("%w: %w", cluster.ErrNoKubeconfig, err))
 
 			return made, nil
 		}
@@ -101,7 +105,7 @@ func dial(ctx context.Context, shared *settings, access credentials, wanted stri
 	remembered.servers.expect(made.endpoints...)
 
 	if err := made.addKubernetes(shared, talos, remembered.servers); err != nil {
-		return nil, errors.Join(err, made.close())
+		return nil, errors.Join(err, made.Close())
 	}
 
 	return made, nil
@@ -110,8 +114,8 @@ func dial(ctx context.Context, shared *settings, access credentials, wanted stri
 // dialTalos returns the connection without the Kubernetes API of the cluster, and its Talos client. If an error is
 // returned, the caller closes the management cluster; otherwise the connection does.
 func dialTalos(
-	ctx context.Context, shared *settings, access credentials, wanted string, management *managementCluster, unmanaged error,
-) (*connection, *talosapi.Client, error) {
+	ctx context.Context, shared *Settings, access Credentials, wanted string, management *ManagementCluster, unmanaged error,
+) (*Connection, *talosapi.Client, error) {
 	access, err := access.borrow(ctx, management, unmanaged)
 	if err != nil {
 		return nil, nil, err
@@ -131,9 +135,9 @@ func dialTalos(
 		return nil, nil, err
 	}
 
-	talos, err := talosapi.New(config, talosapi.Options{UserAgent: shared.userAgent()})
+	talos, err := talosapi.New(config, talosapi.Options{UserAgent: shared.UserAgent()})
 	if err != nil {
-		return nil, nil, fmt.Errorf("%w: %w", errUnusable, err)
+		return nil, nil, fmt.Errorf("%w: %w", ErrUnusable, err)
 	}
 
 	from := ""
@@ -141,12 +145,12 @@ func dialTalos(
 		from = access.lent("kubeconfig") + ": "
 	}
 
-	return &connection{
-		name: config.String(), context: config.Context(), endpoints: config.Endpoints(), talos: talos, identify: func(string) {},
+	return &Connection{
+		Name: config.String(), context: config.Context(), endpoints: config.Endpoints(), Talos: talos, Identify: func(string) {},
 		kubeconfig: given, kubeconfigFrom: from,
-		management: management, unmanaged: unmanaged,
-		registry: shared.registry, expires: config.Certificate().NotAfter(),
-		close: func() error {
+		Management: management, Unmanaged: unmanaged,
+		Registry: shared.Registry, Expires: config.Certificate().NotAfter(),
+		Close: func() error {
 			management.close()
 
 			return talos.Close()
@@ -154,7 +158,7 @@ func dialTalos(
 	}, talos, nil
 }
 
-// mayRead returns an error that wraps [errUnusable] if no role of the certificate allows reading a cluster, as with
+// mayRead returns an error that wraps [ErrUnusable] if no role of the certificate allows reading a cluster, as with
 // os:etcd:backup alone. A certificate without roles is accepted; the nodes decide.
 func mayRead(config talosapi.Config) error {
 	roles := config.Certificate().Roles()
@@ -165,30 +169,30 @@ func mayRead(config talosapi.Config) error {
 	}
 
 	return fmt.Errorf("%w: the certificate of the %s has the role %s, with which a cluster can be neither looked at nor upgraded; a plan needs os:reader, and an upgrade os:admin",
-		errUnusable, config.String(), strings.Join(roles, ", "))
+		ErrUnusable, config.String(), strings.Join(roles, ", "))
 }
 
-func (c *connection) addKubernetes(shared *settings, talos *talosapi.Client, servers *serverAddresses) error {
+func (c *Connection) addKubernetes(shared *Settings, talos *talosapi.Client, servers *serverAddresses) error {
 	client, err := kubeapi.New(c.kubeconfig, "", kubeapi.Options{
-		UserAgent: shared.userAgent(), Sleep: shared.clock.Sleep, Alternatives: servers.addresses,
+		UserAgent: shared.UserAgent(), Sleep: shared.Clock.Sleep, Alternatives: servers.addresses,
 	})
 	if err != nil {
-		return fmt.Errorf("%w: %s%w", errUnusable, c.kubeconfigFrom, err)
+		return fmt.Errorf("%w: %s%w", ErrUnusable, c.kubeconfigFrom, err)
 	}
 
 	servers.at(client.Config().Host)
 
-	c.kubernetes, c.identify = client, client.Identify
-	c.workloads, c.objects = client, client
-	c.removals = removal.New(talos, client.Config())
-	c.manifests = manifest.New(talos, client.Config(), client.HTTPClient())
-	c.own = newManagementCluster(client)
-	c.store = func(id string) (publish.Store, error) {
+	c.Kubernetes, c.Identify = client, client.Identify
+	c.Workloads, c.Objects = client, client
+	c.Removals = removal.New(talos, client.Config())
+	c.Manifests = manifest.New(talos, client.Config(), client.HTTPClient())
+	c.Own = newManagementCluster(client)
+	c.Store = func(id string) (publish.Store, error) {
 		return publish.NewConfigMapStore(client.Config(), client.HTTPClient(), id)
 	}
 
-	closeTalos := c.close
-	c.close = func() error {
+	closeTalos := c.Close
+	c.Close = func() error {
 		client.Close()
 
 		return closeTalos()
@@ -197,34 +201,34 @@ func (c *connection) addKubernetes(shared *settings, talos *talosapi.Client, ser
 	return nil
 }
 
-// managementCluster is a Kubernetes API that may contain the object to which progress is published: that of a management
+// ManagementCluster is a Kubernetes API that may contain the object to which progress is published: that of a management
 // cluster, or of the upgraded cluster itself.
-type managementCluster struct {
-	access operator.Access
-	// events writes Kubernetes Events there; nil if it could not be made.
+type ManagementCluster struct {
+	Access operator.Access
+	// Events writes Kubernetes Events there; nil if it could not be made.
 	events *publish.EventSink
 	// end closes the connection; nil if the connection has another owner.
 	end func()
 }
 
 // newManagementCluster returns the API that the client talks to. The caller closes the client.
-func newManagementCluster(client *kubeapi.Client) *managementCluster {
+func newManagementCluster(client *kubeapi.Client) *ManagementCluster {
 	// Events are only information, so an error with them stops nothing.
 	events, _ := publish.NewEventSink(client.Config(), client.HTTPClient())
 
-	return &managementCluster{access: client, events: events}
+	return &ManagementCluster{Access: client, events: events}
 }
 
-// close closes the connection of the management cluster, if it owns one.
-func (m *managementCluster) close() {
+// Close closes the connection of the management cluster, if it owns one.
+func (m *ManagementCluster) close() {
 	if m != nil && m.end != nil {
 		m.end()
 	}
 }
 
-// connect returns the management cluster; nil if there is none. It dials nothing. Errors wrap [errUnusable] and name
+// Connect returns the management cluster; nil if there is none. It dials nothing. Errors wrap [ErrUnusable] and name
 // the attribute.
-func (m *managementAccess) connect(shared *settings) (*managementCluster, error) {
+func (m *ManagementAccess) connect(shared *Settings) (*ManagementCluster, error) {
 	if m == nil {
 		return nil, nil
 	}
@@ -234,9 +238,9 @@ func (m *managementAccess) connect(shared *settings) (*managementCluster, error)
 		return nil, err
 	}
 
-	client, err := kubeapi.New(data, m.Context, kubeapi.Options{UserAgent: shared.userAgent(), Sleep: shared.clock.Sleep})
+	client, err := kubeapi.New(data, m.Context, kubeapi.Options{UserAgent: shared.UserAgent(), Sleep: shared.Clock.Sleep})
 	if err != nil {
-		return nil, fmt.Errorf("%w: %s: %w", errUnusable, source, err)
+		return nil, fmt.Errorf("%w: %s: %w", ErrUnusable, source, err)
 	}
 
 	made := newManagementCluster(client)
@@ -247,85 +251,85 @@ func (m *managementAccess) connect(shared *settings) (*managementCluster, error)
 
 // home returns the cluster with the object to which progress is published: the management cluster if an object is named
 // and a management cluster is configured, the upgraded cluster otherwise, or nil if that has no kubeconfig. If the
-// management cluster cannot be used, an error that wraps [errUnusable] is returned.
-func (c *connection) home(of publication) (*managementCluster, error) {
-	if of.to == nil || !c.managed() {
-		return c.own, nil
+// management cluster cannot be used, an error that wraps [ErrUnusable] is returned.
+func (c *Connection) home(of publication.Publication) (*ManagementCluster, error) {
+	if of.To == nil || !c.managed() {
+		return c.Own, nil
 	}
 
-	return c.management, c.unmanaged
+	return c.Management, c.Unmanaged
 }
 
 // managed reports whether a management cluster is configured, even if it cannot be used.
-func (c *connection) managed() bool { return c.management != nil || c.unmanaged != nil }
+func (c *Connection) managed() bool { return c.Management != nil || c.Unmanaged != nil }
 
-// operator returns the operator that acts on the object and may upgrade the same cluster. If no object is named, if it
-// is the default one, or if there is no kubeconfig, nil is returned. Errors are those of [connection.home].
-func (c *connection) operator(of publication) (cluster.Operator, error) {
+// Operator returns the operator that acts on the object and may upgrade the same cluster. If no object is named, if it
+// is the default one, or if there is no kubeconfig, nil is returned. Errors are those of [Connection.home].
+func (c *Connection) Operator(of publication.Publication) (cluster.Operator, error) {
 	at, err := c.home(of)
-	if err != nil || at == nil || of.isDefault(c.managed()) {
+	if err != nil || at == nil || of.IsDefault(c.managed()) {
 		return nil, err
 	}
 
-	return operator.New(*of.to, at.access), nil
+	return operator.New(*of.To, at.Access), nil
 }
 
 // nextFunc returns the newest release of each product to which a cluster with these versions could be upgraded in
 // one step; zero if there is none, or none is known yet. It returns at once.
 type nextFunc func(talos, kubernetes version.Version) (nextTalos, nextKubernetes version.Version)
 
-// publisher publishes the progress of the cluster with the ID. If there is nothing to publish to, nil is returned, and
+// Publisher publishes the progress of the cluster with the ID. If there is nothing to publish to, nil is returned, and
 // the upgrade goes on: the engine itself refuses what needs the Kubernetes API.
-func (c *connection) publisher(id string, of publication, available nextFunc) *publish.Publisher {
+func (c *Connection) Publisher(id string, of publication.Publication, available nextFunc) *publish.Publisher {
 	store, err := c.storeOf(id, of)
 	if err != nil || store == nil {
 		return nil
 	}
 
-	return publish.New(store, publish.Options{Announce: of.to != nil, Available: available})
+	return publish.New(store, publish.Options{Announce: of.To != nil, Available: available})
 }
 
 // storeOf returns the store to which the progress of the cluster with the ID is published: that of the named object, or
 // of the default one. If there is no kubeconfig, nil is returned.
-func (c *connection) storeOf(id string, of publication) (publish.Store, error) {
+func (c *Connection) storeOf(id string, of publication.Publication) (publish.Store, error) {
 	at, err := c.home(of)
 
 	switch {
 	case err != nil:
 		return nil, err
-	case of.isDefault(c.managed()):
+	case of.IsDefault(c.managed()):
 		// Only the default object is created if it is missing.
-		if c.store == nil {
+		if c.Store == nil {
 			return nil, nil
 		}
 
-		return c.store(id)
+		return c.Store(id)
 	case at == nil:
 		return nil, nil
 	default:
-		return publish.NewObjectStore(at.access, *of.to), nil
+		return publish.NewObjectStore(at.Access, *of.To), nil
 	}
 }
 
-// events returns what reports an upgrade as Kubernetes Events. If [connection.home] fails, or no cluster takes Events,
+// Events returns what reports an upgrade as Kubernetes Events. If [Connection.home] fails, or no cluster takes Events,
 // nil is returned.
-func (c *connection) events(of publication) *publish.Events {
+func (c *Connection) Events(of publication.Publication) *publish.Events {
 	at, err := c.home(of)
 	if err != nil {
 		return nil
 	}
 
-	targets := publish.EventTargets{Of: defaultReference()}
-	if of.to != nil {
-		targets.Of = *of.to
+	targets := publish.EventTargets{Of: publication.DefaultReference()}
+	if of.To != nil {
+		targets.Of = *of.To
 	}
 
-	if c.own != nil {
-		targets.Nodes = c.own.events
+	if c.Own != nil {
+		targets.Nodes = c.Own.events
 	}
 
 	if at != nil {
-		targets.Object, targets.Access = at.events, at.access
+		targets.Object, targets.Access = at.events, at.Access
 	}
 
 	if targets.Nodes == nil && targets.Object == nil {
@@ -340,12 +344,12 @@ func (c *connection) events(of publication) *publish.Events {
 const talosconfigEnv = "TALOSCONFIG"
 
 var (
-	// errUnknown is wrapped if the provider block depends on values that are known only in an apply.
-	errUnknown = errors.New("provider configuration not known yet")
-	// errMissing is wrapped if neither a talosconfig nor a client certificate is given.
-	errMissing = errors.New("no credentials for the Talos API")
-	// errUnusable is wrapped if the given credentials cannot be used.
-	errUnusable = errors.New("unusable credentials")
+	// ErrUnknown is wrapped if the provider block depends on values that are known only in an apply.
+	ErrUnknown = errors.New("provider configuration not known yet")
+	// ErrMissing is wrapped if neither a talosconfig nor a client certificate is given.
+	ErrMissing = errors.New("no credentials for the Talos API")
+	// ErrUnusable is wrapped if the given credentials cannot be used.
+	ErrUnusable = errors.New("unusable credentials")
 	// errLent is wrapped if credentials could not be read from the management cluster.
 	errLent = errors.New("no credentials from the management cluster")
 )
@@ -361,49 +365,49 @@ func unanswered(err error) string {
 	return silence.Error()
 }
 
-// clientCertificate is a client certificate of the Talos API. Each part is PEM in base64.
-type clientCertificate struct {
+// ClientCertificate is a client certificate of the Talos API. Each part is PEM in base64.
+type ClientCertificate struct {
 	CA, Cert, Key string
 }
 
-// managementAccess is how the management cluster is reached. One of the two kubeconfigs is set.
-type managementAccess struct {
+// ManagementAccess is how the management cluster is reached. One of the two kubeconfigs is set.
+type ManagementAccess struct {
 	Kubeconfig     string
 	KubeconfigPath string
 	Context        string
 }
 
 // kubeconfig returns the content of the kubeconfig and the name of its source.
-func (m managementAccess) kubeconfig() (data []byte, source string, err error) {
+func (m ManagementAccess) kubeconfig() (data []byte, source string, err error) {
 	if m.Kubeconfig != "" {
-		return []byte(m.Kubeconfig), "provider attribute " + attrManagement + "." + attrKubeconfig, nil
+		return []byte(m.Kubeconfig), "provider attribute " + attrname.Management + "." + attrname.Kubeconfig, nil
 	}
 
-	return readCredentials(m.KubeconfigPath, "provider attribute "+attrManagement+"."+attrKubeconfigPath)
+	return readCredentials(m.KubeconfigPath, "provider attribute "+attrname.Management+"."+attrname.KubeconfigPath)
 }
 
-// credentialsSource is the object in the management cluster whose Secret contains the credentials.
-type credentialsSource struct {
+// CredentialsSource is the object in the management cluster whose Secret contains the credentials.
+type CredentialsSource struct {
 	Namespace, Name string
 }
 
 // String returns the namespace and the name, such as "tenant-a/prod".
-func (s credentialsSource) String() string { return s.Namespace + "/" + s.Name }
+func (s CredentialsSource) String() string { return s.Namespace + "/" + s.Name }
 
-// credentials are the credentials in the provider block.
-type credentials struct {
+// Credentials are the credentials in the provider block.
+type Credentials struct {
 	Talosconfig     string
 	TalosconfigPath string
 	Endpoints       []string
-	Certificate     *clientCertificate
+	Certificate     *ClientCertificate
 	Context         string
 	Kubeconfig      string
 	KubeconfigPath  string
 	// Management is nil if there is no management cluster.
-	Management *managementAccess
+	Management *ManagementAccess
 	// From is the object through which a connection finds the talosconfig and the kubeconfig; nil if they are given.
 	// Lent is the name of the Secret once they are read from it.
-	From *credentialsSource
+	From *CredentialsSource
 	Lent string
 	// Unknown are the attributes whose values are not known yet.
 	Unknown []string
@@ -412,19 +416,19 @@ type credentials struct {
 // borrow returns the credentials as read from the management cluster, or unchanged if they are given. unmanaged is
 // why the configured management cluster cannot be used; nil if it can, or if none is configured. Errors wrap unmanaged or
 // [errLent].
-func (c credentials) borrow(ctx context.Context, management *managementCluster, unmanaged error) (credentials, error) {
+func (c Credentials) borrow(ctx context.Context, management *ManagementCluster, unmanaged error) (Credentials, error) {
 	switch {
 	case c.From == nil:
 		return c, nil
 	case unmanaged != nil:
-		return credentials{}, unmanaged
+		return Credentials{}, unmanaged
 	case management == nil:
-		return credentials{}, fmt.Errorf("%w: %s is set without %s", errLent, attrCredentialsFrom, attrManagement)
+		return Credentials{}, fmt.Errorf("%w: %s is set without %s", errLent, attrname.CredentialsFrom, attrname.Management)
 	}
 
-	read, err := operator.ReadCredentials(ctx, management.access, c.From.Namespace, c.From.Name)
+	read, err := operator.ReadCredentials(ctx, management.Access, c.From.Namespace, c.From.Name)
 	if err != nil {
-		return credentials{}, fmt.Errorf("%w: %s = %s: %w", errLent, attrCredentialsFrom, c.From, err)
+		return Credentials{}, fmt.Errorf("%w: %s = %s: %w", errLent, attrname.CredentialsFrom, c.From, err)
 	}
 
 	c.Talosconfig, c.Kubeconfig, c.Lent = string(read.Talosconfig), string(read.Kubeconfig), read.Source
@@ -432,8 +436,8 @@ func (c credentials) borrow(ctx context.Context, management *managementCluster, 
 	return c, nil
 }
 
-// contextName returns the wanted context; the one of the provider block if wanted is empty.
-func (c credentials) contextName(wanted string) string {
+// ContextName returns the wanted context; the one of the provider block if wanted is empty.
+func (c Credentials) ContextName(wanted string) string {
 	if wanted != "" {
 		return wanted
 	}
@@ -441,11 +445,11 @@ func (c credentials) contextName(wanted string) string {
 	return c.Context
 }
 
-// talos returns the credentials of the Talos API for a context. Errors wrap [errUnknown], [errMissing], [errLent] or
-// [errUnusable] and name the source.
-func (c credentials) talos(wanted string) (talosapi.Config, error) {
+// Talos returns the credentials of the Talos API for a context. Errors wrap [ErrUnknown], [ErrMissing], [errLent] or
+// [ErrUnusable] and name the source.
+func (c Credentials) talos(wanted string) (talosapi.Config, error) {
 	if len(c.Unknown) > 0 {
-		return talosapi.Config{}, fmt.Errorf("%w: %s", errUnknown, strings.Join(c.Unknown, ", "))
+		return talosapi.Config{}, fmt.Errorf("%w: %s", ErrUnknown, strings.Join(c.Unknown, ", "))
 	}
 
 	if c.fromParts() {
@@ -457,46 +461,46 @@ func (c credentials) talos(wanted string) (talosapi.Config, error) {
 		return talosapi.Config{}, err
 	}
 
-	config, err := talosapi.ParseConfig(data, c.contextName(wanted))
+	config, err := talosapi.ParseConfig(data, c.ContextName(wanted))
 	if err != nil {
-		return talosapi.Config{}, fmt.Errorf("%w: %s: %w", errUnusable, source, err)
+		return talosapi.Config{}, fmt.Errorf("%w: %s: %w", ErrUnusable, source, err)
 	}
 
 	return config, nil
 }
 
 // fromParts reports whether a certificate is given and no attribute for a talosconfig. The environment is ignored then.
-func (c credentials) fromParts() bool {
+func (c Credentials) fromParts() bool {
 	return c.Talosconfig == "" && c.TalosconfigPath == "" && c.Certificate != nil
 }
 
-// fromCertificate is [credentials.parts]. If a context is named, an error that wraps [errUnusable] is returned.
-func (c credentials) fromCertificate(wanted string) (talosapi.Config, error) {
-	if name := c.contextName(wanted); name != "" {
+// fromCertificate is [Credentials.parts]. If a context is named, an error that wraps [ErrUnusable] is returned.
+func (c Credentials) fromCertificate(wanted string) (talosapi.Config, error) {
+	if name := c.ContextName(wanted); name != "" {
 		return talosapi.Config{}, fmt.Errorf("%w: context %q cannot be looked up in endpoints and client_configuration, which have none; remove context, or use talosconfig",
-			errUnusable, name)
+			ErrUnusable, name)
 	}
 
 	return c.parts()
 }
 
-// contextRef is a context that the credentials name. Its cluster may not answer.
-type contextRef struct {
-	// wanted is how a resource names it; empty for the one that is used if none is named.
-	wanted string
-	// name is its name in the talosconfig; empty if there is none.
-	name string
+// ContextRef is a context that the credentials name. Its cluster may not answer.
+type ContextRef struct {
+	// Wanted is how a resource names it; empty for the one that is used if none is named.
+	Wanted string
+	// Name is its name in the talosconfig; empty if there is none.
+	Name string
 }
 
-// contexts returns the contexts that the credentials reach, sorted by name. Credentials of a single cluster, such as
-// those from a management cluster, are one context without a name. Errors are those of [credentials.talos]. Nothing
+// Contexts returns the contexts that the credentials reach, sorted by name. Credentials of a single cluster, such as
+// those from a management cluster, are one context without a name. Errors are those of [Credentials.Talos]. Nothing
 // is contacted.
-func (c credentials) contexts() ([]contextRef, error) {
+func (c Credentials) Contexts() ([]ContextRef, error) {
 	switch {
 	case len(c.Unknown) > 0:
-		return nil, fmt.Errorf("%w: %s", errUnknown, strings.Join(c.Unknown, ", "))
+		return nil, fmt.Errorf("%w: %s", ErrUnknown, strings.Join(c.Unknown, ", "))
 	case c.From != nil, c.fromParts():
-		return []contextRef{{}}, nil
+		return []ContextRef{{}}, nil
 	}
 
 	data, source, err := c.talosconfig()
@@ -506,7 +510,7 @@ func (c credentials) contexts() ([]contextRef, error) {
 
 	names, own, err := talosapi.Contexts(data)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %s: %w", errUnusable, source, err)
+		return nil, fmt.Errorf("%w: %s: %w", ErrUnusable, source, err)
 	}
 
 	if own = cmp.Or(c.Context, own); own != "" && !slices.Contains(names, own) {
@@ -515,12 +519,12 @@ func (c credentials) contexts() ([]contextRef, error) {
 		return nil, err
 	}
 
-	refs := make([]contextRef, 0, len(names))
+	refs := make([]ContextRef, 0, len(names))
 
 	for _, name := range names {
-		ref := contextRef{wanted: name, name: name}
+		ref := ContextRef{Wanted: name, Name: name}
 		if name == own {
-			ref.wanted = ""
+			ref.Wanted = ""
 		}
 
 		refs = append(refs, ref)
@@ -529,27 +533,27 @@ func (c credentials) contexts() ([]contextRef, error) {
 	return refs, nil
 }
 
-// absentContext reports whether the error is that the talosconfig has no such context.
-func absentContext(err error) bool { return errors.Is(err, talosapi.ErrNoContext) }
+// AbsentContext reports whether the error is that the talosconfig has no such context.
+func AbsentContext(err error) bool { return errors.Is(err, talosapi.ErrNoContext) }
 
-// parts returns the endpoints with their certificate. Errors wrap [errUnusable].
-func (c credentials) parts() (talosapi.Config, error) {
+// parts returns the endpoints with their certificate. Errors wrap [ErrUnusable].
+func (c Credentials) parts() (talosapi.Config, error) {
 	config, err := talosapi.ConfigFromParts(c.Endpoints, c.Certificate.CA, c.Certificate.Cert, c.Certificate.Key)
 	if err != nil {
-		return talosapi.Config{}, fmt.Errorf("%w: endpoints and client_configuration: %w", errUnusable, err)
+		return talosapi.Config{}, fmt.Errorf("%w: endpoints and client_configuration: %w", ErrUnusable, err)
 	}
 
 	return config, nil
 }
 
 // talosconfig returns the content of the talosconfig and the name of its source.
-func (c credentials) talosconfig() (data []byte, source string, err error) {
+func (c Credentials) talosconfig() (data []byte, source string, err error) {
 	if c.Lent != "" {
 		return []byte(c.Talosconfig), c.lent("talosconfig"), nil
 	}
 
 	if c.From != nil {
-		return nil, "", fmt.Errorf("%w: %s was not read", errLent, attrCredentialsFrom)
+		return nil, "", fmt.Errorf("%w: %s was not read", errLent, attrname.CredentialsFrom)
 	}
 
 	if c.Talosconfig != "" {
@@ -564,35 +568,35 @@ func (c credentials) talosconfig() (data []byte, source string, err error) {
 		return readCredentials(file, "environment variable "+talosconfigEnv)
 	}
 
-	return nil, "", errMissing
+	return nil, "", ErrMissing
 }
 
 // lent returns a name for what was read from the management cluster.
-func (c credentials) lent(what string) string {
-	return what + " in " + c.Lent + ", where " + attrCredentialsFrom + " leads"
+func (c Credentials) lent(what string) string {
+	return what + " in " + c.Lent + ", where " + attrname.CredentialsFrom + " leads"
 }
 
-// unusableAttribute is an attribute of the provider block with which no cluster can be reached. The error wraps
-// [errUnusable].
-type unusableAttribute struct {
-	name string
-	err  error
+// UnusableAttribute is an attribute of the provider block with which no cluster can be reached. The error wraps
+// [ErrUnusable].
+type UnusableAttribute struct {
+	Name string
+	Err  error
 }
 
-// unusable returns the attributes whose values cannot be used, whichever context is chosen: talosconfig, kubeconfig,
+// Unusable returns the attributes whose values cannot be used, whichever context is chosen: talosconfig, kubeconfig,
 // their paths, and client_configuration. It reads files and contacts nothing. Values that are not known yet are not
 // checked; nor is client_configuration if endpoints are unknown.
-func (c credentials) unusable() []unusableAttribute {
-	var found []unusableAttribute
+func (c Credentials) Unusable() []UnusableAttribute {
+	var found []UnusableAttribute
 
 	for _, given := range []struct {
 		name, text, file string
 		check            func([]byte) error
 	}{
-		{attrTalosconfig, c.Talosconfig, "", talosapi.CheckConfig},
-		{attrTalosconfigPath, "", c.TalosconfigPath, talosapi.CheckConfig},
-		{attrKubeconfig, c.Kubeconfig, "", kubeapi.CheckConfig},
-		{attrKubeconfigPath, "", c.KubeconfigPath, kubeapi.CheckConfig},
+		{attrname.Talosconfig, c.Talosconfig, "", talosapi.CheckConfig},
+		{attrname.TalosconfigPath, "", c.TalosconfigPath, talosapi.CheckConfig},
+		{attrname.Kubeconfig, c.Kubeconfig, "", kubeapi.CheckConfig},
+		{attrname.KubeconfigPath, "", c.KubeconfigPath, kubeapi.CheckConfig},
 	} {
 		if given.text == "" && given.file == "" {
 			continue
@@ -605,19 +609,19 @@ func (c credentials) unusable() []unusableAttribute {
 
 		if err == nil {
 			if wrong := given.check(data); wrong != nil {
-				err = fmt.Errorf("%w: %s: %w", errUnusable, source, wrong)
+				err = fmt.Errorf("%w: %s: %w", ErrUnusable, source, wrong)
 			}
 		}
 
 		if err != nil {
-			found = append(found, unusableAttribute{given.name, err})
+			found = append(found, UnusableAttribute{given.name, err})
 		}
 	}
 
-	certain := !slices.Contains(c.Unknown, attrClientConfiguration) && !slices.Contains(c.Unknown, attrEndpoints)
+	certain := !slices.Contains(c.Unknown, attrname.ClientConfiguration) && !slices.Contains(c.Unknown, attrname.Endpoints)
 	if certain && c.Certificate != nil {
 		if _, err := c.parts(); err != nil {
-			found = append(found, unusableAttribute{attrClientConfiguration, err})
+			found = append(found, UnusableAttribute{attrname.ClientConfiguration, err})
 		}
 	}
 
@@ -626,7 +630,7 @@ func (c credentials) unusable() []unusableAttribute {
 
 // kubeconfig returns the kubeconfig that was given or read from the management cluster; nil if there is none, and the
 // Talos API is to be asked.
-func (c credentials) kubeconfig() ([]byte, error) {
+func (c Credentials) kubeconfig() ([]byte, error) {
 	if c.Kubeconfig != "" {
 		return []byte(c.Kubeconfig), nil
 	}
@@ -643,12 +647,12 @@ func (c credentials) kubeconfig() ([]byte, error) {
 func readCredentials(file, source string) ([]byte, string, error) {
 	expanded, err := attribute.ExpandHome(file)
 	if err != nil {
-		return nil, "", fmt.Errorf("%w: %s: %w", errUnusable, source, err)
+		return nil, "", fmt.Errorf("%w: %s: %w", ErrUnusable, source, err)
 	}
 
 	data, err := os.ReadFile(expanded)
 	if err != nil {
-		return nil, "", fmt.Errorf("%w: %s: %w", errUnusable, source, err)
+		return nil, "", fmt.Errorf("%w: %s: %w", ErrUnusable, source, err)
 	}
 
 	return data, source + " (" + file + ")", nil
@@ -658,17 +662,17 @@ func readCredentials(file, source string) ([]byte, string, error) {
 // default timeout of an upgrade.
 const certificateReserve = 5 * time.Hour
 
-// kubeconfigCache is what is known from earlier connections to the same cluster.
-type kubeconfigCache struct {
+// KubeconfigCache is what is known from earlier connections to the same cluster.
+type KubeconfigCache struct {
 	// kubeconfig is what the Talos API returned; nil if it was not asked yet.
 	kubeconfig []byte
-	// servers must not be nil; [dial] updates it.
+	// servers must not be nil; [Dial] updates it.
 	servers *serverAddresses
 }
 
 // kubeconfigAt returns the cached kubeconfig if its certificate lasts for [certificateReserve] or its expiry is unknown.
 // Otherwise it asks for a new one; if that fails and the cached one has not expired, the cached one is returned.
-func (k kubeconfigCache) kubeconfigAt(ctx context.Context, now time.Time, ask func(context.Context) ([]byte, error)) ([]byte, error) {
+func (k KubeconfigCache) kubeconfigAt(ctx context.Context, now time.Time, ask func(context.Context) ([]byte, error)) ([]byte, error) {
 	expires := kubeapi.Expiry(k.kubeconfig)
 	if k.kubeconfig != nil && (expires.IsZero() || expires.After(now.Add(certificateReserve))) {
 		return k.kubeconfig, nil
@@ -733,12 +737,12 @@ func (s *serverAddresses) expect(endpoints ...string) {
 	s.hosts = nil
 
 	for _, endpoint := range endpoints {
-		s.hosts = append(s.hosts, hostOf(endpoint))
+		s.hosts = append(s.hosts, HostOf(endpoint))
 	}
 }
 
-// hostOf returns the host of an endpoint of the Talos API, which may be a host, a host with a port, or a URL.
-func hostOf(endpoint string) string {
+// HostOf returns the host of an endpoint of the Talos API, which may be a host, a host with a port, or a URL.
+func HostOf(endpoint string) string {
 	if parsed, err := url.Parse(endpoint); err == nil && parsed.Host != "" {
 		return parsed.Hostname()
 	}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-package provider
+package releases
 
 import (
 	"slices"
@@ -10,17 +10,17 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
-// runningVersions is what a cluster runs: the lowest versions, from which every path starts, and the highest, below
+// Running is what a cluster runs: the lowest versions, from which every path starts, and the highest, below
 // which none may end. Kubernetes is zero if unknown.
-type runningVersions struct {
-	lowest, highest plan.State
+type Running struct {
+	Lowest, Highest plan.State
 }
 
-// reachable determines which releases a cluster can be upgraded to. It asks the planner once for each pair of
+// Reachable determines which releases a cluster can be upgraded to. It asks the planner once for each pair of
 // minor versions. Whether there is a path depends only on those, because every release above the current one can be
 // the last step within its minor version.
-type reachable struct {
-	from              runningVersions
+type Reachable struct {
+	from              Running
 	talos, kubernetes []version.Version
 	// through are the releases with which paths cross minor versions. listed is true for each of these.
 	through []version.Version
@@ -28,12 +28,12 @@ type reachable struct {
 	ways    map[[2]version.Minor]int
 }
 
-// newReachable expects the existing releases in ascending order.
-func newReachable(from runningVersions, talos, kubernetes []version.Version) *reachable {
-	r := &reachable{
+// NewReachable expects the existing releases in ascending order.
+func NewReachable(from Running, talos, kubernetes []version.Version) *Reachable {
+	r := &Reachable{
 		from:       from,
-		talos:      above(talos, from.lowest.Talos, from.highest.Talos),
-		kubernetes: above(kubernetes, from.lowest.Kubernetes, from.highest.Kubernetes),
+		talos:      above(talos, from.Lowest.Talos, from.Highest.Talos),
+		kubernetes: above(kubernetes, from.Lowest.Kubernetes, from.Highest.Kubernetes),
 		listed:     map[version.Minor]bool{},
 		ways:       map[[2]version.Minor]int{},
 	}
@@ -42,15 +42,15 @@ func newReachable(from runningVersions, talos, kubernetes []version.Version) *re
 	_, newestTalos := compat.TalosMinors()
 	_, newestKubernetes := compat.KubernetesRange()
 
-	r.cross(above(talos, from.lowest.Talos, version.Version{}), newestTalos)
-	r.cross(above(kubernetes, from.lowest.Kubernetes, version.Version{}), newestKubernetes)
+	r.cross(above(talos, from.Lowest.Talos, version.Version{}), newestTalos)
+	r.cross(above(kubernetes, from.Lowest.Kubernetes, version.Version{}), newestKubernetes)
 
 	return r
 }
 
 // cross adds the minor versions of the releases, which are in ascending order, to those that a path may cross. No
 // path goes beyond the newest known one. The minor versions of Talos and of Kubernetes are too far apart to collide.
-func (r *reachable) cross(releases []version.Version, newest version.Minor) {
+func (r *Reachable) cross(releases []version.Version, newest version.Minor) {
 	best := map[version.Minor]version.Version{}
 
 	for _, v := range releases {
@@ -89,14 +89,14 @@ func above(versions []version.Version, lowest, highest version.Version) []versio
 }
 
 // hops returns the number of steps to the pair; negative if there is no path.
-func (r *reachable) hops(talos, kubernetes version.Version) int {
+func (r *Reachable) hops(talos, kubernetes version.Version) int {
 	// Staying at a version differs from going to a release of the same minor version.
 	key := [2]version.Minor{talos.Minor(), kubernetes.Minor()}
-	if talos.Equal(r.from.lowest.Talos) {
+	if talos.Equal(r.from.Lowest.Talos) {
 		key[0] = version.Minor{}
 	}
 
-	if kubernetes.Equal(r.from.lowest.Kubernetes) {
+	if kubernetes.Equal(r.from.Lowest.Kubernetes) {
 		key[1] = version.Minor{}
 	}
 
@@ -113,14 +113,14 @@ func (r *reachable) hops(talos, kubernetes version.Version) int {
 }
 
 // way returns a path to the pair through listed releases only. The planner would also use others that it knows.
-func (r *reachable) way(talos, kubernetes version.Version) ([]plan.State, bool) {
-	path, err := plan.Path(r.from.lowest, plan.State{Talos: talos, Kubernetes: kubernetes}, plan.Walk{Intermediate: r.through})
+func (r *Reachable) way(talos, kubernetes version.Version) ([]plan.State, bool) {
+	path, err := plan.Path(r.from.Lowest, plan.State{Talos: talos, Kubernetes: kubernetes}, plan.Walk{Intermediate: r.through})
 	if err != nil {
 		return nil, false
 	}
 
 	for _, state := range path {
-		if !r.offers(state.Talos, r.from.lowest.Talos) || !r.offers(state.Kubernetes, r.from.lowest.Kubernetes) {
+		if !r.offers(state.Talos, r.from.Lowest.Talos) || !r.offers(state.Kubernetes, r.from.Lowest.Kubernetes) {
 			return nil, false
 		}
 	}
@@ -129,25 +129,25 @@ func (r *reachable) way(talos, kubernetes version.Version) ([]plan.State, bool) 
 }
 
 // offers reports whether a product can be at the version: it already is, or the minor version is listed.
-func (r *reachable) offers(v, present version.Version) bool {
+func (r *Reachable) offers(v, present version.Version) bool {
 	return v.IsZero() || v.Equal(present) || r.listed[v.Minor()]
 }
 
-// next returns the releases that are one step away while the other product stays as it is.
-func (r *reachable) next() (talos, kubernetes []version.Version) {
-	return keep(r.talos, func(v version.Version) bool { return r.hops(v, r.from.lowest.Kubernetes) == 1 }),
-		keep(r.kubernetes, func(v version.Version) bool { return r.hops(r.from.lowest.Talos, v) == 1 })
+// Next returns the releases that are one step away while the other product stays as it is.
+func (r *Reachable) Next() (talos, kubernetes []version.Version) {
+	return keep(r.talos, func(v version.Version) bool { return r.hops(v, r.from.Lowest.Kubernetes) == 1 }),
+		keep(r.kubernetes, func(v version.Version) bool { return r.hops(r.from.Lowest.Talos, v) == 1 })
 }
 
-// eventual returns the releases to which there is a path, on which the other product is upgraded as well if
+// Eventual returns the releases to which there is a path, on which the other product is upgraded as well if
 // necessary.
-func (r *reachable) eventual() (talos, kubernetes []version.Version) {
+func (r *Reachable) Eventual() (talos, kubernetes []version.Version) {
 	alongside := func(present version.Version, ahead []version.Version) []version.Version {
 		return append([]version.Version{present}, newestOfEachMinor(ahead)...)
 	}
 
-	kubernetesBeside := alongside(r.from.lowest.Kubernetes, r.kubernetes)
-	talosBeside := alongside(r.from.lowest.Talos, r.talos)
+	kubernetesBeside := alongside(r.from.Lowest.Kubernetes, r.kubernetes)
+	talosBeside := alongside(r.from.Lowest.Talos, r.talos)
 
 	return keep(r.talos, func(v version.Version) bool {
 			return slices.ContainsFunc(kubernetesBeside, func(beside version.Version) bool { return r.hops(v, beside) > 0 })

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-package provider
+package connection
 
 import (
 	"cmp"
@@ -21,22 +21,26 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/attrname"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/publication"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/releases"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/readable"
 )
 
-// clusters gives resources and data sources access to the clusters that the credentials of one provider block reach.
-type clusters struct {
-	settings *settings
-	access   credentials
-	releases releaseDefaults
-	claims   *claims
+// Clusters gives resources and data sources access to the clusters that the credentials of one provider block reach.
+type Clusters struct {
+	Settings *Settings
+	Access   Credentials
+	Releases releases.Defaults
+	Claims   *Claims
 
 	mu   sync.Mutex
 	open map[string]*sharedConnection
 }
 
-func newClusters(settings *settings, access credentials) *clusters {
-	return &clusters{settings: settings, access: access, claims: newClaims(), open: map[string]*sharedConnection{}}
+// NewClusters returns access with the credentials, without connecting to anything.
+func NewClusters(settings *Settings, access Credentials) *Clusters {
+	return &Clusters{Settings: settings, Access: access, Claims: NewClaims(), open: map[string]*sharedConnection{}}
 }
 
 // sharedConnection is shared by all operations that run at the same time on the same context. The last one to finish
@@ -44,7 +48,7 @@ func newClusters(settings *settings, access credentials) *clusters {
 type sharedConnection struct {
 	mu         sync.Mutex
 	users      int
-	current    *connection
+	current    *Connection
 	kubeconfig []byte
 	last       *cachedObservation
 	// servers are the addresses of the Kubernetes API besides the one in the kubeconfig.
@@ -52,26 +56,26 @@ type sharedConnection struct {
 
 	// asking guards identity.
 	asking   sync.Mutex
-	identity *identity
+	identity *Identity
 }
 
-// undecided returns the access with everything unknown that a roll depends on, and whether anything is unknown.
-func (c *clusters) undecided(ctx context.Context) (credentials, bool) {
-	access := c.access
-	if c.releases.tableUnknown(ctx) {
-		access.Unknown = append(slices.Clone(access.Unknown), attrReleaseSource)
+// Undecided returns the access with everything unknown that a roll depends on, and whether anything is unknown.
+func (c *Clusters) Undecided(ctx context.Context) (Credentials, bool) {
+	access := c.Access
+	if c.Releases.TableUnknown(ctx) {
+		access.Unknown = append(slices.Clone(access.Unknown), attrname.ReleaseSource)
 	}
 
-	if c.releases.factoryURL.IsUnknown() {
-		access.Unknown = append(slices.Clone(access.Unknown), attrImageFactoryURL)
+	if c.Releases.FactoryURL.IsUnknown() {
+		access.Unknown = append(slices.Clone(access.Unknown), attrname.ImageFactoryURL)
 	}
 
 	return access, len(access.Unknown) > 0
 }
 
-// called returns the display name of the cluster of a resource with that context and ID, without asking the cluster;
+// Called returns the display name of the cluster of a resource with that context and ID, without asking the cluster;
 // empty if nothing names it.
-func (c *clusters) called(wanted, id types.String) string {
+func (c *Clusters) Called(wanted, id types.String) string {
 	if c == nil {
 		return ""
 	}
@@ -79,11 +83,11 @@ func (c *clusters) called(wanted, id types.String) string {
 	if !wanted.IsUnknown() {
 		named := wanted.ValueString()
 
-		if config, err := c.access.talos(named); err == nil {
+		if config, err := c.Access.talos(named); err == nil {
 			return config.String()
 		}
 
-		if name := c.access.contextName(named); name != "" {
+		if name := c.Access.ContextName(named); name != "" {
 			return fmt.Sprintf("talosconfig context %q", name)
 		}
 	}
@@ -92,23 +96,23 @@ func (c *clusters) called(wanted, id types.String) string {
 		return "cluster " + known
 	}
 
-	if c.access.From != nil {
-		return "cluster of " + c.access.From.String()
+	if c.Access.From != nil {
+		return "cluster of " + c.Access.From.String()
 	}
 
 	return ""
 }
 
-// connect returns a connection to the cluster of a context; if wanted is empty, of the provider's own. release must
+// Connect returns a connection to the cluster of a context; if wanted is empty, of the provider's own. release must
 // be called once.
-func (c *clusters) connect(ctx context.Context, wanted string) (reached *connection, release func(), err error) {
-	shared := c.shared(c.access.contextName(wanted))
+func (c *Clusters) Connect(ctx context.Context, wanted string) (reached *Connection, release func(), err error) {
+	shared := c.shared(c.Access.ContextName(wanted))
 
 	shared.mu.Lock()
 	defer shared.mu.Unlock()
 
 	if shared.current == nil {
-		shared.current, err = c.settings.dial(ctx, c.settings, c.access, wanted, kubeconfigCache{kubeconfig: shared.kubeconfig, servers: &shared.servers})
+		shared.current, err = c.Settings.Dial(ctx, c.Settings, c.Access, wanted, KubeconfigCache{kubeconfig: shared.kubeconfig, servers: &shared.servers})
 		if err != nil {
 			return nil, nil, err
 		}
@@ -121,7 +125,7 @@ func (c *clusters) connect(ctx context.Context, wanted string) (reached *connect
 	return shared.current, sync.OnceFunc(shared.release), nil
 }
 
-func (c *clusters) shared(name string) *sharedConnection {
+func (c *Clusters) shared(name string) *sharedConnection {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 
@@ -142,18 +146,18 @@ func (s *sharedConnection) release() {
 	}
 
 	// By now, every call has been answered: an error on closing changes nothing about that.
-	_ = s.current.close()
+	_ = s.current.Close()
 	s.current = nil
 }
 
-// configured returns what the provider block passes to a resource or a data source; nil while Terraform only
+// Configured returns what the provider block passes to a resource or a data source; nil while Terraform only
 // validates.
-func configured(data any, diagnostics *diag.Diagnostics) *clusters {
+func Configured(data any, diagnostics *diag.Diagnostics) *Clusters {
 	if data == nil {
 		return nil
 	}
 
-	reached, ok := data.(*clusters)
+	reached, ok := data.(*Clusters)
 	if !ok {
 		diagnostics.AddError("Unexpected provider data", fmt.Sprintf("Got %T. This is a defect of the provider; please report it.", data))
 	}
@@ -161,13 +165,13 @@ func configured(data any, diagnostics *diag.Diagnostics) *clusters {
 	return reached
 }
 
-// observation is an observation of a cluster, with its connection's name and certificate.
-type observation struct {
+// Observation is an observation of a cluster, with its connection's name and certificate.
+type Observation struct {
 	cluster.Observation
-	// name is the display name of the cluster.
-	name string
-	// expires is when the client certificate that was used expires; zero if unknown.
-	expires time.Time
+	// Name is the display name of the cluster.
+	Name string
+	// Expires is when the client certificate that was used expires; zero if unknown.
+	Expires time.Time
 }
 
 // lookAge is the maximum age of an observation for a plan.
@@ -175,16 +179,16 @@ const lookAge = 10 * time.Second
 
 // cachedObservation is an observation with its time, or the error in its place.
 type cachedObservation struct {
-	seen observation
+	seen Observation
 	err  error
 	at   time.Time
 }
 
-// observe observes the cluster of a context and changes nothing. It is an error if no node of the cluster answers.
-func (c *clusters) observe(ctx context.Context, wanted string) (observation, error) {
+// Observe observes the cluster of a context and changes nothing. It is an error if no node of the cluster answers.
+func (c *Clusters) Observe(ctx context.Context, wanted string) (Observation, error) {
 	seen, err := c.look(ctx, wanted)
 	if !errors.Is(err, context.Canceled) {
-		c.remember(wanted, &cachedObservation{seen: seen, err: err, at: time.Now()})
+		c.Remember(wanted, &cachedObservation{seen: seen, err: err, at: time.Now()})
 	}
 
 	return seen, err
@@ -197,23 +201,23 @@ const (
 	bootstrapPause    = 5 * time.Second
 )
 
-// await waits until nodes and the Kubernetes API of a cluster answer that may have just been bootstrapped. It
+// Await waits until nodes and the Kubernetes API of a cluster answer that may have just been bootstrapped. It
 // returns what remains of the limit: never 0, which the engine takes as no limit. An error that waiting cannot
 // resolve, or did not, is reported by the upgrade, which meets it again.
-func (c *clusters) await(ctx context.Context, wanted string, limit time.Duration) time.Duration {
-	clock := c.settings.clock
+func (c *Clusters) Await(ctx context.Context, wanted string, limit time.Duration) time.Duration {
+	clock := c.Settings.Clock
 	began := clock.Now()
 
-	bounded, cancel := clock.WithTimeout(ctx, min(limit, c.settings.patience))
+	bounded, cancel := clock.WithTimeout(ctx, min(limit, c.Settings.Patience))
 	defer cancel()
 
 	for bounded.Err() == nil {
-		seen, err := c.observe(bounded, wanted)
+		seen, err := c.Observe(bounded, wanted)
 		if err == nil {
 			err = seen.KubernetesError
 		}
 
-		if !heals(err) {
+		if !Heals(err) {
 			break
 		}
 
@@ -227,10 +231,10 @@ func (c *clusters) await(ctx context.Context, wanted string, limit time.Duration
 	return max(limit-clock.Now().Sub(began), time.Nanosecond)
 }
 
-// recent returns the last observation if it is only seconds old, and a new one otherwise. So a plan uses the
+// Recent returns the last observation if it is only seconds old, and a new one otherwise. So a plan uses the
 // observation of the refresh before it.
-func (c *clusters) recent(ctx context.Context, wanted string) (observation, error) {
-	shared := c.shared(c.access.contextName(wanted))
+func (c *Clusters) Recent(ctx context.Context, wanted string) (Observation, error) {
+	shared := c.shared(c.Access.ContextName(wanted))
 
 	shared.mu.Lock()
 	last := shared.last
@@ -240,12 +244,12 @@ func (c *clusters) recent(ctx context.Context, wanted string) (observation, erro
 		return last.seen, last.err
 	}
 
-	return c.observe(ctx, wanted)
+	return c.Observe(ctx, wanted)
 }
 
-// remember caches an observation. nil drops the last one, because the cluster is about to change.
-func (c *clusters) remember(wanted string, last *cachedObservation) {
-	shared := c.shared(c.access.contextName(wanted))
+// Remember caches an observation. nil drops the last one, because the cluster is about to change.
+func (c *Clusters) Remember(wanted string, last *cachedObservation) {
+	shared := c.shared(c.Access.ContextName(wanted))
 
 	shared.mu.Lock()
 	defer shared.mu.Unlock()
@@ -253,31 +257,31 @@ func (c *clusters) remember(wanted string, last *cachedObservation) {
 	shared.last = last
 }
 
-func (c *clusters) look(ctx context.Context, wanted string) (observation, error) {
-	reached, release, err := c.connect(ctx, wanted)
+func (c *Clusters) look(ctx context.Context, wanted string) (Observation, error) {
+	reached, release, err := c.Connect(ctx, wanted)
 	if err != nil {
-		return observation{}, err
+		return Observation{}, err
 	}
 
 	defer release()
 
-	observed, err := engine.New(c.engine(reached, nil)).Observe(ctx)
+	observed, err := engine.New(c.Engine(reached, nil)).Observe(ctx)
 	if err != nil {
-		return observation{}, err
+		return Observation{}, err
 	}
 
-	c.shared(c.access.contextName(wanted)).servers.notice(observed)
+	c.shared(c.Access.ContextName(wanted)).servers.notice(observed)
 
-	return observation{Observation: observed, name: reached.name, expires: reached.expires}, silence(observed)
+	return Observation{Observation: observed, Name: reached.Name, Expires: reached.Expires}, silence(observed)
 }
 
-// engine returns the options of an engine for the connection and for the operator that may upgrade the same cluster,
+// Engine returns the options of an engine for the connection and for the operator that may upgrade the same cluster,
 // which is nil if none is known.
-func (c *clusters) engine(reached *connection, beside cluster.Operator) engine.Options {
+func (c *Clusters) Engine(reached *Connection, beside cluster.Operator) engine.Options {
 	return engine.Options{
-		Talos: reached.talos, Kubernetes: reached.kubernetes, Removals: reached.removals, Manifests: reached.manifests,
-		Workloads: reached.workloads, Registry: reached.registry, Operator: beside,
-		Clock: c.settings.clock, ClusterName: cmp.Or(reached.context, reached.name),
+		Talos: reached.Talos, Kubernetes: reached.Kubernetes, Removals: reached.Removals, Manifests: reached.Manifests,
+		Workloads: reached.Workloads, Registry: reached.Registry, Operator: beside,
+		Clock: c.Settings.Clock, ClusterName: cmp.Or(reached.context, reached.Name),
 	}
 }
 
@@ -313,14 +317,14 @@ func silence(observed cluster.Observation) error {
 	}
 }
 
-// clusterID returns the ID of the connected cluster, or why it is unknown.
-func clusterID(ctx context.Context, reached *connection) (string, error) {
-	id, err := reached.talos.ClusterID(ctx)
+// ClusterID returns the ID of the connected cluster, or why it is unknown.
+func ClusterID(ctx context.Context, reached *Connection) (string, error) {
+	id, err := reached.Talos.ClusterID(ctx)
 	if err != nil || id != "" {
 		return id, err
 	}
 
-	return reached.kubernetes.UID(ctx)
+	return reached.Kubernetes.UID(ctx)
 }
 
 // identityTimeout bounds how long one context is asked which cluster it reaches, and contextsAtOnce how many are
@@ -330,19 +334,19 @@ const (
 	contextsAtOnce  = 20
 )
 
-// identity is the ID of the cluster that a context reaches, or why it is unknown.
-type identity struct {
-	id  string
-	err error
+// Identity is the ID of the cluster that a context reaches, or why it is unknown.
+type Identity struct {
+	ID  string
+	Err error
 }
 
-// identities asks each context which cluster it reaches, up to contextsAtOnce at the same time, and each only once
+// Identities asks each context which cluster it reaches, up to contextsAtOnce at the same time, and each only once
 // for all resources: if a configuration imports many clusters, each resource looks for its own.
-func (c *clusters) identities(ctx context.Context, refs []contextRef) []identity {
-	found := make([]identity, len(refs))
+func (c *Clusters) Identities(ctx context.Context, refs []ContextRef) []Identity {
+	found := make([]Identity, len(refs))
 
-	atOnce(len(refs), func(index int) {
-		shared := c.shared(c.access.contextName(refs[index].wanted))
+	AtOnce(len(refs), func(index int) {
+		shared := c.shared(c.Access.ContextName(refs[index].Wanted))
 
 		shared.asking.Lock()
 		defer shared.asking.Unlock()
@@ -353,7 +357,7 @@ func (c *clusters) identities(ctx context.Context, refs []contextRef) []identity
 			return
 		}
 
-		found[index] = c.identity(ctx, refs[index].wanted)
+		found[index] = c.identity(ctx, refs[index].Wanted)
 
 		// A cancelled lookup is not cached.
 		if ctx.Err() == nil {
@@ -364,27 +368,27 @@ func (c *clusters) identities(ctx context.Context, refs []contextRef) []identity
 	return found
 }
 
-func (c *clusters) identity(ctx context.Context, wanted string) identity {
+func (c *Clusters) identity(ctx context.Context, wanted string) Identity {
 	bounded, cancel := context.WithTimeout(ctx, identityTimeout)
 	defer cancel()
 
-	reached, release, err := c.connect(bounded, wanted)
+	reached, release, err := c.Connect(bounded, wanted)
 	if err != nil {
-		return identity{err: err}
+		return Identity{Err: err}
 	}
 
 	defer release()
 
-	id, err := clusterID(bounded, reached)
+	id, err := ClusterID(bounded, reached)
 	if err != nil && bounded.Err() != nil && ctx.Err() == nil {
 		err = fmt.Errorf("it did not answer within %s: %w", readable.Duration(identityTimeout), cluster.ErrUnreachable)
 	}
 
-	return identity{id: id, err: err}
+	return Identity{ID: id, Err: err}
 }
 
-// atOnce calls do for each index below count, up to contextsAtOnce at the same time.
-func atOnce(count int, do func(index int)) {
+// AtOnce calls do for each index below count, up to contextsAtOnce at the same time.
+func AtOnce(count int, do func(index int)) {
 	var group sync.WaitGroup
 
 	room := make(chan struct{}, contextsAtOnce)
@@ -402,77 +406,77 @@ func atOnce(count int, do func(index int)) {
 	group.Wait()
 }
 
-// find returns the context whose cluster has the ID. The provider's own context is asked first; of several others,
+// Find returns the context whose cluster has the ID. The provider's own context is asked first; of several others,
 // the first by name is returned.
-func (c *clusters) find(ctx context.Context, id string) (contextRef, diag.Diagnostics) {
-	refs, err := c.access.contexts()
+func (c *Clusters) Find(ctx context.Context, id string) (ContextRef, diag.Diagnostics) {
+	refs, err := c.Access.Contexts()
 	if err != nil {
-		return contextRef{}, diag.Diagnostics{problem("import the cluster", c.access, err)}
+		return ContextRef{}, diag.Diagnostics{Problem("import the cluster", c.Access, err)}
 	}
 
 	var (
-		own, others []contextRef
+		own, others []ContextRef
 		said        []string
 	)
 
 	for _, ref := range refs {
-		if ref.wanted == "" {
+		if ref.Wanted == "" {
 			own = append(own, ref)
 		} else {
 			others = append(others, ref)
 		}
 	}
 
-	for _, group := range [][]contextRef{own, others} {
-		for index, found := range c.identities(ctx, group) {
+	for _, group := range [][]ContextRef{own, others} {
+		for index, found := range c.Identities(ctx, group) {
 			ref := group[index]
 
 			switch {
-			case found.err != nil:
-				said = append(said, c.title(ref)+": "+strings.TrimSuffix(reason(found.err), "."))
-			case found.id == id:
+			case found.Err != nil:
+				said = append(said, c.Title(ref)+": "+strings.TrimSuffix(reason(found.Err), "."))
+			case found.ID == id:
 				return ref, nil
 			default:
-				said = append(said, fmt.Sprintf("%s reaches cluster %s", c.title(ref), found.id))
+				said = append(said, fmt.Sprintf("%s reaches cluster %s", c.Title(ref), found.ID))
 			}
 		}
 	}
 
 	if ctx.Err() != nil {
-		return contextRef{}, diag.Diagnostics{problem("import the cluster", c.access, cluster.Ended(ctx))}
+		return ContextRef{}, diag.Diagnostics{Problem("import the cluster", c.Access, cluster.Ended(ctx))}
 	}
 
-	return contextRef{}, diag.Diagnostics{diag.NewErrorDiagnostic("Unable to find the cluster to import",
+	return ContextRef{}, diag.Diagnostics{diag.NewErrorDiagnostic("Unable to find the cluster to import",
 		fmt.Sprintf("The import asks for cluster %q, which nothing reaches that the provider block gives access to:\n\n- %s\n\n"+
 			"Correct the ID, or give the provider a talosconfig with a context of that cluster.",
 			id, strings.Join(said, "\n- ")))}
 }
 
-// title returns the display name of a context's cluster before the cluster was asked anything.
-func (c *clusters) title(ref contextRef) string {
-	if ref.name != "" {
-		return fmt.Sprintf("talosconfig context %q", ref.name)
+// Title returns the display name of a context's cluster before the cluster was asked anything.
+func (c *Clusters) Title(ref ContextRef) string {
+	if ref.Name != "" {
+		return fmt.Sprintf("talosconfig context %q", ref.Name)
 	}
 
-	return c.called(types.StringNull(), types.StringNull())
+	return c.Called(types.StringNull(), types.StringNull())
 }
 
-// kept is what a destroy reports about the object beyond what it removes.
-func (c *clusters) kept(of publication) string {
-	if of.isDefault(c != nil && c.access.Management != nil) {
+// Kept is what a destroy reports about the object beyond what it removes.
+func (c *Clusters) Kept(of publication.Publication) string {
+	if of.IsDefault(c != nil && c.Access.Management != nil) {
 		return ""
 	}
 
-	return " " + of.to.String() + " stays as it is, with what was published there."
+	return " " + of.To.String() + " stays as it is, with what was published there."
 }
 
 // errClaimed is wrapped if another resource has changed the cluster already.
-var errClaimed = errors.New("another " + typeName + "_cluster resource has upgraded it in this apply, or is upgrading it")
+var errClaimed = errors.New("another " + attrname.TypeName + "_cluster resource has upgraded it in this apply, or is upgrading it")
 
-// claims are the clusters that resources of one configured provider have changed, with the resource that did.
+// Claims are the clusters that resources of one configured provider have changed, with the resource that did.
 // Terraform creates or updates a resource once in an apply, so a second one for the same cluster is a mistake,
 // whether or not the first is still running. The lease in the cluster keeps other processes away.
-type claims struct {
+type Claims struct {
 	mu sync.Mutex
 	by map[string]string
 	// files maps each file that a resource writes to that resource.
@@ -483,18 +487,19 @@ type claims struct {
 
 // plannedResource is a resource as described by its plan.
 type plannedResource struct {
-	// name is the name of the connection.
+	// Name is the name of the connection.
 	name   string
 	target cluster.Target
 }
 
-func newClaims() *claims {
-	return &claims{by: map[string]string{}, files: map[string]string{}, planned: map[string]plannedResource{}}
+// NewClaims returns claims of nothing.
+func NewClaims() *Claims {
+	return &Claims{by: map[string]string{}, files: map[string]string{}, planned: map[string]plannedResource{}}
 }
 
-// claim gives the cluster to the claimant, which is the name of a resource among claims, until the resource is
+// Claim gives the cluster to the claimant, which is the name of a resource among claims, until the resource is
 // destroyed. The error wraps [errClaimed].
-func (c *claims) claim(id, claimant string) error {
+func (c *Claims) Claim(id, claimant string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 
@@ -507,8 +512,8 @@ func (c *claims) claim(id, claimant string) error {
 	return nil
 }
 
-// write gives the file at the path to the claimant, and reports whether no other claimant has it.
-func (c *claims) write(path, claimant string) bool {
+// Write gives the file at the path to the claimant, and reports whether no other claimant has it.
+func (c *Claims) Write(path, claimant string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 
@@ -521,10 +526,10 @@ func (c *claims) write(path, claimant string) bool {
 	return true
 }
 
-// findDuplicate records that a plan brings the cluster to the target through the named connection, and returns what
+// FindDuplicate records that a plan brings the cluster to the target through the named connection, and returns what
 // conflicts with it: a plan of another resource with another target or, if there is work, through another
 // connection. Two resources with the same target and the same connection cannot be distinguished before the apply.
-func (c *claims) findDuplicate(id, name string, target cluster.Target, work bool) []cluster.Finding {
+func (c *Claims) FindDuplicate(id, name string, target cluster.Target, work bool) []cluster.Finding {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 
@@ -543,13 +548,13 @@ func (c *claims) findDuplicate(id, name string, target cluster.Target, work bool
 		return []cluster.Finding{{
 			Check: cluster.CheckLock, Severity: cluster.Permanent,
 			Found: fmt.Sprintf("this resource is to bring the cluster to %s, and another %s_cluster resource of the same provider block brings it to %s",
-				wanted(target), typeName, wanted(first.target)),
+				wanted(target), attrname.TypeName, wanted(first.target)),
 			Remedy: remedy,
 		}}
 	case first.name != name && work:
 		return []cluster.Finding{{
-			Check: cluster.CheckLock, Severity: cluster.Observed, Attribute: attrContext,
-			Found:  fmt.Sprintf("another %s_cluster resource upgrades this cluster, which it reaches through %s", typeName, first.name),
+			Check: cluster.CheckLock, Severity: cluster.Observed, Attribute: attrname.Context,
+			Found:  fmt.Sprintf("another %s_cluster resource upgrades this cluster, which it reaches through %s", attrname.TypeName, first.name),
 			Remedy: remedy,
 		}}
 	default:
@@ -557,14 +562,14 @@ func (c *claims) findDuplicate(id, name string, target cluster.Target, work bool
 	}
 }
 
-// wanted returns the target as text: "Talos 1.13.4, Kubernetes 1.35.2".
+// Wanted returns the target as text: "Talos 1.13.4, Kubernetes 1.35.2".
 func wanted(target cluster.Target) string {
 	return plan.State{Talos: target.Talos, Kubernetes: target.Kubernetes}.String()
 }
 
-// release gives up the cluster of a resource that is destroyed. It has no effect if another resource has the
+// Release gives up the cluster of a resource that is destroyed. It has no effect if another resource has the
 // cluster.
-func (c *claims) release(id, claimant string) {
+func (c *Claims) Release(id, claimant string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 
@@ -584,9 +589,9 @@ type private interface {
 	SetKey(ctx context.Context, key string, value []byte) diag.Diagnostics
 }
 
-// claimantIn returns the name among claims of the resource with the private state: a random text that it keeps for
+// ClaimantIn returns the name among claims of the resource with the private state: a random text that it keeps for
 // life, and that is created if it has none yet.
-func claimantIn[P private](ctx context.Context, kept P) (string, diag.Diagnostics) {
+func ClaimantIn[P private](ctx context.Context, kept P) (string, diag.Diagnostics) {
 	var (
 		none P
 		name string

@@ -3,8 +3,6 @@
 package provider
 
 import (
-	"os"
-	"path/filepath"
 	"runtime"
 	"testing"
 
@@ -13,14 +11,16 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/attrname"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/connection"
 )
 
 // onNode are clusters as a process knows them that runs on the node.
-func onNode(t *testing.T, fake *fakeCluster, node string) *clusters {
+func onNode(t *testing.T, fake *fakeCluster, node string) *connection.Clusters {
 	t.Helper()
 
 	made := fake.clusters(t)
-	made.settings.bootID = "boot-" + node
+	made.Settings.BootID = "boot-" + node
 
 	return made
 }
@@ -40,7 +40,7 @@ func TestOwnNode_IsWarnedOfByThePlanAndRefusedByTheApply(t *testing.T) {
 	_, diagnostics = create(t, onNode(t, fake, "worker-1"), desired("1.13.4", ""))
 	check(t, diagnostics, outcome{diag.SeverityError, says})
 
-	asked := map[string]attr.Value{attrTalosVersion: types.StringValue("1.13.4")}
+	asked := map[string]attr.Value{attrname.TalosVersion: types.StringValue("1.13.4")}
 
 	got, diagnostics := readPreflight(t, onNode(t, fake, "worker-1"), asked)
 	check(t, diagnostics)
@@ -49,7 +49,7 @@ func TestOwnNode_IsWarnedOfByThePlanAndRefusedByTheApply(t *testing.T) {
 		t.Errorf("passed is %s: %+v", got.Passed, found)
 	}
 
-	asked[attrPreflight] = skipping(t, cluster.CheckOwnNode)
+	asked[attrname.Preflight] = skipping(t, cluster.CheckOwnNode)
 
 	got, diagnostics = readPreflight(t, onNode(t, fake, "worker-1"), asked)
 	check(t, diagnostics)
@@ -61,7 +61,7 @@ func TestOwnNode_IsWarnedOfByThePlanAndRefusedByTheApply(t *testing.T) {
 
 // TestOwnNode_IsNoCheckWhereItCannotBeKnown, and one that passes elsewhere.
 func TestOwnNode_IsNoCheckWhereItCannotBeKnown(t *testing.T) {
-	asked := map[string]attr.Value{attrTalosVersion: types.StringValue("1.13.4")}
+	asked := map[string]attr.Value{attrname.TalosVersion: types.StringValue("1.13.4")}
 
 	got, diagnostics := readPreflight(t, threeNodes("1.12.6", "1.34.2").clusters(t), asked)
 	check(t, diagnostics)
@@ -107,23 +107,7 @@ func TestBootID_IsThatOfTheKernelBelow(t *testing.T) {
 		t.Fatal("it is another provider")
 	}
 
-	if got := made.settings.bootID; got != readBootID("/proc/sys/kernel/random/boot_id") || runtime.GOOS == "linux" && got == "" {
-		t.Errorf("got %q", got)
-	}
-}
-
-func TestBootID_IsReadWithoutItsLineEnd(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "boot_id")
-
-	if got := readBootID(file); got != "" {
-		t.Errorf("of no file: %q", got)
-	}
-
-	if err := os.WriteFile(file, []byte("2f1c8a34-7d1e-4b39-9d53-7c1de0a1b0c5\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-
-	if got := readBootID(file); got != "2f1c8a34-7d1e-4b39-9d53-7c1de0a1b0c5" {
+	if got := made.settings.BootID; (got == "") != (runtime.GOOS != "linux") {
 		t.Errorf("got %q", got)
 	}
 }
