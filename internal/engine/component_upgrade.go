@@ -192,7 +192,7 @@ func (c *componentUpgrade) configure(ctx context.Context) error {
 		c.at, c.configured = cluster.StepConfigure, true
 
 		last = c.run.leased.configure(ctx, c.step.Address, change)
-		c.configured = before || !errors.Is(last, errRefusedByLease)
+		c.configured = before || !unreached(last)
 
 		c.run.engine.facts.Acted(c.step.Role)
 

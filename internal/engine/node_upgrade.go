@@ -812,6 +812,11 @@ func notSent(err error) bool {
 	return errors.Is(err, cluster.ErrUnreachable) && !errors.Is(err, cluster.ErrOutcomeUnknown)
 }
 
+// unreached reports whether the error of a call says that the call certainly had no effect.
+func unreached(err error) bool {
+	return errors.Is(err, errRefusedByLease) || notSent(err) || neverRan(err)
+}
+
 // neverRan reports whether the installer was certainly not started and the call is not to be repeated.
 func neverRan(err error) bool {
 	if errors.Is(err, cluster.ErrOutcomeUnknown) {

@@ -134,6 +134,49 @@ func TestSuspension_NothingNewBegins(t *testing.T) {
 	}
 }
 
+// TestSuspension_HoldsAComponentWhoseConfigurationDidNotReachItsNode: nothing of it has begun.
+func TestSuspension_HoldsAComponentWhoseConfigurationDidNotReachItsNode(t *testing.T) {
+	t.Parallel()
+
+	for name, lost := range map[string]error{"the node is away": cluster.ErrUnreachable, "the node is busy": cluster.ErrBusy} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			inCluster(t, setup{Options: model.Options{Kubernetes: fromKubernetes, Workers: 2}}, func(r *rig) {
+				w := r.Worker("run-1")
+				calls, braked := 0, time.Time{}
+
+				w.Client.Intercept(func(ctx context.Context, call ports.Call, next func(context.Context) error) error {
+					if call.Method != "Configure" || call.Node != "worker-1" {
+						return next(ctx)
+					}
+
+					if calls++; calls == 1 {
+						braked = time.Now()
+
+						r.brake()
+						time.AfterFunc(time.Hour, func() { r.Suspend(nil) })
+
+						return lost
+					}
+
+					if time.Since(braked) < time.Hour {
+						t.Errorf("configured %s after the upgrades were suspended", time.Since(braked))
+					}
+
+					return next(ctx)
+				})
+
+				r.Must(w, kube(toKubernetes))
+
+				if calls != 2 {
+					t.Errorf("%d calls, want 2", calls)
+				}
+			})
+		})
+	}
+}
+
 func TestSuspension_StopsARunThatDoesNotWait(t *testing.T) {
 	t.Parallel()
 

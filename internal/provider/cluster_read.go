@@ -50,7 +50,9 @@ func (r *clusterResource) Read(ctx context.Context, req resource.ReadRequest, re
 	}
 
 	if model.ID.ValueString() != "" && seen.ID != model.ID.ValueString() {
-		resp.Diagnostics.Append(connection.WrongCluster(model.ID.ValueString(), seen.ID, seen.Name))
+		// The configuration may name another context by now; if it does not, the plan is an error.
+		resp.Diagnostics.Append(diagnostic.AsWarning(connection.WrongCluster(model.ID.ValueString(), seen.ID, seen.Name),
+			diagnostic.About("Wrong cluster", seen.Name), "The state keeps its values. A plan goes by the context in the configuration, which may be another one."))
 
 		return
 	}

@@ -296,6 +296,12 @@ func leaseRows() []row {
 			scenario: "Ctrl-C while the journal is written",
 		},
 		{
+			area: areaLease, seen: "f9359349", test: engineTest("TestSuspension_HoldsAComponentWhoseConfigurationDidNotReachItsNode"),
+			symptom:  "A component was changed although the upgrades were suspended.",
+			wrong:    "A configuration that certainly had not reached its node counted as begun, and what has begun is finished.",
+			scenario: "Kubernetes; a node that does not answer, or is busy, when its kubelet is configured, suspended at that moment",
+		},
+		{
 			area: areaLease, seen: readAlone, test: engineTest("TestSuspension_CordonOfADeadRunDoesNotOutlastIt"),
 			symptom:  "A node stayed cordoned while upgrades were suspended, and the apply failed at a gate instead of waiting.",
 			wrong:    "A node that a dead run had only cordoned waited for its image and its gates before it was looked at whether upgrades are suspended.",
@@ -353,6 +359,12 @@ func planRows() []row {
 			symptom:  "An installer_image as talos_image_factory_urls gives it was refused.",
 			wrong:    "A tag was refused wherever there was one.",
 			scenario: "an installer_image with the tag of talos_version",
+		},
+		{
+			area: areaPlan, seen: "f9359349", test: test{"provider", "TestRead_OfAnotherClusterIsAWarning"},
+			symptom:  "A resource whose cluster was reached by a default context that now leads elsewhere could not be mended by naming the context.",
+			wrong:    "A refresh, which goes by the context in the state, was an error, so that the one in the configuration was never used.",
+			scenario: "talosctl config context; then context in the resource",
 		},
 		{
 			area: areaPlan, seen: "5efe941b", test: engineTest("TestRollout_PodsThatAreNotReadyForNoReasonAreWaitedFor"),
