@@ -98,6 +98,9 @@ type Progress struct {
 	Managed bool
 	// Done is the number of nodes that run the target of this product, Total the number of all managed nodes.
 	Done, Total int
+	// Lagging is how many of the nodes in Done have a pod of kube-proxy of another version. All of these pods follow at
+	// the end of a roll, with the bootstrap manifests.
+	Lagging int
 	// Steps is the number of steps left for this product.
 	Steps int
 	// Waits says why this product waits for the other one, a sentence in the words of the annotation protocol;
@@ -106,6 +109,9 @@ type Progress struct {
 	// Lowest is the lowest version that the cluster can be said to run; zero if that is unknown.
 	Lowest version.Version
 }
+
+// Complete reports whether everything on every managed node runs the target, the pods of kube-proxy included.
+func (p Progress) Complete() bool { return p.Done-p.Lagging == p.Total }
 
 // Event is one thing that happened in a run.
 type Event struct {

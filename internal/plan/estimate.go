@@ -154,8 +154,12 @@ func (p *planner) measure() {
 			talos.Done++
 		}
 
-		if kubernetes.Managed && p.arrivedKubernetes(node) && (node.pod.IsZero() || node.pod.Equal(p.target.Kubernetes)) {
+		if kubernetes.Managed && p.arrivedKubernetes(node) {
 			kubernetes.Done++
+
+			if !node.pod.IsZero() && !node.pod.Equal(p.target.Kubernetes) {
+				kubernetes.Lagging++
+			}
 		}
 
 		lowestTalos.add(p.certainTalos(node))

@@ -13,7 +13,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
-// TestProgress_ClaimsNoMoreThanTheTruth reads "done/total steps lowest" of both halves, in brackets if a half is not
+// TestProgress_ClaimsNoMoreThanTheTruth reads "done/total steps lowest" of both halves, with the lagging nodes behind the total, in brackets if a half is not
 // managed.
 func TestProgress_ClaimsNoMoreThanTheTruth(t *testing.T) {
 	t.Parallel()
@@ -29,7 +29,7 @@ func TestProgress_ClaimsNoMoreThanTheTruth(t *testing.T) {
 		"Kubernetes alone is":    {newScene(0, 2).unmanaged().asserts("1.35.0").unsynced(), "(0/2 0 1.12.6)", "0/2 2 1.34.2"},
 		"a kubelet lags":         {both().component("worker-1", cluster.Kubelet, "1.34.9"), "3/3 0 1.13.4", "2/3 2 1.34.9"},
 		"a configuration lags":   {both().namesComponent("worker-1", cluster.Kubelet, "ghcr.io/siderolabs/kubelet:v1.34.0"), "3/3 0 1.13.4", "2/3 2 1.34.0"},
-		"a pod of kube-proxy":    {both().runsComponent("worker-1", cluster.Proxy, "1.34.9"), "3/3 0 1.13.4", "2/3 1 1.34.9"},
+		"a pod of kube-proxy":    {both().runsComponent("worker-1", cluster.Proxy, "1.34.9"), "3/3 0 1.13.4", "3/3, 1 lagging 1 1.34.9"},
 		"and without a sync":     {both().runsComponent("worker-1", cluster.Proxy, "1.34.9").unsynced(), "3/3 0 1.13.4", "3/3 0 1.35.2"},
 		"another image is due":   {both().wants(cluster.Kubelet, "mirror.example.com/k"), "3/3 0 1.13.4", "0/3 4 1.35.2"},
 		"manifests are due":      {both().due(), "3/3 0 1.13.4", "3/3 1 1.35.2"},
@@ -51,7 +51,12 @@ func TestProgress_ClaimsNoMoreThanTheTruth(t *testing.T) {
 			got  cluster.Progress
 			want string
 		}{"talos": {made.Talos, test.talos}, "kubernetes": {made.Kubernetes, test.kubernetes}} {
-			got := fmt.Sprintf("%d/%d %d %s", compared.got.Done, compared.got.Total, compared.got.Steps, compared.got.Lowest)
+			count := fmt.Sprintf("%d/%d", compared.got.Done, compared.got.Total)
+			if compared.got.Lagging > 0 {
+				count += fmt.Sprintf(", %d lagging", compared.got.Lagging)
+			}
+
+			got := fmt.Sprintf("%s %d %s", count, compared.got.Steps, compared.got.Lowest)
 			if !compared.got.Managed {
 				got = "(" + got + ")"
 			}

@@ -222,6 +222,10 @@ func renderProgress(text *strings.Builder, half string, progress cluster.Progres
 	managed := "not managed, "
 	if progress.Managed {
 		managed = fmt.Sprintf("%d of %d nodes, ", progress.Done, progress.Total)
+
+		if progress.Lagging > 0 {
+			managed += fmt.Sprintf("%d with another kube-proxy, ", progress.Lagging)
+		}
 	}
 
 	fmt.Fprintf(text, "%s: %s%d steps, lowest %s\n", half, managed, progress.Steps, progress.Lowest)

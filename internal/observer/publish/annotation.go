@@ -221,7 +221,7 @@ func (p product) known() bool { return p.progress.Total > 0 }
 
 // done reports whether nothing is left to do in the product and every node is known to be at the target.
 func (p product) done() bool {
-	return p.known() && p.progress.Steps == 0 && p.progress.Done == p.progress.Total
+	return p.known() && p.progress.Steps == 0 && p.progress.Complete()
 }
 
 // settled reports whether no step is left in the product, even if not every node shows the target yet. A product that is
@@ -273,8 +273,8 @@ func (p product) reached() version.Version {
 func (p product) sayCompleted(said annotations) {
 	switch {
 	case !p.known():
-	case p.progress.Done < p.progress.Total:
-		p.say(said, protocol.StatusPending, fmt.Sprintf("%s upgrade applied: %s nodes show %s so far", p.name, p.count(), p.target))
+	case !p.progress.Complete():
+		p.say(said, protocol.StatusPending, fmt.Sprintf("%s upgrade applied: %s nodes show %s so far", p.name, p.showing(), p.target))
 	default:
 		p.say(said, protocol.StatusCompleted, fmt.Sprintf("%s upgrade completed: now running %s", p.name, p.reached()))
 	}
@@ -336,6 +336,11 @@ func (p product) setNumbers(said annotations) {
 }
 
 func (p product) count() string { return fmt.Sprintf("%d/%d", p.progress.Done, p.progress.Total) }
+
+// showing is [product.count] of the nodes of which everything shows the target.
+func (p product) showing() string {
+	return fmt.Sprintf("%d/%d", p.progress.Done-p.progress.Lagging, p.progress.Total)
+}
 
 // countSuffix returns the progress as the end of a message, or an empty string if the event does not have it.
 func (p product) countSuffix() string {

@@ -113,9 +113,16 @@ func TestAnnounce_SaysThatUpgradesAreSuspended(t *testing.T) {
 	}
 }
 
+// lagging is the progress with so many nodes whose pod of kube-proxy has another version.
+func lagging(nodes int, of cluster.Progress) cluster.Progress {
+	of.Lagging = nodes
+
+	return of
+}
+
 func TestAnnounce_HalfThatIsAppliedAndNotShownIsNotIdle(t *testing.T) {
 	target := cluster.Target{Kubernetes: version.MustParse("1.35.2")}
-	waits := left(0, 3, 5, "1.34.2")
+	waits := lagging(2, left(0, 5, 5, "1.34.2"))
 
 	for _, events := range [][]cluster.Event{
 		{{Kind: cluster.EventRunStarted, Kubernetes: waits, Target: target}},
@@ -514,8 +521,9 @@ func TestAnnotation_EachHalfIsToldOnItsOwn(t *testing.T) {
 		"only an earlier turn has to be finished": {both, []cluster.Event{step(cluster.EventRunStarted, "", "", unfinished, old)}, map[string]string{
 			talosStatus: "in-progress", talosMessage: "Finishing the Talos upgrade to 1.13.4",
 		}},
-		"nobody waited for kube-proxy": {onlyKubernetes, []cluster.Event{step(cluster.EventRunDone, "", "", behind, left(0, 2, 5, "1.34.2"))}, map[string]string{
+		"nobody waited for kube-proxy": {onlyKubernetes, []cluster.Event{step(cluster.EventRunDone, "", "", behind, lagging(3, left(0, 5, 5, "1.34.2")))}, map[string]string{
 			kubernetesStatus: "pending", kubernetesMessage: "Kubernetes upgrade applied: 2/5 nodes show 1.35.2 so far", protocol.KeyKubernetesCurrent: "1.34.2",
+			kubernetesProgress: "5/5",
 		}},
 		"and says why it cannot go first": {both, []cluster.Event{step(cluster.EventRunStarted, "", "", behind, unsupported)}, map[string]string{
 			kubernetesStatus: "blocked", kubernetesMessage: "Talos 1.12.6 does not support K8s 1.36.1. Upgrade Talos first.",

@@ -132,8 +132,8 @@ func runReached(event cluster.Event) string {
 		switch {
 		case !p.managed() || !p.known():
 			// If all nodes are held, nothing is known.
-		case p.progress.Done < p.progress.Total:
-			parts = append(parts, fmt.Sprintf("%s nodes show %s %s so far", p.count(), p.name, p.target))
+		case !p.progress.Complete():
+			parts = append(parts, fmt.Sprintf("%s nodes show %s %s so far", p.showing(), p.name, p.target))
 		default:
 			running = append(running, p.name+" "+p.reached().String())
 		}

@@ -336,6 +336,7 @@ func kubernetesClaimJudgements() []judgement {
 		{name: "S8: progress of Kubernetes that is none", want: breaks(s8), tale: behind("kubernetes-progress", "nearly")},
 		{name: "S8: completed with kube-proxy behind", want: breaks(s8), options: synced, tale: unsynced("kubernetes-status", "completed")},
 		{name: "S8: a current version above kube-proxy", want: breaks(s8), options: synced, tale: unsynced("kubernetes-current", next)},
+		{name: "S8: kube-proxy behind is not in the count", options: synced, tale: unsynced("kubernetes-progress", "5/5")},
 		{name: "S8: kube-proxy that nobody syncs", tale: unsynced("kubernetes-status", "completed")},
 		{name: "S8: some pods of kube-proxy behind", want: breaks(s8), tale: on(func(t *tale) {
 			t.serve(next)
