@@ -17,8 +17,10 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/hashicorp/terraform-plugin-framework/attr"
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/providerserver"
+	"github.com/hashicorp/terraform-plugin-framework/types"
 	"github.com/hashicorp/terraform-plugin-go/tfprotov6"
 	"github.com/hashicorp/terraform-plugin-go/tftypes"
 
@@ -414,16 +416,25 @@ func TestAction_SaysWhenNothingWasEverUpgraded(t *testing.T) {
 	}
 }
 
+// wireKind is an object with these attributes, as it is on the wire.
+func wireKind(t *testing.T, attributes map[string]attr.Type) tftypes.Object {
+	t.Helper()
+
+	kind, is := types.ObjectType{AttrTypes: attributes}.TerraformType(t.Context()).(tftypes.Object)
+	if !is {
+		t.Fatal("it is no object")
+	}
+
+	return kind
+}
+
 // TestRollback_RefusesInvalidDrainSettings, before anything is asked.
 func TestRollback_RefusesInvalidDrainSettings(t *testing.T) {
-	kind := tftypes.Object{AttributeTypes: map[string]tftypes.Type{"enabled": tftypes.Bool, "timeout": tftypes.String, "on_timeout": tftypes.String, "wait_for_volumes": tftypes.String}}
+	kind := wireKind(t, typesOf[drainModel]())
 	fake := threeNodes("1.12.6", "1.34.1")
 
 	for name, value := range map[string]string{"timeout": "soon", "on_timeout": "hope"} {
-		values := map[string]tftypes.Value{"enabled": tftypes.NewValue(tftypes.Bool, nil), "timeout": tftypes.NewValue(tftypes.String, nil), "on_timeout": tftypes.NewValue(tftypes.String, nil), "wait_for_volumes": tftypes.NewValue(tftypes.String, nil)}
-		values[name] = wireText(value)
-
-		failed := fake.invoke(t.Context(), t, "rollback", map[string]tftypes.Value{"node": wireText("worker-0"), "drain": tftypes.NewValue(kind, values)}, nil).failed(t)
+		failed := fake.invoke(t.Context(), t, "rollback", map[string]tftypes.Value{"node": wireText("worker-0"), "drain": empty(kind, map[string]tftypes.Value{name: wireText(value)})}, nil).failed(t)
 		if !strings.Contains(failed.Detail, "drain."+name) || fake.dialled > 0 {
 			t.Errorf("it says %q at %s, and dialled %d times", failed.Detail, failed.Attribute, fake.dialled)
 		}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"math/big"
+	"reflect"
 	"slices"
 	"time"
 
@@ -107,12 +108,6 @@ type nodeOverrideModel struct {
 	RetryBootID    types.String `tfsdk:"retry_boot_id"`
 }
 
-func nodeOverrideTypes() map[string]attr.Type {
-	return map[string]attr.Type{
-		attrname.InstallerImage: types.StringType, attrname.Hold: types.BoolType, attrname.RebootMode: types.StringType, attrname.RetryBootID: types.StringType,
-	}
-}
-
 // selectorOverrideModel is one element of selector_overrides.
 type selectorOverrideModel struct {
 	Selector       types.String `tfsdk:"selector"`
@@ -121,33 +116,36 @@ type selectorOverrideModel struct {
 	RebootMode     types.String `tfsdk:"reboot_mode"`
 }
 
-func selectorOverrideTypes() map[string]attr.Type {
-	return map[string]attr.Type{
-		attrname.Selector: types.StringType, attrname.InstallerImage: types.StringType, attrname.Hold: types.BoolType, attrname.RebootMode: types.StringType,
-	}
-}
-
 // poolModel is one value of pools.
 type poolModel struct {
 	Selector       types.String `tfsdk:"selector"`
 	MaxUnavailable types.String `tfsdk:"max_unavailable"`
 }
 
-func poolTypes() map[string]attr.Type {
-	return map[string]attr.Type{attrname.Selector: types.StringType, attrname.MaxUnavailable: types.StringType}
-}
-
-func drainTypes() map[string]attr.Type {
-	return map[string]attr.Type{"enabled": types.BoolType, "timeout": types.StringType, "on_timeout": types.StringType, attrname.WaitForVolumes: types.StringType}
-}
-
 func timeoutTypes() map[string]attr.Type {
 	return map[string]attr.Type{"create": types.StringType, "update": types.StringType, "read": types.StringType, "delete": types.StringType}
 }
 
+// typesOf returns the types of the attributes of an object, from the model of the object. The model must have no
+// collections.
+func typesOf[M any]() map[string]attr.Type {
+	var model M
+
+	found := map[string]attr.Type{}
+	fields := reflect.ValueOf(model)
+
+	for index := range fields.NumField() {
+		if value, isValue := fields.Field(index).Interface().(attr.Value); isValue {
+			found[fields.Type().Field(index).Tag.Get("tfsdk")] = value.Type(context.Background())
+		}
+	}
+
+	return found
+}
+
 // drainValue returns the policy as an object of the schema.
 func drainValue(policy cluster.DrainPolicy) types.Object {
-	return types.ObjectValueMust(drainTypes(), map[string]attr.Value{
+	return types.ObjectValueMust(typesOf[drainModel](), map[string]attr.Value{
 		"enabled":    types.BoolValue(policy.Enabled),
 		"timeout":    types.StringValue(readable.Duration(policy.Timeout)),
 		"on_timeout": types.StringValue(string(policy.OnTimeout)),
@@ -174,17 +172,17 @@ func newClusterModel(talos, kubernetes version.Version) clusterModel {
 		AllowUnknown:         types.BoolValue(policy.AllowUnknown),
 		MaxUnavailable:       types.StringValue(policy.MaxUnavailable.String()),
 		ParallelPulls:        types.NumberNull(),
-		Pools:                types.MapNull(types.ObjectType{AttrTypes: poolTypes()}),
+		Pools:                types.MapNull(types.ObjectType{AttrTypes: typesOf[poolModel]()}),
 		Canary:               types.ListNull(types.StringType),
 		CanarySelector:       types.StringNull(),
 		Settle:               types.StringValue(readable.Duration(policy.Settle)),
-		NodeOverrides:        types.MapNull(types.ObjectType{AttrTypes: nodeOverrideTypes()}),
-		SelectorOverrides:    types.ListNull(types.ObjectType{AttrTypes: selectorOverrideTypes()}),
+		NodeOverrides:        types.MapNull(types.ObjectType{AttrTypes: typesOf[nodeOverrideModel]()}),
+		SelectorOverrides:    types.ListNull(types.ObjectType{AttrTypes: typesOf[selectorOverrideModel]()}),
 		Kubernetes:           kubernetesValue(policy.Kubernetes, types.BoolValue(!kubernetes.IsZero())),
 		Preflight:            types.ObjectNull(skipTypes()),
 		EtcdSnapshot:         types.ObjectNull(directoryTypes()),
-		Gates:                types.ListNull(types.ObjectType{AttrTypes: gateTypes()}),
-		MaintenanceWindow:    types.ObjectNull(windowTypes()),
+		Gates:                types.ListNull(types.ObjectType{AttrTypes: typesOf[gateModel]()}),
+		MaintenanceWindow:    types.ObjectNull(typesOf[windowModel]()),
 		SyncInstallImage:     types.BoolValue(policy.SyncInstallImage),
 		OnFailure:            types.StringValue(string(policy.OnFailure)),
 		Retry:                retryValue(policy.Repeat),
@@ -777,17 +775,6 @@ func directoryTypes() map[string]attr.Type {
 	return map[string]attr.Type{attrname.Directory: types.StringType}
 }
 
-func gateTypes() map[string]attr.Type {
-	return map[string]attr.Type{
-		attrname.Preset: types.StringType, attrname.APIVersion: types.StringType, attrname.Kind: types.StringType, attrname.Namespace: types.StringType,
-		attrname.Name: types.StringType, attrname.Selector: types.StringType, attrname.Expr: types.StringType, attrname.Timeout: types.StringType,
-	}
-}
-
-func windowTypes() map[string]attr.Type {
-	return map[string]attr.Type{attrname.Cron: types.StringType, attrname.Duration: types.StringType, attrname.TimeZone: types.StringType}
-}
-
 // skipped returns the names of the checks whose findings are only warnings; nil if there are none.
 func (m clusterModel) skipped() map[string]bool {
 	set, isSet := m.Preflight.Attributes()[attrname.Skip].(types.Set)
@@ -964,13 +951,9 @@ type retryModel struct {
 	Backoff  types.String `tfsdk:"backoff"`
 }
 
-func retryTypes() map[string]attr.Type {
-	return map[string]attr.Type{attrname.Attempts: types.NumberType, attrname.Backoff: types.StringType}
-}
-
 // retryValue returns the policy as an object of the schema.
 func retryValue(policy cluster.Repeat) types.Object {
-	return types.ObjectValueMust(retryTypes(), map[string]attr.Value{
+	return types.ObjectValueMust(typesOf[retryModel](), map[string]attr.Value{
 		attrname.Attempts: types.NumberValue(big.NewFloat(float64(policy.Attempts))),
 		attrname.Backoff:  types.StringValue(readable.Duration(policy.Backoff)),
 	})

@@ -94,7 +94,7 @@ func leaves(within string, attributes map[string]schema.Attribute) []string {
 func selecting(t *testing.T, one selectorOverrideModel) func(*clusterModel) {
 	t.Helper()
 
-	value, diagnostics := types.ListValueFrom(t.Context(), types.ObjectType{AttrTypes: selectorOverrideTypes()}, []selectorOverrideModel{one})
+	value, diagnostics := types.ListValueFrom(t.Context(), types.ObjectType{AttrTypes: typesOf[selectorOverrideModel]()}, []selectorOverrideModel{one})
 	wellDone(t, diagnostics)
 
 	return func(m *clusterModel) { m.SelectorOverrides = value }
@@ -103,7 +103,7 @@ func selecting(t *testing.T, one selectorOverrideModel) func(*clusterModel) {
 func inPools(t *testing.T, one poolModel) func(*clusterModel) {
 	t.Helper()
 
-	value, diagnostics := types.MapValueFrom(t.Context(), types.ObjectType{AttrTypes: poolTypes()}, map[string]poolModel{"storage": one})
+	value, diagnostics := types.MapValueFrom(t.Context(), types.ObjectType{AttrTypes: typesOf[poolModel]()}, map[string]poolModel{"storage": one})
 	wellDone(t, diagnostics)
 
 	return func(m *clusterModel) { m.Pools = value }
@@ -119,7 +119,7 @@ func TestModel_EveryAttributeCountsAsAChange(t *testing.T) {
 			made := drainModel{Enabled: types.BoolValue(true), Timeout: text("5m"), OnTimeout: text("abort"), Volumes: text("true")}
 			change(&made)
 
-			value, diagnostics := types.ObjectValueFrom(t.Context(), drainTypes(), made)
+			value, diagnostics := types.ObjectValueFrom(t.Context(), typesOf[drainModel](), made)
 			wellDone(t, diagnostics)
 
 			m.Drain = value
@@ -312,7 +312,7 @@ func TestModel_BecomesAPolicy(t *testing.T) {
 		"a configuration that says nothing means the defaults": {func(*clusterModel) {}, func(*cluster.Policy) {}},
 		"values that are null mean the defaults": {func(m *clusterModel) {
 			m.AllowIntermediate, m.AllowUnknown, m.MaxUnavailable, m.Settle = types.BoolNull(), types.BoolNull(), types.StringNull(), types.StringNull()
-			m.Drain, m.NodeTimeout = types.ObjectNull(drainTypes()), types.StringNull()
+			m.Drain, m.NodeTimeout = types.ObjectNull(typesOf[drainModel]()), types.StringNull()
 		}, func(*cluster.Policy) {}},
 		"path": {func(m *clusterModel) {
 			m.AllowIntermediate, m.IntermediateVersions, m.AllowUnknown = types.BoolValue(true), texts("v1.12.8", "1.33.4"), types.BoolValue(true)
@@ -397,7 +397,7 @@ func TestModel_BecomesAPolicy(t *testing.T) {
 			k.Manifests, k.UnavailableKubelets = types.ObjectNull(manifestsTypes()), types.StringNull()
 		}), func(*cluster.Policy) {}},
 		"an override that is null": {func(m *clusterModel) {
-			kind := types.ObjectType{AttrTypes: nodeOverrideTypes()}
+			kind := types.ObjectType{AttrTypes: typesOf[nodeOverrideModel]()}
 			m.NodeOverrides = types.MapValueMust(kind, map[string]attr.Value{"worker-0": types.ObjectNull(kind.AttrTypes)})
 		}, func(p *cluster.Policy) { p.Hold["worker-0"] = false }},
 	} {
@@ -478,7 +478,7 @@ func TestModel_EveryUnknownValuePostponesThePlan(t *testing.T) {
 		"sync_install_image":              func(m *clusterModel) { m.SyncInstallImage = types.BoolUnknown() },
 		"on_failure":                      func(m *clusterModel) { m.OnFailure = types.StringUnknown() },
 		"on_suspend":                      func(m *clusterModel) { m.OnSuspend = types.StringUnknown() },
-		"retry":                           func(m *clusterModel) { m.Retry = types.ObjectUnknown(retryTypes()) },
+		"retry":                           func(m *clusterModel) { m.Retry = types.ObjectUnknown(typesOf[retryModel]()) },
 		"retry.attempts":                  repeating(types.NumberUnknown(), types.StringNull()),
 		"retry.backoff":                   repeating(times(2), types.StringUnknown()),
 		"node_overrides[n].reboot_mode":   override(t, nodeOverrideModel{RebootMode: types.StringUnknown()}),
@@ -531,7 +531,7 @@ func savedIn(directory types.String) types.Object {
 func gated(t *testing.T, gates ...gateModel) func(*clusterModel) {
 	t.Helper()
 
-	value, diagnostics := types.ListValueFrom(t.Context(), types.ObjectType{AttrTypes: gateTypes()}, gates)
+	value, diagnostics := types.ListValueFrom(t.Context(), types.ObjectType{AttrTypes: typesOf[gateModel]()}, gates)
 	wellDone(t, diagnostics)
 
 	return func(m *clusterModel) { m.Gates = value }
@@ -540,7 +540,7 @@ func gated(t *testing.T, gates ...gateModel) func(*clusterModel) {
 // windowed sets maintenance_window.
 func windowed(window windowModel) func(*clusterModel) {
 	return func(m *clusterModel) {
-		m.MaintenanceWindow = types.ObjectValueMust(windowTypes(), map[string]attr.Value{
+		m.MaintenanceWindow = types.ObjectValueMust(typesOf[windowModel](), map[string]attr.Value{
 			attrname.Cron: window.Cron, attrname.Duration: window.Duration, attrname.TimeZone: window.TimeZone,
 		})
 	}

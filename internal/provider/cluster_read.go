@@ -57,6 +57,9 @@ func (r *clusterResource) Read(ctx context.Context, req resource.ReadRequest, re
 		return
 	}
 
+	// An earlier version stored no value of an attribute that this one added.
+	model.optionsModel = model.complete(ctx)
+
 	resp.Diagnostics.Append(model.observe(seen.Observation)...)
 	resp.Diagnostics.Append(model.writeIdentity(ctx, resp.Identity)...)
 	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)

@@ -8,6 +8,7 @@ import (
 	"math/big"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/hashicorp/terraform-plugin-framework-timeouts/resource/timeouts"
 	"github.com/hashicorp/terraform-plugin-framework-validators/listvalidator"
@@ -174,16 +175,21 @@ func policySchema() map[string]schema.Attribute {
 			Default:             stringdefault.StaticString(string(policy.RebootMode)),
 			Validators:          rebootModes(),
 		},
-		attrname.NodeTimeout: schema.StringAttribute{
-			MarkdownDescription: "Limit for one node, from cordon to uncordon. Default: `30m`. The image pull has its own limit of 25 minutes; " +
-				"so has the second download with which a node below Talos 1.13 begins its upgrade.",
-			Optional:      true,
-			Computed:      true,
-			Default:       stringdefault.StaticString(readable.Duration(policy.NodeTimeout)),
-			Validators:    []validator.String{attribute.Duration()},
-			PlanModifiers: []planmodifier.String{attribute.KeepDuration()},
-		},
+		attrname.NodeTimeout: durationSchema(attribute.Duration(), policy.NodeTimeout, "Limit for one node, from cordon to uncordon. Default: `30m`. The image pull has its own limit of 25 minutes; "+
+			"so has the second download with which a node below Talos 1.13 begins its upgrade."),
 		attrname.Drain: drainSchema(policy.Drain),
+	}
+}
+
+// durationSchema returns an optional duration with a default, of which another spelling is no change.
+func durationSchema(accepts attribute.Text, preset time.Duration, description string) schema.StringAttribute {
+	return schema.StringAttribute{
+		MarkdownDescription: description,
+		Optional:            true,
+		Computed:            true,
+		Default:             stringdefault.StaticString(readable.Duration(preset)),
+		Validators:          []validator.String{accepts},
+		PlanModifiers:       []planmodifier.String{attribute.KeepDuration()},
 	}
 }
 
@@ -200,14 +206,7 @@ func drainSchema(policy cluster.DrainPolicy) schema.Attribute {
 				Computed:            true,
 				Default:             booldefault.StaticBool(policy.Enabled),
 			},
-			"timeout": schema.StringAttribute{
-				MarkdownDescription: "Limit for evictions. Default: `5m`.",
-				Optional:            true,
-				Computed:            true,
-				Default:             stringdefault.StaticString(readable.Duration(policy.Timeout)),
-				Validators:          []validator.String{attribute.Duration()},
-				PlanModifiers:       []planmodifier.String{attribute.KeepDuration()},
-			},
+			"timeout": durationSchema(attribute.Duration(), policy.Timeout, "Limit for evictions. Default: `5m`."),
 			"on_timeout": schema.StringAttribute{
 				MarkdownDescription: "What happens when `timeout` expires: `abort` (default) stops the run and takes back its cordon; `delete` deletes the remaining pods regardless of budgets.",
 				Optional:            true,
@@ -292,14 +291,7 @@ func rollSchema() map[string]schema.Attribute {
 			Optional:   true,
 			Validators: []validator.String{attribute.Selector()},
 		},
-		attrname.Settle: schema.StringAttribute{
-			MarkdownDescription: "How long a node must stay healthy after its upgrade or kubelet replacement before the next one starts. Default: `0s`.",
-			Optional:            true,
-			Computed:            true,
-			Default:             stringdefault.StaticString(readable.Duration(policy.Settle)),
-			Validators:          []validator.String{attribute.DurationOrZero()},
-			PlanModifiers:       []planmodifier.String{attribute.KeepDuration()},
-		},
+		attrname.Settle:            durationSchema(attribute.DurationOrZero(), policy.Settle, "How long a node must stay healthy after its upgrade or kubelet replacement before the next one starts. Default: `0s`."),
 		attrname.NodeOverrides:     nodeOverridesSchema(),
 		attrname.SelectorOverrides: selectorOverridesSchema(),
 	}
@@ -466,14 +458,7 @@ func manifestsSchema(policy cluster.ManifestPolicy) schema.Attribute {
 				Computed:            true,
 				Default:             booldefault.StaticBool(policy.Prune),
 			},
-			attrname.Timeout: schema.StringAttribute{
-				MarkdownDescription: "How long to wait for the rollout of what was applied. Default: `5m`. `0s` does not wait.",
-				Optional:            true,
-				Computed:            true,
-				Default:             stringdefault.StaticString(readable.Duration(policy.Timeout)),
-				Validators:          []validator.String{attribute.DurationOrZero()},
-				PlanModifiers:       []planmodifier.String{attribute.KeepDuration()},
-			},
+			attrname.Timeout: durationSchema(attribute.DurationOrZero(), policy.Timeout, "How long to wait for the rollout of what was applied. Default: `5m`. `0s` does not wait."),
 			attrname.Force: schema.BoolAttribute{
 				MarkdownDescription: "Whether to delete and recreate an object of which an immutable field changed. Default: `false`. The object is gone for a moment, and its dependents, such as the objects of a CRD, are deleted with it. No effect while a node runs Talos below 1.13.",
 				Optional:            true,
@@ -582,14 +567,7 @@ func gatesSchema() schema.Attribute {
 				attrname.Selector:   text("Label selector, such as `app=web,tier!=test`. If unset, all objects of the kind."),
 				attrname.Expr: text("[CEL](https://cel.dev) expression that is `true` if the node may be upgraded. Required without `preset`. `object` is each object in turn: at least one must exist, and each must give `true`. " +
 					"`objects` is the list of all objects, which may be empty. `node` is the name of the next node, empty before the roll."),
-				attrname.Timeout: schema.StringAttribute{
-					MarkdownDescription: "How long to wait for the condition. Default: `" + readable.Duration(gate.DefaultTimeout) + "`. When it expires, the run stops; the next apply continues.",
-					Optional:            true,
-					Computed:            true,
-					Default:             stringdefault.StaticString(readable.Duration(gate.DefaultTimeout)),
-					Validators:          []validator.String{attribute.Duration()},
-					PlanModifiers:       []planmodifier.String{attribute.KeepDuration()},
-				},
+				attrname.Timeout: durationSchema(attribute.Duration(), gate.DefaultTimeout, "How long to wait for the condition. Default: `"+readable.Duration(gate.DefaultTimeout)+"`. When it expires, the run stops; the next apply continues."),
 			},
 		},
 	}
@@ -663,15 +641,8 @@ func failureSchema() map[string]schema.Attribute {
 					Default:    numberdefault.StaticBigFloat(big.NewFloat(float64(policy.Repeat.Attempts))),
 					Validators: []validator.Number{wholeNumberValidator{maxAttempts, wrongAttempts}},
 				},
-				attrname.Backoff: schema.StringAttribute{
-					MarkdownDescription: "Pause before the second attempt. Default: `" + readable.Duration(policy.Repeat.Backoff) + "`. It doubles with each attempt, up to five minutes. " +
-						"The limits of 25 minutes for a pull and of `node_timeout` for a node still apply.",
-					Optional:      true,
-					Computed:      true,
-					Default:       stringdefault.StaticString(readable.Duration(policy.Repeat.Backoff)),
-					Validators:    []validator.String{attribute.DurationOrZero()},
-					PlanModifiers: []planmodifier.String{attribute.KeepDuration()},
-				},
+				attrname.Backoff: durationSchema(attribute.DurationOrZero(), policy.Repeat.Backoff, "Pause before the second attempt. Default: `"+readable.Duration(policy.Repeat.Backoff)+"`. It doubles with each attempt, up to five minutes. "+
+					"The limits of 25 minutes for a pull and of `node_timeout` for a node still apply."),
 			},
 		},
 	}

@@ -3,16 +3,19 @@
 package provider
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
 	preset "github.com/hashicorp/terraform-plugin-framework/resource/schema/defaults"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/planmodifier"
+	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 	"github.com/hashicorp/terraform-plugin-go/tfprotov6"
 	"github.com/hashicorp/terraform-plugin-go/tftypes"
 
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/attribute"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/attrname"
 )
 
@@ -158,42 +161,50 @@ func TestSchema_DefaultsAreKnown(t *testing.T) {
 	}
 }
 
-// TestSchema_EveryDurationMayBeSpelledOtherwise: whoever rewrites 60s to 1m changes
-// nothing about the cluster.
+// TestSchema_EveryDurationMayBeSpelledOtherwise: whoever rewrites 60s to 1m changes nothing about the cluster.
 func TestSchema_EveryDurationMayBeSpelledOtherwise(t *testing.T) {
-	attributes := testSchema(t).Attributes
+	var walk func(at path.Path, attributes map[string]schema.Attribute) (found int)
 
-	for name, of := range map[string]map[string]schema.Attribute{
-		attrname.NodeTimeout: attributes, attrname.Settle: attributes,
-		"timeout": nestedIn(t, attributes[attrname.Drain]), "timeout of manifests": {
-			"timeout of manifests": nestedIn(t, nestedIn(t, attributes[attrname.Kubernetes])[attrname.Manifests])[attrname.Timeout],
-		},
-		attrname.Backoff: nestedIn(t, attributes[attrname.Retry]),
-		"create":         nestedIn(t, attributes[attrname.Timeouts]), "update": nestedIn(t, attributes[attrname.Timeouts]), "read": nestedIn(t, attributes[attrname.Timeouts]),
-	} {
-		text, isText := of[name].(schema.StringAttribute)
-		if !isText {
-			t.Fatalf("%s is %T", name, of[name])
+	walk = func(at path.Path, attributes map[string]schema.Attribute) (found int) {
+		for name, of := range attributes {
+			switch of := of.(type) {
+			case schema.SingleNestedAttribute:
+				found += walk(at.AtName(name), of.Attributes)
+			case schema.ListNestedAttribute:
+				found += walk(at.AtName(name), of.NestedObject.Attributes)
+			case schema.MapNestedAttribute:
+				found += walk(at.AtName(name), of.NestedObject.Attributes)
+			case schema.StringAttribute:
+				if !isDuration(of) {
+					continue
+				}
+
+				found++
+
+				resp := planmodifier.StringResponse{PlanValue: types.StringValue("1m")}
+				for _, modifier := range of.PlanModifiers {
+					modifier.PlanModifyString(t.Context(), planmodifier.StringRequest{StateValue: types.StringValue("60s"), PlanValue: resp.PlanValue}, &resp)
+				}
+
+				if got := resp.PlanValue.ValueString(); got != "60s" {
+					t.Errorf("%s: got %s", at.AtName(name), got)
+				}
+			}
 		}
 
-		resp := planmodifier.StringResponse{PlanValue: types.StringValue("1m")}
-		for _, modifier := range text.PlanModifiers {
-			modifier.PlanModifyString(t.Context(), planmodifier.StringRequest{StateValue: types.StringValue("60s"), PlanValue: resp.PlanValue}, &resp)
-		}
+		return found
+	}
 
-		if got := resp.PlanValue.ValueString(); got != "60s" {
-			t.Errorf("%s: got %s", name, got)
-		}
+	if found := walk(path.Empty(), testSchema(t).Attributes); found < 10 {
+		t.Errorf("only %d durations", found)
 	}
 }
 
-func nestedIn(t *testing.T, attribute schema.Attribute) map[string]schema.Attribute {
-	t.Helper()
+// isDuration reports whether the attribute accepts durations alone.
+func isDuration(of schema.StringAttribute) bool {
+	return slices.ContainsFunc(of.Validators, func(one validator.String) bool {
+		text, is := one.(attribute.Text)
 
-	object, isObject := attribute.(schema.SingleNestedAttribute)
-	if !isObject {
-		t.Fatalf("%T has nothing in it", attribute)
-	}
-
-	return object.Attributes
+		return is && (text.Accepts == attribute.Duration().Accepts || text.Accepts == attribute.DurationOrZero().Accepts)
+	})
 }

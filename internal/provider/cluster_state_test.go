@@ -213,6 +213,42 @@ func TestState_OfAnEarlierVersionNeedsNoChange(t *testing.T) {
 	}
 }
 
+// TestState_AttributeOfALaterVersionIsNoChange: a version of the provider that adds an attribute with a default shows
+// no difference to whoever only upgrades the provider.
+func TestState_AttributeOfALaterVersionIsNoChange(t *testing.T) {
+	d := drive(t, threeNodes("1.13.4", "1.34.2"))
+	before := d.value(d.refreshed())
+
+	without := func(path *tftypes.AttributePath, value tftypes.Value) (tftypes.Value, error) {
+		switch path.String() {
+		case `AttributeName("settle")`, `AttributeName("mode")`, `AttributeName("drain").AttributeName("on_timeout")`, `AttributeName("retry")`:
+			return tftypes.NewValue(value.Type(), nil), nil
+		default:
+			return value, nil
+		}
+	}
+
+	earlier, err := tftypes.Transform(before, without)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	if earlier.Equal(before) {
+		t.Fatal("nothing is missing in the state")
+	}
+
+	read, err := d.server.ReadResource(t.Context(), &tfprotov6.ReadResourceRequest{TypeName: attrname.TypeName + "_cluster", CurrentState: d.dynamic(earlier)})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	d.silent(read.Diagnostics)
+
+	if got := d.value(read.NewState); !got.Equal(before) {
+		t.Errorf("read as %s, want %s", got, before)
+	}
+}
+
 // TestState_OneResourceMayBeUpdatedMoreThanOnce: test runs of Terraform update a resource
 // again through the same provider. It is told from others by its private state.
 func TestState_OneResourceMayBeUpdatedMoreThanOnce(t *testing.T) {

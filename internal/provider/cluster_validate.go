@@ -637,7 +637,7 @@ func (overridesValidator) ValidateMap(_ context.Context, req validator.MapReques
 	slices.Sort(idle)
 
 	at := req.Path.String()
-	names := strings.Join(slices.Sorted(maps.Keys(nodeOverrideTypes())), ", ")
+	names := strings.Join(slices.Sorted(maps.Keys(typesOf[nodeOverrideModel]())), ", ")
 
 	resp.Diagnostics.AddAttributeError(diagnostic.Visible(req.Path), "Empty node override",
 		fmt.Sprintf("%s: none of %s is set, so nothing is different for the node. Terraform drops names that it does not know: a misspelt one leaves an empty entry behind.\n\n"+

@@ -37,7 +37,7 @@ func texts(elements ...string) types.List {
 func overrides(t *testing.T, models map[string]nodeOverrideModel) types.Map {
 	t.Helper()
 
-	value, diagnostics := types.MapValueFrom(t.Context(), types.ObjectType{AttrTypes: nodeOverrideTypes()}, models)
+	value, diagnostics := types.MapValueFrom(t.Context(), types.ObjectType{AttrTypes: typesOf[nodeOverrideModel]()}, models)
 	wellDone(t, diagnostics)
 
 	return value
@@ -93,9 +93,9 @@ func TestValidate_Configuration(t *testing.T) {
 		"nothing is known": {func(m *clusterModel) {
 			m.AllowIntermediate, m.IntermediateVersions = types.BoolUnknown(), types.ListUnknown(types.StringType)
 			m.AllowUnknown, m.MaxUnavailable, m.Settle = types.BoolUnknown(), types.StringUnknown(), types.StringUnknown()
-			m.Canary, m.NodeOverrides = types.ListUnknown(types.StringType), types.MapUnknown(types.ObjectType{AttrTypes: nodeOverrideTypes()})
-			m.CanarySelector, m.SelectorOverrides = types.StringUnknown(), types.ListUnknown(types.ObjectType{AttrTypes: selectorOverrideTypes()})
-			m.Pools = types.MapUnknown(types.ObjectType{AttrTypes: poolTypes()})
+			m.Canary, m.NodeOverrides = types.ListUnknown(types.StringType), types.MapUnknown(types.ObjectType{AttrTypes: typesOf[nodeOverrideModel]()})
+			m.CanarySelector, m.SelectorOverrides = types.StringUnknown(), types.ListUnknown(types.ObjectType{AttrTypes: typesOf[selectorOverrideModel]()})
+			m.Pools = types.MapUnknown(types.ObjectType{AttrTypes: typesOf[poolModel]()})
 			m.Timeouts.Object = types.ObjectUnknown(timeoutTypes())
 		}, "", ""},
 		"selectors are not known": {func(m *clusterModel) {
@@ -112,11 +112,11 @@ func TestValidate_Configuration(t *testing.T) {
 			`selector_overrides[0]`, `selector_overrides[0].installer_image: not an image reference with the tag of a version`,
 		},
 		"a selector override that is null": {func(m *clusterModel) {
-			kind := types.ObjectType{AttrTypes: selectorOverrideTypes()}
+			kind := types.ObjectType{AttrTypes: typesOf[selectorOverrideModel]()}
 			m.SelectorOverrides = types.ListValueMust(kind, []attr.Value{types.ObjectNull(kind.AttrTypes)})
 		}, `selector_overrides[0]`, "null"},
 		"a pool that is null": {func(m *clusterModel) {
-			kind := types.ObjectType{AttrTypes: poolTypes()}
+			kind := types.ObjectType{AttrTypes: typesOf[poolModel]()}
 			m.Pools = types.MapValueMust(kind, map[string]attr.Value{"storage": types.ObjectNull(kind.AttrTypes)})
 		}, `pools["storage"]`, "null"},
 		"a pool of nobody":       {inPools(t, poolModel{Selector: types.StringValue(""), MaxUnavailable: types.StringValue("1")}), `pools["storage"]`, `pools["storage"].selector is ""`},
@@ -130,11 +130,11 @@ func TestValidate_Configuration(t *testing.T) {
 			m.NodeOverrides = overrides(t, map[string]nodeOverrideModel{"worker-1": {}, "worker-2": {Hold: types.BoolValue(true)}, "worker-0": {}})
 		}, `node_overrides`, `node_overrides["worker-0"], node_overrides["worker-1"]: none of hold, installer_image, reboot_mode, retry_boot_id is set`},
 		"an override that is null": {func(m *clusterModel) {
-			kind := types.ObjectType{AttrTypes: nodeOverrideTypes()}
+			kind := types.ObjectType{AttrTypes: typesOf[nodeOverrideModel]()}
 			m.NodeOverrides = types.MapValueMust(kind, map[string]attr.Value{"worker-0": types.ObjectNull(kind.AttrTypes)})
 		}, `node_overrides`, `node_overrides = { for name, entry in var.node_overrides : name => entry if anytrue(`},
 		"an override that is not known": {func(m *clusterModel) {
-			kind := types.ObjectType{AttrTypes: nodeOverrideTypes()}
+			kind := types.ObjectType{AttrTypes: typesOf[nodeOverrideModel]()}
 			m.NodeOverrides = types.MapValueMust(kind, map[string]attr.Value{"worker-0": types.ObjectUnknown(kind.AttrTypes)})
 		}, "", ""},
 		"a hold that is none": {func(m *clusterModel) { m.Canary, m.NodeOverrides = texts("worker-0"), notHeld(t, "worker-0") }, "", ""},
@@ -251,10 +251,10 @@ func unavailable(share string) func(*clusterModel) {
 
 func ownImage(repository string) func(*clusterModel) {
 	return func(m *clusterModel) {
-		override := types.ObjectValueMust(nodeOverrideTypes(), map[string]attr.Value{
+		override := types.ObjectValueMust(typesOf[nodeOverrideModel](), map[string]attr.Value{
 			attrname.InstallerImage: types.StringValue(repository), attrname.Hold: types.BoolNull(), attrname.RebootMode: types.StringNull(), attrname.RetryBootID: types.StringNull(),
 		})
-		m.NodeOverrides = types.MapValueMust(types.ObjectType{AttrTypes: nodeOverrideTypes()}, map[string]attr.Value{"worker-0": override})
+		m.NodeOverrides = types.MapValueMust(types.ObjectType{AttrTypes: typesOf[nodeOverrideModel]()}, map[string]attr.Value{"worker-0": override})
 	}
 }
 
@@ -382,7 +382,7 @@ func failing(how string) func(*clusterModel) {
 
 func repeating(attempts types.Number, backoff types.String) func(*clusterModel) {
 	return func(m *clusterModel) {
-		m.Retry = types.ObjectValueMust(retryTypes(), map[string]attr.Value{attrname.Attempts: attempts, attrname.Backoff: backoff})
+		m.Retry = types.ObjectValueMust(typesOf[retryModel](), map[string]attr.Value{attrname.Attempts: attempts, attrname.Backoff: backoff})
 	}
 }
 
@@ -396,7 +396,7 @@ func TestValidate_Failures(t *testing.T) {
 		"stop":     {failing("stop"), "", ""},
 		"rollback": {failing("rollback"), "", ""},
 		"nothing is known": {func(m *clusterModel) {
-			m.TalosVersion, m.OnFailure, m.Retry = types.StringUnknown(), types.StringUnknown(), types.ObjectUnknown(retryTypes())
+			m.TalosVersion, m.OnFailure, m.Retry = types.StringUnknown(), types.StringUnknown(), types.ObjectUnknown(typesOf[retryModel]())
 		}, "", ""},
 		"values are not known":           {repeating(types.NumberUnknown(), types.StringUnknown()), "", ""},
 		"retry that says nothing":        {repeating(types.NumberNull(), types.StringNull()), "", ""},
@@ -508,7 +508,7 @@ func TestValidate_Guards(t *testing.T) {
 		}, "", ""},
 		"nothing is known": {func(m *clusterModel) {
 			m.Preflight, m.EtcdSnapshot = types.ObjectUnknown(skipTypes()), types.ObjectUnknown(directoryTypes())
-			m.Gates, m.MaintenanceWindow = types.ListUnknown(m.Gates.ElementType(t.Context())), types.ObjectUnknown(windowTypes())
+			m.Gates, m.MaintenanceWindow = types.ListUnknown(m.Gates.ElementType(t.Context())), types.ObjectUnknown(typesOf[windowModel]())
 			m.SyncInstallImage = types.BoolUnknown()
 		}, "", ""},
 		"values are not known": {func(m *clusterModel) {
@@ -537,7 +537,7 @@ func TestValidate_Guards(t *testing.T) {
 			windowed(windowModel{Cron: types.StringUnknown(), Duration: types.StringUnknown(), TimeZone: types.StringValue("Mars")}), "maintenance_window", "maintenance_window.time_zone",
 		},
 		"a gate that is not known": {func(m *clusterModel) {
-			m.Gates = types.ListValueMust(m.Gates.ElementType(t.Context()), []attr.Value{types.ObjectUnknown(gateTypes())})
+			m.Gates = types.ListValueMust(m.Gates.ElementType(t.Context()), []attr.Value{types.ObjectUnknown(typesOf[gateModel]())})
 		}, "", ""},
 
 		"no check is skipped": {skips(), "", ""},
@@ -558,7 +558,7 @@ func TestValidate_Guards(t *testing.T) {
 		"directory named ~backup": {saved("~backup"), "", ""},
 
 		"gate that is null": {func(m *clusterModel) {
-			m.Gates = types.ListValueMust(m.Gates.ElementType(t.Context()), []attr.Value{types.ObjectNull(gateTypes())})
+			m.Gates = types.ListValueMust(m.Gates.ElementType(t.Context()), []attr.Value{types.ObjectNull(typesOf[gateModel]())})
 		}, "gates[0]", "null"},
 		"expression that does not compile": {gate(func(g *gateModel) { g.Expr = types.StringValue("object.data.go =") }), "gates[1]", "expr:1:16"},
 		"expression that is not boolean":   {gate(func(g *gateModel) { g.Expr = types.StringValue("size(objects)") }), "gates[1]", "gates[1].expr"},
@@ -769,8 +769,8 @@ func delegating(to types.Object, change func(*clusterModel)) func(*clusterModel)
 	return func(m *clusterModel) {
 		m.PublishTo, m.Mode = to, types.StringValue(modeDelegate)
 		m.Order, m.RebootMode, m.MaxUnavailable, m.Settle = types.StringNull(), types.StringNull(), types.StringNull(), types.StringNull()
-		m.Drain, m.SyncInstallImage = types.ObjectNull(drainTypes()), types.BoolNull()
-		m.OnFailure, m.Retry = types.StringNull(), types.ObjectNull(retryTypes())
+		m.Drain, m.SyncInstallImage = types.ObjectNull(typesOf[drainModel]()), types.BoolNull()
+		m.OnFailure, m.Retry = types.StringNull(), types.ObjectNull(typesOf[retryModel]())
 
 		change(m)
 	}

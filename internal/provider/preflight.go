@@ -137,10 +137,12 @@ func (m optionsModel) cluster() clusterModel {
 
 // planned returns the resource with the options and the defaults of its attributes, which Terraform sets for
 // resources only.
-func (m optionsModel) planned(ctx context.Context) clusterModel {
-	made := m.cluster()
+func (m optionsModel) planned(ctx context.Context) clusterModel { return m.complete(ctx).cluster() }
+
+// complete returns the options with the defaults of the resource's attributes in place of null.
+func (m optionsModel) complete(ctx context.Context) optionsModel {
 	attributes := clusterSchema(ctx).Attributes
-	options := reflect.ValueOf(&made.optionsModel).Elem()
+	options := reflect.ValueOf(&m).Elem()
 
 	for index := range options.NumField() {
 		value, isValue := options.Field(index).Interface().(attr.Value)
@@ -152,7 +154,7 @@ func (m optionsModel) planned(ctx context.Context) clusterModel {
 		options.Field(index).Set(reflect.ValueOf(full))
 	}
 
-	return made
+	return m
 }
 
 // examine makes the checks and sets the computed attributes.

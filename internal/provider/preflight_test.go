@@ -212,11 +212,10 @@ func TestPreflight_OfNothingIsEmpty(t *testing.T) {
 }
 
 func TestPreflight_HasTheDefaultsOfTheResource(t *testing.T) {
-	drain := types.ObjectValueMust(drainTypes(), map[string]attr.Value{
-		"enabled": types.BoolNull(), "timeout": types.StringValue("1m"), "on_timeout": types.StringNull(), "wait_for_volumes": types.StringNull(),
-	})
+	drain, diagnostics := types.ObjectValueFrom(t.Context(), typesOf[drainModel](), drainModel{Timeout: types.StringValue("1m")})
+	wellDone(t, diagnostics)
 
-	gates := types.ListValueMust(types.ObjectType{AttrTypes: gateTypes()}, []attr.Value{gateValue(map[string]string{attrname.Preset: "longhorn"})})
+	gates := types.ListValueMust(types.ObjectType{AttrTypes: typesOf[gateModel]()}, []attr.Value{gateValue(map[string]string{attrname.Preset: "longhorn"})})
 
 	var model preflightModel
 
@@ -246,11 +245,11 @@ func TestPreflight_HasTheDefaultsOfTheResource(t *testing.T) {
 // gateValue is a gate in which only the given attributes are set.
 func gateValue(set map[string]string) attr.Value {
 	values := map[string]attr.Value{}
-	for name := range gateTypes() {
+	for name := range typesOf[gateModel]() {
 		values[name] = attribute.TextValue(set[name])
 	}
 
-	return types.ObjectValueMust(gateTypes(), values)
+	return types.ObjectValueMust(typesOf[gateModel](), values)
 }
 
 func TestPreflight_ListsWhatItFinds(t *testing.T) {
@@ -357,7 +356,7 @@ func TestPreflight_RefusesWhatTheResourceRefuses(t *testing.T) {
 			[]outcome{{diag.SeverityError, "publish_to"}},
 		},
 		"an expression that is none": {
-			map[string]attr.Value{attrname.Gates: types.ListValueMust(types.ObjectType{AttrTypes: gateTypes()}, []attr.Value{
+			map[string]attr.Value{attrname.Gates: types.ListValueMust(types.ObjectType{AttrTypes: typesOf[gateModel]()}, []attr.Value{
 				gateValue(map[string]string{attrname.APIVersion: "v1", attrname.Kind: "ConfigMap", attrname.Expr: "object.data.open =="}),
 			})},
 			[]outcome{{diag.SeverityError, "gates[0]"}},

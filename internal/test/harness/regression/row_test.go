@@ -361,6 +361,12 @@ func planRows() []row {
 			scenario: "an installer_image with the tag of talos_version",
 		},
 		{
+			area: areaPlan, seen: "f9359349", test: test{"provider", "TestState_AttributeOfALaterVersionIsNoChange"},
+			symptom:  "A version of the provider with a new attribute would have shown a change of every resource to whoever only upgraded the provider.",
+			wrong:    "A state without the attribute was read as null, and a plan has the default.",
+			scenario: "an attribute with a default, added as the recipe said",
+		},
+		{
 			area: areaPlan, seen: "f9359349", test: test{"provider", "TestRead_OfAnotherClusterIsAWarning"},
 			symptom:  "A resource whose cluster was reached by a default context that now leads elsewhere could not be mended by naming the context.",
 			wrong:    "A refresh, which goes by the context in the state, was an error, so that the one in the configuration was never used.",
