@@ -19,7 +19,7 @@ func (e *Engine) AllowRetry(ctx context.Context, request NodeRequest) (cluster.E
 
 	observed, err := e.observeRequested(ctx, Request{ClusterID: request.ClusterID}, outdatedPod)
 	if err != nil {
-		return cluster.Entry{}, err
+		return cluster.Entry{}, say.OfAction(err)
 	}
 
 	key, entry, err := returnedEntry(observed, request.Node)
@@ -29,7 +29,7 @@ func (e *Engine) AllowRetry(ctx context.Context, request NodeRequest) (cluster.E
 
 	held, err := e.acquire(ctx)
 	if err != nil {
-		return cluster.Entry{}, say.NotAcquired(ctx.Err() != nil, err)
+		return cluster.Entry{}, say.OfAction(say.NotAcquired(ctx.Err() != nil, err))
 	}
 
 	r := e.newRun(held, Request{Policy: request.Policy, ClusterID: request.ClusterID}, request.Policy)

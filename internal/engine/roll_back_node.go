@@ -40,7 +40,7 @@ func (e *Engine) RollBackNode(ctx context.Context, request NodeRequest) (cluster
 
 	observed, err := e.observeRequested(ctx, Request{ClusterID: request.ClusterID}, outdatedPod)
 	if err != nil {
-		return cluster.Entry{}, err
+		return cluster.Entry{}, say.OfAction(err)
 	}
 
 	if _, entry, done, err := decideRollback(observed, request.Node); done && !entry.Retry || err != nil {
@@ -49,7 +49,7 @@ func (e *Engine) RollBackNode(ctx context.Context, request NodeRequest) (cluster
 
 	held, err := e.acquire(ctx)
 	if err != nil {
-		return cluster.Entry{}, say.NotAcquired(ctx.Err() != nil, err)
+		return cluster.Entry{}, say.OfAction(say.NotAcquired(ctx.Err() != nil, err))
 	}
 
 	r := e.newRun(held, Request{Policy: request.Policy, ClusterID: request.ClusterID}, request.Policy)

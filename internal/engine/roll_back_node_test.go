@@ -298,7 +298,7 @@ func TestRollBackNode_RefusedBesideAnotherRun(t *testing.T) {
 				"roll back": r.Worker("run-back").RollBack,
 			} {
 				failed := failure(t, does(context.Background(), "worker-1"), say.ErrLocked, "")
-				if !strings.Contains(failed.Seen, "run-next") {
+				if !strings.Contains(failed.Seen, "run-next") || !strings.Contains(failed.Remedy, "invoke the action again") || strings.Contains(failed.Remedy, "apply again") {
 					t.Errorf("%s: %+v", name, failed)
 				}
 			}

@@ -4,6 +4,7 @@ package say
 
 import (
 	"errors"
+	"strings"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 )
@@ -18,6 +19,21 @@ const unwritable = "Look at why the Kubernetes API does not take it (kubectl get
 
 // WritableRemedyOfAction is [WritableRemedy] for an action: an apply would not repeat it, but begin an upgrade.
 const WritableRemedyOfAction = unwritable + "invoke the action again."
+
+// OfAction returns the error of an action that has begun nothing. The remedies of a run speak of the next apply, which
+// would not repeat the action, but begin an upgrade.
+func OfAction(err error) error {
+	const again = "invoke the action again"
+
+	var failure *Failure
+	if errors.As(err, &failure) {
+		failure.Remedy = strings.NewReplacer(
+			ResumeRemedy, "Invoke the action again.", "run terraform apply again", again, "apply again", again,
+		).Replace(failure.Remedy)
+	}
+
+	return err
+}
 
 // continueRemedy says what to do about a node that an interrupted run has begun to upgrade.
 const continueRemedy = "Run terraform apply again: it continues with this node."
