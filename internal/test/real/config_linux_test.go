@@ -31,10 +31,16 @@ func (w *world) configure() error {
 		return fmt.Errorf("finding the contract of Talos %s: %w", oldest, err)
 	}
 
-	controlPlane := w.machines[0].address.String()
+	var controlPlanes []string
 
-	input, err := generate.NewInput(clusterName, "https://"+controlPlane+":6443", w.ground.kubernetes().String(),
-		generate.WithVersionContract(contract), generate.WithEndpointList([]string{controlPlane}),
+	for _, m := range w.machines {
+		if m.controlPlane {
+			controlPlanes = append(controlPlanes, m.address.String())
+		}
+	}
+
+	input, err := generate.NewInput(clusterName, "https://"+controlPlanes[0]+":6443", w.ground.kubernetes().String(),
+		generate.WithVersionContract(contract), generate.WithEndpointList(controlPlanes),
 		generate.WithInstallImage("ghcr.io/siderolabs/installer:"+w.programs.Talos.Version))
 	if err != nil {
 		return fmt.Errorf("generating configurations: %w", err)

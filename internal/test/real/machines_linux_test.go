@@ -139,6 +139,10 @@ func parts() []part {
 			name: "control-plane", what: "a control plane that is alone upgrades Talos, in an apply that is killed and in the next, and then Kubernetes",
 			ground: single, systems: []toolchain.MachineSystem{system(nextTalos)}, run: (*world).upgradesControlPlane,
 		},
+		{
+			name: "quorum", what: "one of three control planes upgrades Talos, in an apply that is killed and in the next, and then all three Kubernetes",
+			ground: quorum, systems: []toolchain.MachineSystem{system(nextTalos)}, run: (*world).keepsQuorum,
+		},
 	}
 }
 
@@ -173,7 +177,7 @@ func TestMachines(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	for _, on := range []ground{workers, older, single} {
+	for _, on := range []ground{workers, older, single, quorum} {
 		here := slices.DeleteFunc(slices.Clone(wanted), func(one part) bool { return one.ground != on })
 		if len(here) > 0 {
 			t.Run(on.String(), func(t *testing.T) { runParts(t, on, here) })
@@ -182,7 +186,7 @@ func TestMachines(t *testing.T) {
 }
 
 func (g ground) String() string {
-	return [...]string{containers: "in containers", workers: "workers", older: "an older worker", single: "one control plane"}[g]
+	return [...]string{containers: "in containers", workers: "workers", older: "an older worker", single: "one control plane", quorum: "three control planes"}[g]
 }
 
 // runParts runs some parts in one world.

@@ -84,6 +84,8 @@ const (
 	older
 	// single is one control plane, in QEMU.
 	single
+	// quorum is three control planes: two in containers, and the last one in QEMU.
+	quorum
 )
 
 // first returns the system of new machines.
@@ -135,7 +137,7 @@ func (w *world) say(format string, args ...any) {
 
 // patience returns how long machines of this world may take to boot.
 func (w *world) patience() time.Duration {
-	if w.ground == single && w.accel != acceleration {
+	if (w.ground == single || w.ground == quorum) && w.accel != acceleration {
 		return singlePatience
 	}
 
@@ -342,6 +344,20 @@ func (w *world) until(ctx context.Context, t *testing.T, what string, patience t
 	}
 }
 
+// emulates reports whether the machine with the index runs in QEMU.
+func (w *world) emulates(index int) bool {
+	switch w.ground {
+	case single:
+		return true
+	case quorum:
+		return index == 2
+	case workers, older:
+		return index > 0
+	default:
+		return false
+	}
+}
+
 func (w *world) makeMachines(context.Context) error {
 	names := []string{"control-plane", "worker-1", "worker-2"}
 
@@ -350,12 +366,14 @@ func (w *world) makeMachines(context.Context) error {
 		names = names[:2]
 	case single:
 		names = names[:1]
+	case quorum:
+		names = []string{"control-1", "control-2", "control-3"}
 	case containers, workers:
 	}
 
 	for i, name := range names {
 		w.machines = append(w.machines, &machine{
-			name: name, controlPlane: i == 0, emulated: w.ground == single || w.ground != containers && i > 0,
+			name: name, controlPlane: i == 0 || w.ground == quorum, emulated: w.emulates(i),
 			dir: w.state("machines", name), address: netip.AddrFrom4([4]byte{10, 5, 0, byte(2 + i)}),
 		})
 	}
