@@ -4,6 +4,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
@@ -36,6 +37,9 @@ func (e *Engine) AllowRetry(ctx context.Context, request NodeRequest) (cluster.E
 	r.journal.setNodes(observed.Nodes)
 
 	entry, err = r.allowRetry(ctx, request.Node, key)
+	if errors.Is(err, say.ErrNotBegun) {
+		err = say.OfAction(err)
+	}
 
 	if releaseErr := r.lock.release(ctx); releaseErr != nil && err == nil {
 		e.warn("the lease could not be released: " + releaseErr.Error())

@@ -623,7 +623,7 @@ func componentFaults() []componentFault {
 		{
 			name:  "a node refuses its configuration",
 			fault: model.Fault{Node: "cp-1", Step: model.StepApply, Effect: model.EffectFail, Times: 1},
-			want:  cluster.ErrRefused, node: "cp-1", says: "kube-apiserver",
+			want:  cluster.ErrRefused, node: "cp-1", says: "The node did not accept its machine configuration",
 		},
 		{
 			name:  "somebody else is applying a configuration",

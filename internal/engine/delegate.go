@@ -50,7 +50,7 @@ func (e *Engine) Delegate(ctx context.Context, request Request) (cluster.Observa
 
 	request = delegated(request)
 
-	observed, err := e.observeRequested(ctx, request, unsettledPod(request.Policy))
+	observed, err := e.observeRequested(ctx, request, outdatedPod)
 	if err != nil {
 		return observed, err
 	}

@@ -55,6 +55,10 @@ func (e *Engine) RollBackNode(ctx context.Context, request NodeRequest) (cluster
 	r := e.newRun(held, Request{Policy: request.Policy, ClusterID: request.ClusterID}, request.Policy)
 
 	back, last, err := r.rollBackLeased(ctx, observed, request)
+	if errors.Is(err, say.ErrNotBegun) {
+		err = say.OfAction(err)
+	}
+
 	r.tellRolledBack(back, last, err)
 	r.giveBack(ctx, last, err)
 
@@ -213,7 +217,7 @@ func (r *run) refusesRollback(ctx context.Context, step plan.Step) error {
 
 	switch {
 	case err != nil:
-		return err
+		return say.NotAcquired(ctx.Err() != nil, err)
 	case lease.Suspended != nil:
 		return rollbackSuspended(step.Node, suspendedText(*lease.Suspended))
 	default:

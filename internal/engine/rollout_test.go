@@ -840,14 +840,29 @@ func TestRollout_WaitsForPodsToBeToldOf(t *testing.T) {
 func TestRollout_PodsThatAreNotReadyForNoReasonAreWaitedFor(t *testing.T) {
 	t.Parallel()
 
+	crashing := "CrashLoopBackOff: exit code 1"
+
 	for _, given := range []struct {
-		name, trouble string
-		marked        time.Duration
-		refusedWithin time.Duration
+		name string
+		// troubled has the components with a reason.
+		troubled []cluster.Component
+		marked   time.Duration
+		request  engine.Request
+		// within is how long the run may take; refused is whether it ends like that.
+		within  time.Duration
+		refused bool
 	}{
-		{name: "they are corrected soon", marked: 10 * time.Second},
-		{name: "they stay like that", marked: 24 * time.Hour, refusedWithin: 4 * time.Minute},
-		{name: "there is a reason", trouble: "CrashLoopBackOff: exit code 1", marked: 10 * time.Second, refusedWithin: 5 * time.Second},
+		{name: "they are corrected soon", marked: 10 * time.Second, request: to(toLifecycle)},
+		{name: "they stay like that", marked: 24 * time.Hour, request: to(toLifecycle), within: 4 * time.Minute, refused: true},
+		{
+			name: "there is a reason", troubled: cluster.Components(cluster.ControlPlane), marked: 10 * time.Second, request: to(toLifecycle),
+			within: 5 * time.Second, refused: true,
+		},
+		{
+			name: "there is a reason for one", troubled: []cluster.Component{cluster.Scheduler}, marked: 10 * time.Second, request: to(toLifecycle),
+			within: 5 * time.Second, refused: true,
+		},
+		{name: "nothing is left to do", marked: 24 * time.Hour, request: to(fromLifecycle), within: 5 * time.Second},
 	} {
 		t.Run(given.name, func(t *testing.T) {
 			inCluster(t, setup{Options: model.Options{Workers: 1, Seed: 7}}, func(r *rig) {
@@ -858,21 +873,22 @@ func TestRollout_PodsThatAreNotReadyForNoReasonAreWaitedFor(t *testing.T) {
 
 				between.pods = func(pod *cluster.ComponentPod) {
 					if pod.Node == "cp-1" && pod.Component.Static() && time.Since(begun) < given.marked {
-						pod.Ready, pod.Trouble = false, given.trouble
+						pod.Ready = false
+
+						if slices.Contains(given.troubled, pod.Component) {
+							pod.Trouble = crashing
+						}
 					}
 				}
 
-				if given.refusedWithin == 0 {
-					r.Must(w, to(toLifecycle))
-					r.At(toLifecycle)
-
-					return
+				if given.refused {
+					r.refused(w, given.request, say.ErrBlocked, cluster.CheckControlPlane)
+				} else {
+					r.Must(w, given.request)
 				}
 
-				r.refused(w, to(toLifecycle), say.ErrBlocked, cluster.CheckControlPlane)
-
-				if took := time.Since(begun); took > given.refusedWithin {
-					t.Errorf("it was refused after %s, want at most %s", took, given.refusedWithin)
+				if took := time.Since(begun); given.within > 0 && took > given.within {
+					t.Errorf("it took %s, want at most %s", took, given.within)
 				}
 			})
 		})

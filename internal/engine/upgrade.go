@@ -23,7 +23,7 @@ import (
 func (e *Engine) Upgrade(ctx context.Context, request Request) (cluster.Observation, error) {
 	e.shutdown.begin(ctx)
 
-	observed, err := e.observeRequested(ctx, request, unsettledPod(request.Policy))
+	observed, err := e.observeRequested(ctx, request, unsettledPod(request))
 	if err != nil {
 		return observed, err
 	}
@@ -80,6 +80,8 @@ func (e *Engine) observeRequested(ctx context.Context, request Request, unsettle
 	observed, err := e.firstLook(ctx, unsettled)
 
 	switch {
+	case err != nil && ctx.Err() != nil:
+		return observed, say.NotAcquired(true, cluster.Ended(ctx))
 	case err != nil:
 		return observed, say.Undisturbed(&say.Failure{
 			Summary: "Unable to observe the cluster", Seen: err.Error(), State: "Nothing was touched.", Remedy: say.UnreachedRemedy(err), Err: err,
@@ -218,17 +220,26 @@ func outdatedPod(observed cluster.Observation) string {
 	return staticPod(observed, func(pod cluster.ComponentPod) bool { return pod.Outdated })
 }
 
-// unsettledPod is [outdatedPod] for a run that refuses to begin if a static pod is not Ready. It also names one that
-// is not Ready for no reason that the kubelet reports. Kubernetes marks all pods of a node like that when the node
-// misses its heartbeats, and the kubelet, once it is back, takes some ten seconds to correct it.
-func unsettledPod(policy cluster.Policy) func(cluster.Observation) string {
+// unsettledPod is [outdatedPod] for a run that refuses to begin if a static pod is not Ready. If nothing else keeps the
+// run from beginning, it also names one that is not Ready for no reason that the kubelet reports. Kubernetes marks all
+// pods of a node like that when the node misses its heartbeats, and the kubelet, once it is back, takes some ten
+// seconds to correct it.
+func unsettledPod(request Request) func(cluster.Observation) string {
 	return func(observed cluster.Observation) string {
-		seen := outdatedPod(observed)
-		if seen != "" || policy.Skips(cluster.CheckControlPlane) {
+		if seen := outdatedPod(observed); seen != "" {
 			return seen
 		}
 
-		return staticPod(observed, func(pod cluster.ComponentPod) bool { return !pod.Ready && pod.Trouble == "" })
+		blocking := cluster.Blocking(plan.Make(observed, request.Target, request.Policy).Findings)
+		if len(blocking) == 0 || slices.ContainsFunc(blocking, func(f cluster.Finding) bool { return f.Check != cluster.CheckControlPlane || f.Unknown }) {
+			return ""
+		}
+
+		if staticPod(observed, func(pod cluster.ComponentPod) bool { return !pod.Ready && pod.Trouble != "" }) != "" {
+			return ""
+		}
+
+		return staticPod(observed, func(pod cluster.ComponentPod) bool { return !pod.Ready })
 	}
 }
 

@@ -44,7 +44,7 @@ func (c Component) Failure(err error) *Failure {
 		failed.Remedy = "Find out who else writes machine configurations (another pipeline, talos_machine_configuration_apply) and have it name the images that run, " +
 			"as data.talosupgrade_current_versions tells. Then run terraform apply again."
 		failed.Err = errors.Join(ErrForeignWriter, err)
-	case errors.Is(err, cluster.ErrRefused) && c.Configured:
+	case errors.Is(err, cluster.ErrRefused) && c.At == cluster.StepConfigure:
 		failed.Remedy = "The node did not accept its machine configuration with the new image, and kept the old one. Correct what it names, then run terraform apply again."
 	case errors.Is(err, cluster.ErrBusy):
 		failed.Remedy = "Somebody else keeps applying machine configurations to this node; find out who, then run terraform apply again."

@@ -206,6 +206,11 @@ func Undisturbed(failure *Failure) *Failure {
 	return failure
 }
 
+// NeverBegan reports whether the run stopped before anything was disrupted.
+func NeverBegan(err error) bool {
+	return errors.Is(err, ErrBlocked) || errors.Is(err, ErrLocked) || errors.Is(err, ErrNotBegun)
+}
+
 // Causes returns the errors behind the findings.
 func Causes(findings []cluster.Finding) []error {
 	var all []error

@@ -4,6 +4,7 @@ package say
 
 import (
 	"errors"
+	"regexp"
 	"strings"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
@@ -23,17 +24,22 @@ const WritableRemedyOfAction = unwritable + "invoke the action again."
 // OfAction returns the error of an action that has begun nothing. The remedies of a run speak of the next apply, which
 // would not repeat the action, but begin an upgrade.
 func OfAction(err error) error {
-	const again = "invoke the action again"
-
 	var failure *Failure
 	if errors.As(err, &failure) {
-		failure.Remedy = strings.NewReplacer(
-			ResumeRemedy, "Invoke the action again.", "run terraform apply again", again, "apply again", again,
-		).Replace(failure.Remedy)
+		failure.Remedy = applyAgain.ReplaceAllStringFunc(failure.Remedy, func(advice string) string {
+			if strings.HasPrefix(advice, "Run") {
+				return "Invoke the action again"
+			}
+
+			return "invoke the action again"
+		})
 	}
 
 	return err
 }
+
+// applyAgain matches the advice to apply again, with what an apply would do then.
+var applyAgain = regexp.MustCompile(`(?:[Rr]un terraform )?apply again\b[^.]*`)
 
 // continueRemedy says what to do about a node that an interrupted run has begun to upgrade.
 const continueRemedy = "Run terraform apply again: it continues with this node."

@@ -332,9 +332,12 @@ func (s *story) tiles(until time.Time) []tile {
 		progress cluster.Progress
 	}{{"Talos", s.talos}, {"Kubernetes", s.kubernetes}} {
 		if half.progress.Managed && half.progress.Total > 0 {
-			tiles = append(tiles, tile{
-				Name: half.name, Value: fmt.Sprintf("%d / %d", half.progress.Done, half.progress.Total), Note: "nodes at the target",
-			})
+			note := "nodes at the target"
+			if half.progress.Lagging > 0 {
+				note += ", before kube-proxy"
+			}
+
+			tiles = append(tiles, tile{Name: half.name, Value: fmt.Sprintf("%d / %d", half.progress.Done, half.progress.Total), Note: note})
 		}
 	}
 

@@ -84,7 +84,7 @@ func claim(claims map[string]string, half string, event cluster.Event, at cluste
 	status := ""
 
 	switch {
-	case at.Steps == 0 && at.Done == at.Total:
+	case at.Steps == 0 && at.Complete():
 		status = "completed"
 	case event.Kind == cluster.EventRunDone:
 		status = "pending"

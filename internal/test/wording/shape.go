@@ -101,7 +101,7 @@ var tidings = [...]string{"Planned: ", "Destroying changes nothing on the nodes"
 
 var verbs = [...]string{
 	"add", "allow", "apply", "ask", "bring", "check", "choose", "clear", "compare", "correct", "cure", "drop", "edit", "find", "finish", "fix", "follow", "free", "get", "give",
-	"grow", "have", "import", "keep", "leave", "let", "limit", "look", "make", "move", "name", "provide", "pick", "point", "put", "raise", "read", "reboot", "remove", "renew", "repair",
+	"grow", "have", "import", "invoke", "keep", "leave", "let", "limit", "look", "make", "move", "name", "provide", "pick", "point", "put", "raise", "read", "reboot", "remove", "renew", "repair",
 	"replace", "report", "restore", "run", "save", "say", "see", "set", "shorten", "skip", "split", "spread", "start", "stop", "take", "tell", "turn", "uncordon", "update", "upgrade",
 	"use", "wait", "write",
 }
