@@ -3,16 +3,18 @@
 package real
 
 import (
-	"cmp"
 	"context"
+	"errors"
 	"fmt"
-	"slices"
+	"net"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
 // keepsQuorum upgrades Talos on the last of three control planes, whose members of etcd vote with it, and then
@@ -38,10 +40,13 @@ func (w *world) keepsQuorum(ctx context.Context, t *testing.T) {
 	w.mustVote(ctx, t)
 
 	f.write(t, "  talosconfig_path = "+quote(w.talosconfig)+"\n", kubernetesAt(kubernetesVersions[1].String()))
+	end := w.watchServers(ctx, t)
 	f.apply(ctx, t).must(nothingToDo)
+	end()
+
 	f.plan(ctx, t).must(nothingToDo)
 
-	w.mustHaveGoneOneByOne(ctx, t)
+	w.mustServe(ctx, t, kubernetesVersions[1])
 	w.mustHaveNoJournal(ctx, t)
 	w.mustVote(ctx, t)
 }
@@ -72,9 +77,77 @@ func (w *world) mustVote(ctx context.Context, t *testing.T) {
 	}
 }
 
-// mustHaveGoneOneByOne fails the test unless each API server runs the new release, and was started after the one
-// before it was Ready.
-func (w *world) mustHaveGoneOneByOne(ctx context.Context, t *testing.T) {
+// watchServers notes which API servers refuse connections, until the returned function is called. That fails the test
+// unless each of them was away at some time, and no two at once. One that only answers late is not away.
+func (w *world) watchServers(ctx context.Context, t *testing.T) (end func()) {
+	t.Helper()
+
+	ctx, cancel := context.WithCancel(ctx)
+	seen, together, done := map[string]bool{}, map[string]bool{}, make(chan struct{})
+
+	go func() {
+		defer close(done)
+
+		for ctx.Err() == nil {
+			var away []string
+
+			for _, m := range w.machines {
+				if refuses(ctx, net.JoinHostPort(m.address.String(), "6443")) {
+					away = append(away, m.name)
+				}
+			}
+
+			for _, name := range away {
+				seen[name] = true
+			}
+
+			if len(away) > 1 {
+				together[strings.Join(away, " and ")] = true
+			}
+
+			select {
+			case <-ctx.Done():
+			case <-time.After(watchPause):
+			}
+		}
+	}()
+
+	return func() {
+		cancel()
+		<-done
+
+		for _, m := range w.machines {
+			if !seen[m.name] {
+				t.Errorf("the API server of %s was never away: it was not replaced, or nobody watched", m.name)
+			}
+		}
+
+		for names := range together {
+			t.Errorf("the API servers of %s were away at once", names)
+		}
+	}
+}
+
+// watchPause is the pause between two looks at all API servers, of which each is away for seconds.
+const watchPause = 200 * time.Millisecond
+
+// refuses reports whether nothing listens at the address.
+func refuses(ctx context.Context, address string) bool {
+	ctx, cancel := context.WithTimeout(ctx, callPatience)
+	defer cancel()
+
+	var dialer net.Dialer
+
+	reached, err := dialer.DialContext(ctx, "tcp", address)
+	if err == nil {
+		_ = reached.Close()
+	}
+
+	return errors.Is(err, syscall.ECONNREFUSED)
+}
+
+// mustServe fails the test unless every API server runs the release.
+func (w *world) mustServe(ctx context.Context, t *testing.T, release version.Version) {
 	t.Helper()
 
 	pods, err := w.client(t).CoreV1().Pods(metav1.NamespaceSystem).List(ctx, metav1.ListOptions{LabelSelector: "k8s-app=kube-apiserver"})
@@ -86,35 +159,9 @@ func (w *world) mustHaveGoneOneByOne(ctx context.Context, t *testing.T) {
 		t.Fatalf("there are %d API servers, want %d", len(pods.Items), len(w.machines))
 	}
 
-	started := func(pod *corev1.Pod) time.Time {
-		if statuses := pod.Status.ContainerStatuses; len(statuses) == 1 && statuses[0].State.Running != nil {
-			return statuses[0].State.Running.StartedAt.Time
-		}
-
-		t.Fatalf("%s does not run: %+v", pod.Name, pod.Status)
-
-		return time.Time{}
-	}
-
-	slices.SortFunc(pods.Items, func(a, b corev1.Pod) int { return cmp.Compare(started(&a).Unix(), started(&b).Unix()) })
-
-	var ready time.Time
-
 	for index := range pods.Items {
-		pod := &pods.Items[index]
-
-		if image := pod.Spec.Containers[0].Image; !strings.HasSuffix(image, ":v"+kubernetesVersions[1].String()) {
-			t.Errorf("%s runs %s, want %s", pod.Name, image, kubernetesVersions[1])
-		}
-
-		if began := started(pod); began.Before(ready) {
-			t.Errorf("%s was started at %s, and the one before was Ready at %s", pod.Name, began, ready)
-		}
-
-		for _, condition := range pod.Status.Conditions {
-			if condition.Type == corev1.PodReady && condition.Status == corev1.ConditionTrue {
-				ready = condition.LastTransitionTime.Time
-			}
+		if image := pods.Items[index].Spec.Containers[0].Image; !strings.HasSuffix(image, ":v"+release.String()) {
+			t.Errorf("%s runs %s, want %s", pods.Items[index].Name, image, release)
 		}
 	}
 }
