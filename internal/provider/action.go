@@ -125,7 +125,7 @@ func (a *clusterAction) Schema(ctx context.Context, _ action.SchemaRequest, resp
 
 // Configure implements [action.ActionWithConfigure].
 func (a *clusterAction) Configure(_ context.Context, req action.ConfigureRequest, resp *action.ConfigureResponse) {
-	a.clusters = connection.Configured(req.ProviderData, &resp.Diagnostics)
+	a.clusters = connection.FromProviderData(req.ProviderData, &resp.Diagnostics)
 }
 
 // ValidateConfig implements [action.ActionWithValidateConfig].
@@ -159,7 +159,7 @@ func (a *clusterAction) Invoke(ctx context.Context, req action.InvokeRequest, re
 			access.Unknown = []string{"of the action itself"}
 		}
 
-		resp.Diagnostics.Append(connection.Problem(a.doing, access, connection.ErrUnknown))
+		resp.Diagnostics.Append(connection.Problem(a.doing, access, connection.ErrCredentialsUnknown))
 
 		return
 	}
@@ -186,7 +186,7 @@ func (a *clusterAction) problem(err error) diag.Diagnostic {
 
 	switch late := errors.Is(err, errLate); {
 	case late && errors.As(err, &failure):
-		return connection.Failed(lateFailure(a.doing, failure, err))
+		return connection.FailureProblem(lateFailure(a.doing, failure, err))
 	case late:
 		return diag.NewErrorDiagnostic("Unable to "+a.doing, diagnostic.Sentence(cluster.Plain(err.Error()))+"\n\n"+lateRemedy)
 	default:
@@ -268,7 +268,7 @@ func (i *invocation) identify(ctx context.Context) string {
 
 	// The cached observation is about to become outdated.
 	if !i.config.GetAttribute(ctx, path.Root(attrname.Context), &named).HasError() {
-		i.clusters.Remember(named.ValueString(), nil)
+		i.clusters.Forget(named.ValueString())
 	}
 
 	return id
@@ -276,7 +276,7 @@ func (i *invocation) identify(ctx context.Context) string {
 
 // options returns the options of an engine that changes something on behalf of the owner.
 func (i *invocation) options(beside cluster.Operator, owner string) engine.Options {
-	options := i.clusters.Engine(i.reached, beside)
+	options := i.clusters.EngineOptions(i.reached, beside)
 	options.Run, options.Owner = cluster.RunPrefix+rand.Text(), owner
 
 	return options

@@ -47,7 +47,7 @@ func saveSnapshot(ctx context.Context, on *invocation) error {
 		return nil
 	}
 
-	options := on.clusters.Engine(on.reached, nil)
+	options := on.clusters.EngineOptions(on.reached, nil)
 	options.Observers = []cluster.Observer{on}
 
 	store := countedStore{SnapshotStore: snapshot.New(directory.ValueString()), on: on, clock: options.Clock}

@@ -97,7 +97,7 @@ func rollBack(ctx context.Context, on *invocation) error {
 		Publisher: on.reached.Publisher(id, to, known.Next), Events: on.reached.Events(to),
 		Trace: publication.StartTrace(ctx, on.clusters.Settings.Version, id, options, engine.Request{}, to),
 	}
-	options.Observers = append([]cluster.Observer{diagnostic.NewProgress(ctx), on}, out.Observers()...)
+	options.Observers = append([]cluster.Observer{diagnostic.NewProgress(ctx), on}, out.All()...)
 	options.Permitted = diagnostic.NewProgress(ctx).Permitted
 
 	entry, err := engine.New(options).RollBackNode(ctx, request)

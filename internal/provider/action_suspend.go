@@ -47,7 +47,7 @@ func newResumeAction() action.Action {
 		name: "resume", doing: "let the upgrades of the cluster go on", limit: 3 * time.Minute,
 		text: "Resumes the suspended upgrades of a cluster, and says who had suspended them. It takes the lease from nobody. If the upgrades were not suspended, that is no error.",
 		invoke: func(ctx context.Context, on *invocation) error {
-			lifted, err := engine.New(on.clusters.Engine(on.reached, nil)).Resume(ctx)
+			lifted, err := engine.New(on.clusters.EngineOptions(on.reached, nil)).Resume(ctx)
 
 			switch {
 			case err != nil:
@@ -75,7 +75,7 @@ func suspend(ctx context.Context, on *invocation) error {
 	// A lease that is created for this carries the ID of the cluster, as that of a run does.
 	on.identify(ctx)
 
-	standing, err := engine.New(on.clusters.Engine(on.reached, nil)).Suspend(ctx, reason.ValueString())
+	standing, err := engine.New(on.clusters.EngineOptions(on.reached, nil)).Suspend(ctx, reason.ValueString())
 
 	switch {
 	case err != nil:

@@ -80,7 +80,7 @@ func (d *availableVersionsDataSource) Schema(_ context.Context, _ datasource.Sch
 
 // Configure implements [datasource.DataSourceWithConfigure].
 func (d *availableVersionsDataSource) Configure(_ context.Context, req datasource.ConfigureRequest, resp *datasource.ConfigureResponse) {
-	d.clusters = connection.Configured(req.ProviderData, &resp.Diagnostics)
+	d.clusters = connection.FromProviderData(req.ProviderData, &resp.Diagnostics)
 }
 
 // ValidateConfig implements [datasource.DataSourceWithValidateConfig].
@@ -147,7 +147,7 @@ func (d *availableVersionsDataSource) Read(ctx context.Context, req datasource.R
 }
 
 // standing returns the versions in the configuration, or else what the cluster runs.
-func (d *availableVersionsDataSource) standing(ctx context.Context, model availableVersionsModel) (releases.Running, diag.Diagnostics) {
+func (d *availableVersionsDataSource) standing(ctx context.Context, model availableVersionsModel) (releases.RunningVersions, diag.Diagnostics) {
 	if !model.TalosVersion.IsNull() {
 		return model.given()
 	}
@@ -160,10 +160,10 @@ func (d *availableVersionsDataSource) standing(ctx context.Context, model availa
 		diagnostics.Append(diagnostic.WithDetail(unseen, unseen.Detail()+"\n\nNo cluster is needed where "+attrname.TalosVersion+" and "+attrname.KubernetesVersion+
 			" say what to start from."))
 
-		return releases.Running{}, diagnostics
+		return releases.RunningVersions{}, diagnostics
 	}
 
-	var from releases.Running
+	var from releases.RunningVersions
 
 	from.Lowest.Talos, from.Highest.Talos = seen.TalosVersions()
 	from.Lowest.Kubernetes, from.Highest.Kubernetes = seen.KubernetesVersions()
@@ -180,10 +180,10 @@ func (d *availableVersionsDataSource) standing(ctx context.Context, model availa
 }
 
 // given returns the versions in the configuration.
-func (m availableVersionsModel) given() (releases.Running, diag.Diagnostics) {
+func (m availableVersionsModel) given() (releases.RunningVersions, diag.Diagnostics) {
 	var (
 		diagnostics diag.Diagnostics
-		from        releases.Running
+		from        releases.RunningVersions
 		err         error
 	)
 
@@ -206,7 +206,7 @@ func (m availableVersionsModel) given() (releases.Running, diag.Diagnostics) {
 
 // warnOfUnsupported warns that the versions to start from are not supported. There may be a path from them to a
 // supported pair, unless they are too new. name is the display name of the cluster, if one was observed.
-func warnOfUnsupported(diagnostics *diag.Diagnostics, from releases.Running, name string) {
+func warnOfUnsupported(diagnostics *diag.Diagnostics, from releases.RunningVersions, name string) {
 	if _, newest := compat.TalosMinors(); !diagnostics.HasError() && from.Lowest.Talos.Minor().Compare(newest) > 0 {
 		diagnostics.AddAttributeWarning(path.Root(attrname.TalosVersion), diagnostic.About("Unsupported versions to start from", name),
 			fmt.Sprintf("Talos %s is newer than Talos %s, the newest that this release of the provider knows, so nothing is offered.\n\nUse a newer release of the provider.", from.Lowest.Talos, newest))
@@ -225,7 +225,7 @@ func warnOfUnsupported(diagnostics *diag.Diagnostics, from releases.Running, nam
 }
 
 // answer sets the computed attributes. Withdrawn releases of Talos that the user listed are listed, and not recommended.
-func (m *availableVersionsModel) answer(from releases.Running, talos, kubernetes release.List, withdrawn func(version.Version) bool) {
+func (m *availableVersionsModel) answer(from releases.RunningVersions, talos, kubernetes release.List, withdrawn func(version.Version) bool) {
 	if m.TalosVersion.IsNull() {
 		m.TalosVersion = attribute.VersionValue(from.Lowest.Talos)
 		m.KubernetesVersion = attribute.VersionValue(from.Lowest.Kubernetes)

@@ -309,7 +309,7 @@ func TestAvailableVersions_EmbeddedListIsTheDefault(t *testing.T) {
 func defaults(t *testing.T, url types.String, source tftypes.Value) releases.Defaults {
 	t.Helper()
 
-	object, err := releases.ProviderSchema().GetType().ValueFromTerraform(t.Context(), source)
+	object, err := releases.ProviderSourceSchema().GetType().ValueFromTerraform(t.Context(), source)
 	if err != nil {
 		t.Fatal(err)
 	}

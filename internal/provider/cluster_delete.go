@@ -37,7 +37,7 @@ func (r *clusterResource) Delete(ctx context.Context, req resource.DeleteRequest
 
 	reached, release, err := r.clusters.Connect(bounded, model.Context.ValueString())
 	if err != nil {
-		resp.Diagnostics.Append(r.undeletable(err, r.clusters.Called(model.Context, model.ID)))
+		resp.Diagnostics.Append(r.undeletable(err, r.clusters.DisplayName(model.Context, model.ID)))
 
 		return
 	}
@@ -49,13 +49,13 @@ func (r *clusterResource) Delete(ctx context.Context, req resource.DeleteRequest
 	// Unless the cluster is identified, nothing in it may be deleted.
 	found, err := connection.ClusterID(bounded, reached)
 	if err != nil {
-		resp.Diagnostics.Append(r.undeletable(err, r.clusters.Called(model.Context, model.ID)))
+		resp.Diagnostics.Append(r.undeletable(err, r.clusters.DisplayName(model.Context, model.ID)))
 
 		return
 	}
 
 	if id = cmp.Or(id, found); found != id {
-		resp.Diagnostics.Append(connection.WrongCluster(id, found, reached.Name))
+		resp.Diagnostics.Append(connection.WrongClusterProblem(id, found, reached.Name))
 
 		return
 	}
@@ -68,7 +68,7 @@ func (r *clusterResource) Delete(ctx context.Context, req resource.DeleteRequest
 
 	kept, err := reached.Kubernetes.Forget(bounded, id)
 	if err != nil {
-		resp.Diagnostics.Append(r.undeletable(err, r.clusters.Called(model.Context, model.ID)))
+		resp.Diagnostics.Append(r.undeletable(err, r.clusters.DisplayName(model.Context, model.ID)))
 	}
 
 	if len(kept) > 0 {
@@ -85,7 +85,7 @@ func (r *clusterResource) Delete(ctx context.Context, req resource.DeleteRequest
 func (r *clusterResource) undeletable(err error, name string) diag.Diagnostic {
 	found := connection.Problem("remove the provider's objects from the cluster", r.clusters.Access, err)
 
-	for _, curable := range []error{connection.ErrUnknown, connection.ErrMissing, connection.ErrUnusable, cluster.ErrCredentials, cluster.ErrDenied, context.Canceled} {
+	for _, curable := range []error{connection.ErrCredentialsUnknown, connection.ErrCredentialsMissing, connection.ErrCredentialsUnusable, cluster.ErrCredentials, cluster.ErrDenied, context.Canceled} {
 		if errors.Is(err, curable) {
 			return diagnostic.WithDetail(found, found.Detail()+
 				"\n\nThe resource stays in state. If the cluster is gone for good, terraform state rm takes it out without asking the cluster.")

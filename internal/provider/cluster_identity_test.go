@@ -355,12 +355,12 @@ func TestImport_ContextsWithinReach(t *testing.T) {
 		"the only one is":                       {connection.Credentials{Talosconfig: "contexts:\n  a: {}\n"}, []connection.ContextRef{{Name: "a"}}, nil},
 		"none is":                               {connection.Credentials{Talosconfig: "contexts:\n  a: {}\n  b: {}\n"}, []connection.ContextRef{{Wanted: "a", Name: "a"}, {Wanted: "b", Name: "b"}}, nil},
 		"a current one that is not there":       {connection.Credentials{Talosconfig: "context: c\ncontexts:\n  a: {}\n"}, []connection.ContextRef{{Wanted: "a", Name: "a"}}, nil},
-		"the provider block names none of them": {connection.Credentials{Talosconfig: two, Context: "c"}, nil, connection.ErrUnusable},
-		"a talosconfig without contexts":        {connection.Credentials{Talosconfig: "contexts: {}\n"}, nil, connection.ErrUnusable},
+		"the provider block names none of them": {connection.Credentials{Talosconfig: two, Context: "c"}, nil, connection.ErrCredentialsUnusable},
+		"a talosconfig without contexts":        {connection.Credentials{Talosconfig: "contexts: {}\n"}, nil, connection.ErrCredentialsUnusable},
 		"a certificate":                         {connection.Credentials{Certificate: certificate, Endpoints: []string{"10.5.0.2"}}, []connection.ContextRef{{}}, nil},
 		"a management cluster":                  {connection.Credentials{From: &connection.CredentialsSource{}}, []connection.ContextRef{{}}, nil},
-		"nothing":                               {connection.Credentials{}, nil, connection.ErrMissing},
-		"not known yet":                         {connection.Credentials{Unknown: []string{attrname.Talosconfig}}, nil, connection.ErrUnknown},
+		"nothing":                               {connection.Credentials{}, nil, connection.ErrCredentialsMissing},
+		"not known yet":                         {connection.Credentials{Unknown: []string{attrname.Talosconfig}}, nil, connection.ErrCredentialsUnknown},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := test.access.Contexts()

@@ -50,7 +50,7 @@ func (l *clusterList) Metadata(_ context.Context, _ resource.MetadataRequest, re
 
 // Configure implements [list.ListResourceWithConfigure].
 func (l *clusterList) Configure(_ context.Context, req resource.ConfigureRequest, resp *resource.ConfigureResponse) {
-	l.clusters = connection.Configured(req.ProviderData, &resp.Diagnostics)
+	l.clusters = connection.FromProviderData(req.ProviderData, &resp.Diagnostics)
 }
 
 // ListResourceConfigSchema implements [list.ListResource].
@@ -204,11 +204,11 @@ func (l *clusterList) results(ctx context.Context, req list.ListRequest, listed 
 	made := make([]list.ListResult, len(listed))
 	failed := make([]diag.Diagnostic, len(listed))
 
-	connection.AtOnce(len(listed), func(index int) {
+	connection.Concurrently(len(listed), func(index int) {
 		one := listed[index]
 
 		result := req.NewListResult(ctx)
-		result.DisplayName = cmp.Or(one.Name, l.clusters.Title(one.ContextRef))
+		result.DisplayName = cmp.Or(one.Name, l.clusters.DisplayNameOf(one.ContextRef))
 		result.Diagnostics.Append(result.Identity.Set(ctx, identityModel{ID: types.StringValue(one.id)})...)
 
 		if req.IncludeResource {
@@ -248,6 +248,6 @@ func (l *clusterList) results(ctx context.Context, req list.ListRequest, listed 
 
 // unlisted returns the warning about a context that could not be listed.
 func (l *clusterList) unlisted(ref connection.ContextRef, err error) diag.Diagnostic {
-	return diagnostic.AsWarning(connection.Problem("list the cluster", l.clusters.Access, err), diagnostic.About(connection.SummaryUnobserved, l.clusters.Title(ref)),
+	return diagnostic.AsWarning(connection.Problem("list the cluster", l.clusters.Access, err), diagnostic.About(connection.SummaryUnobserved, l.clusters.DisplayNameOf(ref)),
 		"It is not listed; the clusters of the other contexts are.")
 }

@@ -32,7 +32,7 @@ func (r *clusterResource) ModifyPlan(ctx context.Context, req resource.ModifyPla
 		var gone clusterModel
 
 		resp.Diagnostics.Append(req.State.Get(ctx, &gone)...)
-		resp.Diagnostics.AddWarning(diagnostic.About("Destroying changes nothing on the nodes", r.clusters.Called(gone.Context, gone.ID)),
+		resp.Diagnostics.AddWarning(diagnostic.About("Destroying changes nothing on the nodes", r.clusters.DisplayName(gone.Context, gone.ID)),
 			"The nodes keep the versions they run. Only the objects of this provider are removed from the cluster ("+leftovers+"); an unfinished journal is kept."+
 				r.clusters.Kept(gone.publication()))
 
@@ -86,8 +86,8 @@ func (r *clusterResource) preview(ctx context.Context, planned clusterModel, pri
 	var diagnostics diag.Diagnostics
 
 	if access, undecided := r.clusters.Undecided(ctx); undecided {
-		diagnostics.Append(diagnostic.AsWarning(connection.Problem("look at the cluster", access, connection.ErrUnknown),
-			diagnostic.About("Looked at during apply", r.clusters.Called(planned.Context, planned.ID)), "What the upgrade does is not known before that."))
+		diagnostics.Append(diagnostic.AsWarning(connection.Problem("look at the cluster", access, connection.ErrCredentialsUnknown),
+			diagnostic.About("Looked at during apply", r.clusters.DisplayName(planned.Context, planned.ID)), "What the upgrade does is not known before that."))
 
 		return true, diagnostics
 	}
@@ -111,13 +111,13 @@ func (r *clusterResource) preview(ctx context.Context, planned clusterModel, pri
 
 	seen, err := r.clusters.Recent(bounded, planned.Context.ValueString())
 	if err != nil {
-		diagnostics.Append(unplannable(r.clusters.Access, err, r.clusters.Called(planned.Context, planned.ID)))
+		diagnostics.Append(unplannable(r.clusters.Access, err, r.clusters.DisplayName(planned.Context, planned.ID)))
 
 		return true, diagnostics
 	}
 
 	if prior != nil && seen.ID != "" && prior.ID.ValueString() != "" && prior.ID.ValueString() != seen.ID {
-		diagnostics.Append(connection.WrongCluster(prior.ID.ValueString(), seen.ID, seen.Name))
+		diagnostics.Append(connection.WrongClusterProblem(prior.ID.ValueString(), seen.ID, seen.Name))
 
 		return false, diagnostics
 	}
@@ -133,7 +133,7 @@ func (r *clusterResource) preview(ctx context.Context, planned clusterModel, pri
 		examined.Findings = append(examined.Findings, unseenFinding(absent, seen.Observation))
 	}
 
-	examined.Findings = append(examined.Findings, r.clusters.Claims.FindDuplicate(seen.ID, seen.Name, request.Target, work)...)
+	examined.Findings = append(examined.Findings, r.clusters.Claims.RecordPlan(seen.ID, seen.Name, request.Target, work)...)
 
 	if !work {
 		object = viewObject(bounded, r.clusters, planned, prior, request.Target)
@@ -179,7 +179,7 @@ func (m *clusterModel) unseenIn(observed cluster.Observation) []string {
 func unplannable(access connection.Credentials, err error, name string) diag.Diagnostic {
 	found := connection.Problem("plan the upgrade", access, err)
 
-	if !connection.Heals(err) {
+	if !connection.WaitingHelps(err) {
 		return found
 	}
 
@@ -211,10 +211,10 @@ func examine(ctx context.Context, c *connection.Clusters, planned clusterModel, 
 
 	beside, err := reached.Operator(planned.publication())
 	if err != nil {
-		return engine.Examination{Findings: append(slices.Clip(made.Findings), publication.Unmanaged(planned.publication(), err))}
+		return engine.Examination{Findings: append(slices.Clip(made.Findings), publication.UnusableManagementFinding(planned.publication(), err))}
 	}
 
-	return engine.New(c.Engine(reached, beside)).Preflight(ctx, seen.Observation, made, request, engine.Planning)
+	return engine.New(c.EngineOptions(reached, beside)).Preflight(ctx, seen.Observation, made, request, engine.Planning)
 }
 
 // unchangedTimeout bounds reading an object that was named before. A plan that does not change it waits no longer
@@ -259,7 +259,7 @@ func viewObject(ctx context.Context, c *connection.Clusters, planned clusterMode
 	case err != nil && unchanged, err == nil && beside == nil:
 		return objectView{}
 	case err != nil:
-		return objectView{findings: []cluster.Finding{publication.Unmanaged(of, err)}}
+		return objectView{findings: []cluster.Finding{publication.UnusableManagementFinding(of, err)}}
 	}
 
 	report, err = beside.Report(ctx)
@@ -270,7 +270,7 @@ func viewObject(ctx context.Context, c *connection.Clusters, planned clusterMode
 	case unchanged:
 		return objectView{}
 	default:
-		return objectView{findings: []cluster.Finding{publication.Unread(of, err)}}
+		return objectView{findings: []cluster.Finding{publication.UnreadableObjectFinding(of, err)}}
 	}
 }
 

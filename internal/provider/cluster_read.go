@@ -29,8 +29,11 @@ func (r *clusterResource) Read(ctx context.Context, req resource.ReadRequest, re
 		return
 	}
 
-	// An earlier build stored no identity.
+	// An earlier version stored no identity, and no value of an attribute that this one added.
+	model.optionsModel = model.complete(ctx)
+
 	resp.Diagnostics.Append(model.writeIdentity(ctx, resp.Identity)...)
+	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
 
 	bounded, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -51,14 +54,11 @@ func (r *clusterResource) Read(ctx context.Context, req resource.ReadRequest, re
 
 	if model.ID.ValueString() != "" && seen.ID != model.ID.ValueString() {
 		// The configuration may name another context by now; if it does not, the plan is an error.
-		resp.Diagnostics.Append(diagnostic.AsWarning(connection.WrongCluster(model.ID.ValueString(), seen.ID, seen.Name),
+		resp.Diagnostics.Append(diagnostic.AsWarning(connection.WrongClusterProblem(model.ID.ValueString(), seen.ID, seen.Name),
 			diagnostic.About("Wrong cluster", seen.Name), "The state keeps its values. A plan goes by the context in the configuration, which may be another one."))
 
 		return
 	}
-
-	// An earlier version stored no value of an attribute that this one added.
-	model.optionsModel = model.complete(ctx)
 
 	resp.Diagnostics.Append(model.observe(seen.Observation)...)
 	resp.Diagnostics.Append(model.writeIdentity(ctx, resp.Identity)...)
@@ -69,13 +69,13 @@ func (r *clusterResource) Read(ctx context.Context, req resource.ReadRequest, re
 // credentials are an error. Anything else keeps the state, including a context that was renamed: the plan uses the
 // context in the configuration, and fails if that is the same.
 func (r *clusterResource) unreadable(err error, state clusterModel) diag.Diagnostic {
-	found, summary := connection.Problem("read the cluster", r.clusters.Access, err), diagnostic.About(connection.SummaryUnobserved, r.clusters.Called(state.Context, state.ID))
+	found, summary := connection.Problem("read the cluster", r.clusters.Access, err), diagnostic.About(connection.SummaryUnobserved, r.clusters.DisplayName(state.Context, state.ID))
 
 	switch {
-	case connection.AbsentContext(err) && !state.Context.IsNull():
+	case connection.IsAbsentContext(err) && !state.Context.IsNull():
 		return diag.NewWarningDiagnostic(summary, diagnostic.Sentence(err.Error())+
 			"\n\nIf it was renamed, give the configuration the new name: the apply stores it, and until then the state keeps its values.")
-	case errors.Is(err, connection.ErrMissing), errors.Is(err, connection.ErrUnusable):
+	case errors.Is(err, connection.ErrCredentialsMissing), errors.Is(err, connection.ErrCredentialsUnusable):
 		return found
 	default:
 		return diagnostic.AsWarning(found, summary, "The state keeps its values until the cluster can be read again; an apply reads it first.")

@@ -67,6 +67,12 @@ func TestRead_OfAnotherClusterIsAWarning(t *testing.T) {
 	if got.ID.ValueString() != "cluster-a" {
 		t.Error("the state changed")
 	}
+
+	named := desired("1.13.4", "")
+	named.ID, named.Context = state.ID, types.StringValue("prod")
+
+	_, diagnostics = planned(t, threeNodes("1.13.4", "1.34.2").clusters(t), got, named)
+	check(t, diagnostics)
 }
 
 func TestRead_FollowsTheClusterButNotTheDesiredVersions(t *testing.T) {

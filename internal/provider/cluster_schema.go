@@ -67,7 +67,7 @@ func (r *clusterResource) Schema(ctx context.Context, _ resource.SchemaRequest, 
 
 // Configure implements [resource.ResourceWithConfigure].
 func (r *clusterResource) Configure(_ context.Context, req resource.ConfigureRequest, resp *resource.ConfigureResponse) {
-	r.clusters = connection.Configured(req.ProviderData, &resp.Diagnostics)
+	r.clusters = connection.FromProviderData(req.ProviderData, &resp.Diagnostics)
 }
 
 func clusterSchema(ctx context.Context) schema.Schema {

@@ -217,11 +217,26 @@ func TestState_OfAnEarlierVersionNeedsNoChange(t *testing.T) {
 // no difference to whoever only upgrades the provider.
 func TestState_AttributeOfALaterVersionIsNoChange(t *testing.T) {
 	d := drive(t, threeNodes("1.13.4", "1.34.2"))
-	before := d.value(d.refreshed())
+	kind, _ := d.kind.AttributeTypes[attrname.NodeOverrides].(tftypes.Map)
+	overrides := tftypes.NewValue(kind, map[string]tftypes.Value{
+		"worker-0": empty(d.object(kind.ElementType), map[string]tftypes.Value{attrname.Hold: tftypes.NewValue(tftypes.Bool, false)}),
+	})
+
+	before, err := tftypes.Transform(d.value(d.refreshed()), func(path *tftypes.AttributePath, value tftypes.Value) (tftypes.Value, error) {
+		if path.String() == `AttributeName("node_overrides")` {
+			return overrides, nil
+		}
+
+		return value, nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
 
 	without := func(path *tftypes.AttributePath, value tftypes.Value) (tftypes.Value, error) {
 		switch path.String() {
-		case `AttributeName("settle")`, `AttributeName("mode")`, `AttributeName("drain").AttributeName("on_timeout")`, `AttributeName("retry")`:
+		case `AttributeName("settle")`, `AttributeName("mode")`, `AttributeName("drain").AttributeName("on_timeout")`, `AttributeName("retry")`,
+			`AttributeName("node_overrides").ElementKeyString("worker-0").AttributeName("hold")`:
 			return tftypes.NewValue(value.Type(), nil), nil
 		default:
 			return value, nil

@@ -54,7 +54,7 @@ func (r *clusterResource) Create(ctx context.Context, req resource.CreateRequest
 	resp.Diagnostics.Append(warnings...)
 
 	if err != nil {
-		resp.Diagnostics.Append(r.problem(err))
+		resp.Diagnostics.Append(r.problem(err)...)
 
 		return
 	}
@@ -97,23 +97,29 @@ func (r *clusterResource) Update(ctx context.Context, req resource.UpdateRequest
 	}
 
 	found := r.problem(err)
-	resp.Diagnostics.Append(found)
+	resp.Diagnostics.Append(found...)
 
-	if observed.Nodes != nil && !errors.Is(err, say.ErrWrongCluster) {
-		resp.Diagnostics.Append(prior.record(observed, stopped(prior, planned, observed, found.Summary(), err))...)
+	if observed.Nodes != nil && len(found) > 0 && !errors.Is(err, say.ErrWrongCluster) {
+		resp.Diagnostics.Append(prior.record(observed, stopped(prior, planned, observed, found[0].Summary(), err))...)
 	}
 
 	resp.Diagnostics.Append(prior.writeIdentity(ctx, resp.Identity)...)
 	resp.Diagnostics.Append(resp.State.Set(ctx, prior)...)
 }
 
-// problem is [connection.Problem] of an upgrade.
-func (r *clusterResource) problem(err error) diag.Diagnostic {
-	if errors.Is(err, errReport) {
-		return undrawable(err)
-	}
+// errInvalid is the error of a request whose diagnostics say what is wrong with it.
+var errInvalid = errors.New("invalid request")
 
-	return connection.Problem("upgrade the cluster", r.clusters.Access, err)
+// problem returns the diagnostic of an upgrade that ended with the error; none if its own diagnostics say it.
+func (r *clusterResource) problem(err error) diag.Diagnostics {
+	switch {
+	case errors.Is(err, errInvalid):
+		return nil
+	case errors.Is(err, errReport):
+		return diag.Diagnostics{undrawable(err)}
+	default:
+		return diag.Diagnostics{connection.Problem("upgrade the cluster", r.clusters.Access, err)}
+	}
 }
 
 // stopped returns the status after an upgrade that did not complete. If it stopped before anything was changed, or
@@ -133,7 +139,7 @@ func stopped(prior, planned clusterModel, observed cluster.Observation, summary 
 		return current
 	case delegated != nil:
 		return current.failed(summary+".", delegated.asked == version.Kubernetes || afterTalos)
-	case publication.NeverBegan(err):
+	case say.NeverBegan(err):
 		return current
 	case failure.Component != "":
 		return current.failed(summary+".", managed)
@@ -154,12 +160,12 @@ func (r *clusterResource) upgrade(ctx context.Context, model clusterModel, claim
 
 	request, diagnostics := model.requestOf(ctx, r.clusters, reached.Objects)
 	if diagnostics.HasError() {
-		return cluster.Observation{}, diagnostics, connection.ErrUnusable
+		return cluster.Observation{}, diagnostics, errInvalid
 	}
 
 	request.ClusterID, request.Deadline = model.ID.ValueString(), limit
 
-	r.clusters.Remember(model.Context.ValueString(), nil)
+	r.clusters.Forget(model.Context.ValueString())
 
 	// If the ID is unknown, the name is used: the lease in the cluster keeps two writers apart anyway.
 	id, err := connection.ClusterID(ctx, reached)
@@ -190,7 +196,7 @@ func (r *clusterResource) upgrade(ctx context.Context, model clusterModel, claim
 	defer end()
 
 	told := &diagnostic.Warnings{}
-	options := r.clusters.Engine(reached, beside)
+	options := r.clusters.EngineOptions(reached, beside)
 	options.Run, options.Owner = cluster.RunPrefix+rand.Text(), owner
 
 	drawn, err := r.draw(model, claimant, options.Run, reached.Name)
@@ -203,7 +209,7 @@ func (r *clusterResource) upgrade(ctx context.Context, model clusterModel, claim
 		out.Publisher, out.Events = reached.Publisher(id, to, known.Next), reached.Events(to)
 	}
 
-	options.Observers = append([]cluster.Observer{diagnostic.NewProgress(ctx), told}, out.Observers()...)
+	options.Observers = append([]cluster.Observer{diagnostic.NewProgress(ctx), told}, out.All()...)
 	options.Permitted = diagnostic.NewProgress(ctx).Permitted
 
 	observed, err := carryOut(ctx, options, request)
@@ -285,7 +291,7 @@ func (r *clusterResource) draw(model clusterModel, claimant, run, name string) (
 	}
 
 	// The file is claimed before anything is written beside it.
-	if !r.clusters.Claims.Write(place, claimant) {
+	if !r.clusters.Claims.ClaimFile(place, claimant) {
 		return nil, reportError{fmt.Errorf("%s cannot be written: another %s_cluster resource writes its own report there", place, attrname.TypeName)}
 	}
 

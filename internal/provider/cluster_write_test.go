@@ -342,7 +342,7 @@ func TestReport_WithoutAPlaceStopsTheUpgrade(t *testing.T) {
 	wanted.ReportPath = types.StringValue(filepath.Join(t.TempDir(), "upgrade.html"))
 
 	clusters := fake.clusters(t)
-	if !clusters.Claims.Write(wanted.ReportPath.ValueString(), "another resource") {
+	if !clusters.Claims.ClaimFile(wanted.ReportPath.ValueString(), "another resource") {
 		t.Fatal("nobody has the file, and it cannot be had")
 	}
 

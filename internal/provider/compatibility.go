@@ -54,7 +54,7 @@ func (d *compatibilityDataSource) Metadata(_ context.Context, _ datasource.Metad
 
 // Configure implements [datasource.DataSourceWithConfigure].
 func (d *compatibilityDataSource) Configure(_ context.Context, req datasource.ConfigureRequest, resp *datasource.ConfigureResponse) {
-	d.clusters = connection.Configured(req.ProviderData, &resp.Diagnostics)
+	d.clusters = connection.FromProviderData(req.ProviderData, &resp.Diagnostics)
 }
 
 // Schema implements [datasource.DataSource].

@@ -80,7 +80,7 @@ func (d *currentVersionsDataSource) Schema(_ context.Context, _ datasource.Schem
 
 // Configure implements [datasource.DataSourceWithConfigure].
 func (d *currentVersionsDataSource) Configure(_ context.Context, req datasource.ConfigureRequest, resp *datasource.ConfigureResponse) {
-	d.clusters = connection.Configured(req.ProviderData, &resp.Diagnostics)
+	d.clusters = connection.FromProviderData(req.ProviderData, &resp.Diagnostics)
 }
 
 // Read implements [datasource.DataSource].

@@ -202,7 +202,7 @@ func TestDiagnostic_ImportOutOfReachSaysWhatToDo(t *testing.T) {
 func TestDiagnostic_ForeignProviderDataIsADefect(t *testing.T) {
 	var diagnostics diag.Diagnostics
 
-	connection.Configured("something else", &diagnostics)
+	connection.FromProviderData("something else", &diagnostics)
 	check(t, told.Noted(t, diagnostics), outcome{diag.SeverityError, "please report it"})
 }
 
@@ -277,7 +277,7 @@ func TestDiagnostic_AnotherWriterOfTheObjectIsAWarning(t *testing.T) {
 		reached := &connection.Connection{Own: &connection.ManagementCluster{Access: board}}
 		out := &publication.Observers{Publisher: reached.Publisher("id", of, nil)}
 
-		for _, observer := range out.Observers() {
+		for _, observer := range out.All() {
 			observer.Observe(cluster.Event{
 				Kind: cluster.EventRunStarted, Target: cluster.Target{Talos: version.MustParse("1.13.0")},
 				Talos: cluster.Progress{Managed: true, Total: 3, Steps: 3, Lowest: version.MustParse("1.12.0")},

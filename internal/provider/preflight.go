@@ -6,18 +6,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"reflect"
 	"slices"
 	"strings"
 
-	"github.com/hashicorp/terraform-plugin-framework/attr"
 	"github.com/hashicorp/terraform-plugin-framework/datasource"
 	"github.com/hashicorp/terraform-plugin-framework/datasource/schema"
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/path"
 	resourceschema "github.com/hashicorp/terraform-plugin-framework/resource/schema"
-	preset "github.com/hashicorp/terraform-plugin-framework/resource/schema/defaults"
 	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
@@ -71,7 +67,7 @@ func (d *preflightDataSource) Schema(ctx context.Context, _ datasource.SchemaReq
 
 // Configure implements [datasource.DataSourceWithConfigure].
 func (d *preflightDataSource) Configure(_ context.Context, req datasource.ConfigureRequest, resp *datasource.ConfigureResponse) {
-	d.clusters = connection.Configured(req.ProviderData, &resp.Diagnostics)
+	d.clusters = connection.FromProviderData(req.ProviderData, &resp.Diagnostics)
 }
 
 // ValidateConfig implements [datasource.DataSourceWithValidateConfig]. It finds contradictions as in the resource, except
@@ -135,28 +131,6 @@ func (m optionsModel) cluster() clusterModel {
 	return made
 }
 
-// planned returns the resource with the options and the defaults of its attributes, which Terraform sets for
-// resources only.
-func (m optionsModel) planned(ctx context.Context) clusterModel { return m.complete(ctx).cluster() }
-
-// complete returns the options with the defaults of the resource's attributes in place of null.
-func (m optionsModel) complete(ctx context.Context) optionsModel {
-	attributes := clusterSchema(ctx).Attributes
-	options := reflect.ValueOf(&m).Elem()
-
-	for index := range options.NumField() {
-		value, isValue := options.Field(index).Interface().(attr.Value)
-		if !isValue {
-			continue
-		}
-
-		full := withDefaults(ctx, attributes[options.Type().Field(index).Tag.Get("tfsdk")], value)
-		options.Field(index).Set(reflect.ValueOf(full))
-	}
-
-	return m
-}
-
 // examine makes the checks and sets the computed attributes.
 func (d *preflightDataSource) examine(ctx context.Context, model *preflightModel) diag.Diagnostics {
 	found, diagnostics := preflight(ctx, d.clusters, model.optionsModel)
@@ -188,7 +162,7 @@ func preflight(ctx context.Context, c *connection.Clusters, options optionsModel
 	const doing = "make the checks of an upgrade"
 
 	if access, undecided := c.Undecided(ctx); undecided {
-		return preflighted{}, diag.Diagnostics{connection.Problem(doing, access, connection.ErrUnknown)}
+		return preflighted{}, diag.Diagnostics{connection.Problem(doing, access, connection.ErrCredentialsUnknown)}
 	}
 
 	asked := options.planned(ctx)
@@ -229,10 +203,10 @@ func makeChecks(
 	ctx context.Context, c *connection.Clusters, reached *connection.Connection, to publication.Publication, seen connection.Observation, made plan.Plan, request engine.Request,
 ) engine.Examination {
 	beside, err := reached.Operator(to)
-	examined := engine.New(c.Engine(reached, beside)).Preflight(ctx, seen.Observation, made, request, engine.Applying)
+	examined := engine.New(c.EngineOptions(reached, beside)).Preflight(ctx, seen.Observation, made, request, engine.Applying)
 
 	if err != nil {
-		examined.Findings = append(examined.Findings, publication.Unmanaged(to, err))
+		examined.Findings = append(examined.Findings, publication.UnusableManagementFinding(to, err))
 	}
 
 	return examined
@@ -358,88 +332,6 @@ func inputs(attributes map[string]resourceschema.Attribute) map[string]schema.At
 	return taken
 }
 
-// withDefaults returns the value with the defaults of the resource's attribute in place of null.
-func withDefaults(ctx context.Context, attribute resourceschema.Attribute, value attr.Value) attr.Value {
-	switch a := attribute.(type) {
-	case resourceschema.StringAttribute:
-		if value.IsNull() && a.Default != nil {
-			var resp preset.StringResponse
-
-			a.Default.DefaultString(ctx, preset.StringRequest{}, &resp)
-
-			return resp.PlanValue
-		}
-	case resourceschema.BoolAttribute:
-		if value.IsNull() && a.Default != nil {
-			var resp preset.BoolResponse
-
-			a.Default.DefaultBool(ctx, preset.BoolRequest{}, &resp)
-
-			return resp.PlanValue
-		}
-	case resourceschema.NumberAttribute:
-		if value.IsNull() && a.Default != nil {
-			var resp preset.NumberResponse
-
-			a.Default.DefaultNumber(ctx, preset.NumberRequest{}, &resp)
-
-			return resp.PlanValue
-		}
-	case resourceschema.SingleNestedAttribute:
-		if value.IsNull() && a.Default != nil {
-			var resp preset.ObjectResponse
-
-			a.Default.DefaultObject(ctx, preset.ObjectRequest{}, &resp)
-
-			return resp.PlanValue
-		}
-
-		return objectWithDefaults(ctx, a.Attributes, value)
-	case resourceschema.ListNestedAttribute:
-		return listWithDefaults(ctx, a.NestedObject.Attributes, value)
-	}
-
-	return value
-}
-
-func objectWithDefaults(ctx context.Context, attributes map[string]resourceschema.Attribute, value attr.Value) attr.Value {
-	object, isObject := value.(types.Object)
-	if !isObject || object.IsNull() || object.IsUnknown() {
-		return value
-	}
-
-	full := maps.Clone(object.Attributes())
-	for name, nested := range full {
-		full[name] = withDefaults(ctx, attributes[name], nested)
-	}
-
-	made, diagnostics := types.ObjectValue(object.AttributeTypes(ctx), full)
-	if diagnostics.HasError() {
-		return value
-	}
-
-	return made
-}
-
-func listWithDefaults(ctx context.Context, attributes map[string]resourceschema.Attribute, value attr.Value) attr.Value {
-	list, isList := value.(types.List)
-	if !isList || list.IsNull() || list.IsUnknown() {
-		return value
-	}
-
-	full := list.Elements()
-	for index, element := range full {
-		full[index] = objectWithDefaults(ctx, attributes, element)
-	}
-
-	made, diagnostics := types.ListValue(list.ElementType(ctx), full)
-	if diagnostics.HasError() {
-		return value
-	}
-
-	return made
-}
-
 // hopModel is one element of hops.
 type hopModel struct {
 	Product      types.String `tfsdk:"product"`
@@ -471,7 +363,7 @@ func newHopModels(made plan.Plan) []hopModel {
 			model.From, model.To = attribute.VersionValue(hop.From.Kubernetes), attribute.VersionValue(hop.To.Kubernetes)
 		}
 
-		model.ReleaseNotes = attribute.TextValue(roll.ReleaseNotes(hop))
+		model.ReleaseNotes = attribute.TextValue(roll.ReleaseNotesURL(hop))
 		models = append(models, model)
 	}
 

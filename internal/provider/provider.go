@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-// Package provider implements the Terraform side: schemas, models, diagnostics and the CRUD methods around the
+// Package provider implements the provider block, the resource, the data sources and the actions of Terraform around the
 // engine. It decides nothing about an upgrade.
 package provider
 
@@ -24,6 +24,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/types"
 	"github.com/hashicorp/terraform-plugin-framework/types/basetypes"
 
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/attribute"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/attrname"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/connection"
@@ -38,11 +39,17 @@ var (
 )
 
 // New returns the factory of provider instances of the given version, as the plugin servers require it.
-func New(version string, options ...connection.Option) func() provider.Provider {
+func New(version string, options ...Option) func() provider.Provider {
 	shared := connection.NewSettings(version, options...)
 
 	return func() provider.Provider { return &talosUpgrade{settings: shared} }
 }
+
+// Option changes how the provider works, for tests.
+type Option = connection.Option
+
+// WithClock makes the engine use the clock, so that a simulated cluster can run faster than real time.
+func WithClock(clock engine.Clock) Option { return connection.WithClock(clock) }
 
 type talosUpgrade struct {
 	settings *connection.Settings
@@ -85,7 +92,7 @@ func (p *talosUpgrade) Configure(ctx context.Context, req provider.ConfigureRequ
 	}
 
 	for _, found := range access.Unusable() {
-		resp.Diagnostics.Append(diag.WithPath(path.Root(found.Name), connection.UnusableCredentials(found.Err)))
+		resp.Diagnostics.Append(diag.WithPath(path.Root(found.Name), connection.UnusableProblem(found.Err)))
 	}
 
 	if resp.Diagnostics.HasError() {
@@ -443,7 +450,7 @@ func providerSchema() schema.Schema {
 			},
 			attrname.Management:      providerManagement(),
 			attrname.CredentialsFrom: providerCredentialsFrom(),
-			attrname.ReleaseSource:   releases.ProviderSchema(),
+			attrname.ReleaseSource:   releases.ProviderSourceSchema(),
 			attrname.ImageFactoryURL: releases.ImageFactorySchema(),
 		},
 	}

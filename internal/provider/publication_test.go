@@ -212,7 +212,7 @@ func TestPublication_ThatCannotBeEndedIsNoWork(t *testing.T) {
 		"an object on which nobody acts":  {"ConfigMap", plain, nil},
 		"an object that cannot be read":   {"KubernetesCluster", nil, cluster.ErrUnreachable},
 		"an object that is not there":     {"KubernetesCluster", nil, cluster.ErrNotFound},
-		"a management cluster of no use":  {"KubernetesCluster", nil, connection.ErrUnusable},
+		"a management cluster of no use":  {"KubernetesCluster", nil, connection.ErrCredentialsUnusable},
 	} {
 		t.Run(name, func(t *testing.T) {
 			fake := threeNodes("1.13.4", "1.34.2")
@@ -483,7 +483,7 @@ func TestPublication_BusyOperatorIsAWarningAtPlan(t *testing.T) {
 // TestPublication_UnusableManagementClusterIsAnErrorAtPlan: waiting does not make a kubeconfig.
 func TestPublication_UnusableManagementClusterIsAnErrorAtPlan(t *testing.T) {
 	fake := threeNodes("1.12.6", "1.34.2")
-	fake.unmanaged = fmt.Errorf("%w: provider attribute management.kubeconfig_path: no such file", connection.ErrUnusable)
+	fake.unmanaged = fmt.Errorf("%w: provider attribute management.kubeconfig_path: no such file", connection.ErrCredentialsUnusable)
 
 	plan := desired("1.13.4", "")
 	_, diagnostics := planned(t, fake.clusters(t), nil, plan)
@@ -780,7 +780,7 @@ func TestPublication_FailureIsAWarning(t *testing.T) {
 				reached := &connection.Connection{Own: &connection.ManagementCluster{Access: &fakeHome{err: cluster.ErrUnreachable}}, Store: func(string) (publish.Store, error) { return unwritable{}, nil }}
 				out := &publication.Observers{Publisher: reached.Publisher("id", test.of, nil)}
 
-				for _, observer := range out.Observers() {
+				for _, observer := range out.All() {
 					observer.Observe(cluster.Event{
 						Kind: cluster.EventRunStarted, Target: cluster.Target{Talos: version.MustParse("1.13.0")},
 						Talos: cluster.Progress{Managed: true, Total: 3, Steps: 3, Lowest: version.MustParse("1.12.0")},
@@ -862,7 +862,7 @@ func TestPublication_FailureIsSaidOnce(t *testing.T) {
 		"only Events":   {nil, cluster.ErrUnreachable, events, []string{"Unreachable.", "those of this run are lost"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			diagnostics := told.Noted(t, publication.Missing(test.published, test.told, of, "prod"))
+			diagnostics := told.Noted(t, publication.UnpublishedWarning(test.published, test.told, of, "prod"))
 			if test.summary == "" {
 				check(t, diagnostics)
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-// Package attrname has the names of attributes, as configurations and states spell them.
+// Package attrname has the names of attributes, as configurations and states spell them, and that of the provider.
 package attrname
 
 // TypeName is the prefix of the names of all resources, data sources and actions.

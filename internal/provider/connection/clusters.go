@@ -5,8 +5,6 @@ package connection
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -20,14 +18,13 @@ import (
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/attrname"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/publication"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/releases"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/readable"
 )
 
-// Clusters gives resources and data sources access to the clusters that the credentials of one provider block reach.
+// Clusters gives resources, data sources, actions and queries access to the clusters that the credentials of one provider block reach.
 type Clusters struct {
 	Settings *Settings
 	Access   Credentials
@@ -59,7 +56,8 @@ type sharedConnection struct {
 	identity *Identity
 }
 
-// Undecided returns the access with everything unknown that a roll depends on, and whether anything is unknown.
+// Undecided returns the credentials with the names of all attributes that a roll depends on and that are not known
+// yet, and whether there are any.
 func (c *Clusters) Undecided(ctx context.Context) (Credentials, bool) {
 	access := c.Access
 	if c.Releases.TableUnknown(ctx) {
@@ -73,9 +71,9 @@ func (c *Clusters) Undecided(ctx context.Context) (Credentials, bool) {
 	return access, len(access.Unknown) > 0
 }
 
-// Called returns the display name of the cluster of a resource with that context and ID, without asking the cluster;
+// DisplayName returns the display name of the cluster of a resource with that context and ID, without asking the cluster;
 // empty if nothing names it.
-func (c *Clusters) Called(wanted, id types.String) string {
+func (c *Clusters) DisplayName(wanted, id types.String) string {
 	if c == nil {
 		return ""
 	}
@@ -150,9 +148,9 @@ func (s *sharedConnection) release() {
 	s.current = nil
 }
 
-// Configured returns what the provider block passes to a resource or a data source; nil while Terraform only
+// FromProviderData returns what the provider block passes to a resource, a data source, an action or a query; nil while Terraform only
 // validates.
-func Configured(data any, diagnostics *diag.Diagnostics) *Clusters {
+func FromProviderData(data any, diagnostics *diag.Diagnostics) *Clusters {
 	if data == nil {
 		return nil
 	}
@@ -188,7 +186,7 @@ type cachedObservation struct {
 func (c *Clusters) Observe(ctx context.Context, wanted string) (Observation, error) {
 	seen, err := c.look(ctx, wanted)
 	if !errors.Is(err, context.Canceled) {
-		c.Remember(wanted, &cachedObservation{seen: seen, err: err, at: time.Now()})
+		c.remember(wanted, &cachedObservation{seen: seen, err: err, at: time.Now()})
 	}
 
 	return seen, err
@@ -217,7 +215,7 @@ func (c *Clusters) Await(ctx context.Context, wanted string, limit time.Duration
 			err = seen.KubernetesError
 		}
 
-		if !Heals(err) {
+		if !WaitingHelps(err) {
 			break
 		}
 
@@ -247,8 +245,8 @@ func (c *Clusters) Recent(ctx context.Context, wanted string) (Observation, erro
 	return c.Observe(ctx, wanted)
 }
 
-// Remember caches an observation. nil drops the last one, because the cluster is about to change.
-func (c *Clusters) Remember(wanted string, last *cachedObservation) {
+// remember caches an observation; nil drops the last one.
+func (c *Clusters) remember(wanted string, last *cachedObservation) {
 	shared := c.shared(c.Access.ContextName(wanted))
 
 	shared.mu.Lock()
@@ -256,6 +254,9 @@ func (c *Clusters) Remember(wanted string, last *cachedObservation) {
 
 	shared.last = last
 }
+
+// Forget drops the last observation, because the cluster is about to change.
+func (c *Clusters) Forget(wanted string) { c.remember(wanted, nil) }
 
 func (c *Clusters) look(ctx context.Context, wanted string) (Observation, error) {
 	reached, release, err := c.Connect(ctx, wanted)
@@ -265,7 +266,7 @@ func (c *Clusters) look(ctx context.Context, wanted string) (Observation, error)
 
 	defer release()
 
-	observed, err := engine.New(c.Engine(reached, nil)).Observe(ctx)
+	observed, err := engine.New(c.EngineOptions(reached, nil)).Observe(ctx)
 	if err != nil {
 		return Observation{}, err
 	}
@@ -275,9 +276,9 @@ func (c *Clusters) look(ctx context.Context, wanted string) (Observation, error)
 	return Observation{Observation: observed, Name: reached.Name, Expires: reached.Expires}, silence(observed)
 }
 
-// Engine returns the options of an engine for the connection and for the operator that may upgrade the same cluster,
+// EngineOptions returns the options of an engine for the connection and for the operator that may upgrade the same cluster,
 // which is nil if none is known.
-func (c *Clusters) Engine(reached *Connection, beside cluster.Operator) engine.Options {
+func (c *Clusters) EngineOptions(reached *Connection, beside cluster.Operator) engine.Options {
 	return engine.Options{
 		Talos: reached.Talos, Kubernetes: reached.Kubernetes, Removals: reached.Removals, Manifests: reached.Manifests,
 		Workloads: reached.Workloads, Registry: reached.Registry, Operator: beside,
@@ -345,7 +346,7 @@ type Identity struct {
 func (c *Clusters) Identities(ctx context.Context, refs []ContextRef) []Identity {
 	found := make([]Identity, len(refs))
 
-	AtOnce(len(refs), func(index int) {
+	Concurrently(len(refs), func(index int) {
 		shared := c.shared(c.Access.ContextName(refs[index].Wanted))
 
 		shared.asking.Lock()
@@ -387,8 +388,8 @@ func (c *Clusters) identity(ctx context.Context, wanted string) Identity {
 	return Identity{ID: id, Err: err}
 }
 
-// AtOnce calls do for each index below count, up to contextsAtOnce at the same time.
-func AtOnce(count int, do func(index int)) {
+// Concurrently calls do for each index below count, up to contextsAtOnce at the same time.
+func Concurrently(count int, do func(index int)) {
 	var group sync.WaitGroup
 
 	room := make(chan struct{}, contextsAtOnce)
@@ -433,11 +434,11 @@ func (c *Clusters) Find(ctx context.Context, id string) (ContextRef, diag.Diagno
 
 			switch {
 			case found.Err != nil:
-				said = append(said, c.Title(ref)+": "+strings.TrimSuffix(reason(found.Err), "."))
+				said = append(said, c.DisplayNameOf(ref)+": "+strings.TrimSuffix(reason(found.Err), "."))
 			case found.ID == id:
 				return ref, nil
 			default:
-				said = append(said, fmt.Sprintf("%s reaches cluster %s", c.Title(ref), found.ID))
+				said = append(said, fmt.Sprintf("%s reaches cluster %s", c.DisplayNameOf(ref), found.ID))
 			}
 		}
 	}
@@ -452,161 +453,20 @@ func (c *Clusters) Find(ctx context.Context, id string) (ContextRef, diag.Diagno
 			id, strings.Join(said, "\n- ")))}
 }
 
-// Title returns the display name of a context's cluster before the cluster was asked anything.
-func (c *Clusters) Title(ref ContextRef) string {
+// DisplayNameOf returns the display name of a context's cluster before the cluster was asked anything.
+func (c *Clusters) DisplayNameOf(ref ContextRef) string {
 	if ref.Name != "" {
 		return fmt.Sprintf("talosconfig context %q", ref.Name)
 	}
 
-	return c.Called(types.StringNull(), types.StringNull())
+	return c.DisplayName(types.StringNull(), types.StringNull())
 }
 
-// Kept is what a destroy reports about the object beyond what it removes.
+// Kept returns what a destroy says about the object; empty if it is the default one.
 func (c *Clusters) Kept(of publication.Publication) string {
 	if of.IsDefault(c != nil && c.Access.Management != nil) {
 		return ""
 	}
 
 	return " " + of.To.String() + " stays as it is, with what was published there."
-}
-
-// errClaimed is wrapped if another resource has changed the cluster already.
-var errClaimed = errors.New("another " + attrname.TypeName + "_cluster resource has upgraded it in this apply, or is upgrading it")
-
-// Claims are the clusters that resources of one configured provider have changed, with the resource that did.
-// Terraform creates or updates a resource once in an apply, so a second one for the same cluster is a mistake,
-// whether or not the first is still running. The lease in the cluster keeps other processes away.
-type Claims struct {
-	mu sync.Mutex
-	by map[string]string
-	// files maps each file that a resource writes to that resource.
-	files map[string]string
-	// planned is the first plan for each cluster.
-	planned map[string]plannedResource
-}
-
-// plannedResource is a resource as described by its plan.
-type plannedResource struct {
-	// Name is the name of the connection.
-	name   string
-	target cluster.Target
-}
-
-// NewClaims returns claims of nothing.
-func NewClaims() *Claims {
-	return &Claims{by: map[string]string{}, files: map[string]string{}, planned: map[string]plannedResource{}}
-}
-
-// Claim gives the cluster to the claimant, which is the name of a resource among claims, until the resource is
-// destroyed. The error wraps [errClaimed].
-func (c *Claims) Claim(id, claimant string) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-
-	if holder, taken := c.by[id]; taken && holder != claimant {
-		return fmt.Errorf("cluster %s: %w", id, errClaimed)
-	}
-
-	c.by[id] = claimant
-
-	return nil
-}
-
-// Write gives the file at the path to the claimant, and reports whether no other claimant has it.
-func (c *Claims) Write(path, claimant string) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-
-	if holder, taken := c.files[path]; taken && holder != claimant {
-		return false
-	}
-
-	c.files[path] = claimant
-
-	return true
-}
-
-// FindDuplicate records that a plan brings the cluster to the target through the named connection, and returns what
-// conflicts with it: a plan of another resource with another target or, if there is work, through another
-// connection. Two resources with the same target and the same connection cannot be distinguished before the apply.
-func (c *Claims) FindDuplicate(id, name string, target cluster.Target, work bool) []cluster.Finding {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-
-	const remedy = "Keep one resource per cluster."
-
-	first, planned := c.planned[id]
-
-	switch {
-	case id == "":
-		return nil
-	case !planned:
-		c.planned[id] = plannedResource{name: name, target: target}
-
-		return nil
-	case !first.target.Talos.Equal(target.Talos) || !first.target.Kubernetes.Equal(target.Kubernetes):
-		return []cluster.Finding{{
-			Check: cluster.CheckLock, Severity: cluster.Permanent,
-			Found: fmt.Sprintf("this resource is to bring the cluster to %s, and another %s_cluster resource of the same provider block brings it to %s",
-				wanted(target), attrname.TypeName, wanted(first.target)),
-			Remedy: remedy,
-		}}
-	case first.name != name && work:
-		return []cluster.Finding{{
-			Check: cluster.CheckLock, Severity: cluster.Observed, Attribute: attrname.Context,
-			Found:  fmt.Sprintf("another %s_cluster resource upgrades this cluster, which it reaches through %s", attrname.TypeName, first.name),
-			Remedy: remedy,
-		}}
-	default:
-		return nil
-	}
-}
-
-// Wanted returns the target as text: "Talos 1.13.4, Kubernetes 1.35.2".
-func wanted(target cluster.Target) string {
-	return plan.State{Talos: target.Talos, Kubernetes: target.Kubernetes}.String()
-}
-
-// Release gives up the cluster of a resource that is destroyed. It has no effect if another resource has the
-// cluster.
-func (c *Claims) Release(id, claimant string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-
-	if c.by[id] == claimant {
-		delete(c.by, id)
-	}
-}
-
-// keyClaimant is the key of the resource's name among claims in its private state.
-const keyClaimant = "claimant"
-
-// private is the private state of a resource.
-type private interface {
-	comparable
-
-	GetKey(ctx context.Context, key string) ([]byte, diag.Diagnostics)
-	SetKey(ctx context.Context, key string, value []byte) diag.Diagnostics
-}
-
-// ClaimantIn returns the name among claims of the resource with the private state: a random text that it keeps for
-// life, and that is created if it has none yet.
-func ClaimantIn[P private](ctx context.Context, kept P) (string, diag.Diagnostics) {
-	var (
-		none P
-		name string
-	)
-
-	stored, diagnostics := kept.GetKey(ctx, keyClaimant)
-	if json.Unmarshal(stored, &name) == nil && name != "" {
-		return name, diagnostics
-	}
-
-	name = rand.Text()
-
-	if kept != none {
-		diagnostics.Append(kept.SetKey(ctx, keyClaimant, []byte(`"`+name+`"`))...)
-	}
-
-	return name, diagnostics
 }

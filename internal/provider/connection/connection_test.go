@@ -134,7 +134,7 @@ func TestConnection_ClusterIsCalledByItsContext(t *testing.T) {
 		"north":                             {Name: `talosconfig context "north"`, context: "north"},
 		"client configuration for 10.5.0.2": {Name: "client configuration for 10.5.0.2"},
 	} {
-		if got := reaching.Engine(reached, nil).ClusterName; got != want {
+		if got := reaching.EngineOptions(reached, nil).ClusterName; got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}
 	}
@@ -443,7 +443,7 @@ func TestCredentials_ComeFromTheManagementCluster(t *testing.T) {
 		t.Error(err)
 	}
 
-	if _, err := Dial(t.Context(), testSettings(), lentBy(kubeconfigOf(api.URL)), "another", KubeconfigCache{servers: &servers}); !errors.Is(err, ErrUnusable) ||
+	if _, err := Dial(t.Context(), testSettings(), lentBy(kubeconfigOf(api.URL)), "another", KubeconfigCache{servers: &servers}); !errors.Is(err, ErrCredentialsUnusable) ||
 		!strings.Contains(err.Error(), `Secret tenant-a/c-1`) || !strings.Contains(err.Error(), `"another"`) {
 		t.Errorf("another context: %v", err)
 	}
@@ -486,16 +486,16 @@ func TestCredentials_ThatCannotBeLentNameAttributeAndObject(t *testing.T) {
 		"no permission":       {status: http.StatusForbidden, is: cluster.ErrDenied, says: []string{"credentials_from = tenant-a/prod", "get and list Secrets"}},
 		"an odd answer":       {status: http.StatusConflict, is: errLent, curable: true, says: []string{"credentials_from = tenant-a/prod", "Look at that Secret"}},
 		"an unknown user":     {status: http.StatusUnauthorized, is: cluster.ErrCredentials, says: []string{"kubeconfig of management"}},
-		"malformed":           {data: map[string]string{"talosconfig": "contexts: [unclosed " + secret}, is: ErrUnusable, says: []string{"talosconfig in Secret tenant-a/c-1, where credentials_from leads"}},
-		"a broken key":        {data: map[string]string{"talosconfig": strings.ReplaceAll(usable, "key: ", "key: "+secret)}, is: ErrUnusable, says: []string{"Secret tenant-a/c-1"}},
-		"a broken kubeconfig": {data: map[string]string{"talosconfig": usable, "kube.config": "clusters: [unclosed " + secret}, is: ErrUnusable, says: []string{"kubeconfig in Secret tenant-a/c-1, where credentials_from leads"}},
+		"malformed":           {data: map[string]string{"talosconfig": "contexts: [unclosed " + secret}, is: ErrCredentialsUnusable, says: []string{"talosconfig in Secret tenant-a/c-1, where credentials_from leads"}},
+		"a broken key":        {data: map[string]string{"talosconfig": strings.ReplaceAll(usable, "key: ", "key: "+secret)}, is: ErrCredentialsUnusable, says: []string{"Secret tenant-a/c-1"}},
+		"a broken kubeconfig": {data: map[string]string{"talosconfig": usable, "kube.config": "clusters: [unclosed " + secret}, is: ErrCredentialsUnusable, says: []string{"kubeconfig in Secret tenant-a/c-1, where credentials_from leads"}},
 		"nothing answers": {
 			management: &ManagementAccess{Kubeconfig: kubeconfigOf(gone.URL)}, is: cluster.ErrUnreachable, curable: true,
 			says: []string{"credentials_from = tenant-a/prod", "API server in the kubeconfig of management"},
 		},
-		"no file":           {management: &ManagementAccess{KubeconfigPath: "does/not/exist"}, is: ErrUnusable, says: []string{"provider attribute management.kubeconfig_path: open does/not/exist"}},
-		"a malformed file":  {management: &ManagementAccess{KubeconfigPath: malformed}, is: ErrUnusable, says: []string{"provider attribute management.kubeconfig_path"}},
-		"a context of none": {management: &ManagementAccess{Kubeconfig: kubeconfigOf(gone.URL), Context: "b"}, is: ErrUnusable, says: []string{"provider attribute management.kubeconfig", `"b"`}},
+		"no file":           {management: &ManagementAccess{KubeconfigPath: "does/not/exist"}, is: ErrCredentialsUnusable, says: []string{"provider attribute management.kubeconfig_path: open does/not/exist"}},
+		"a malformed file":  {management: &ManagementAccess{KubeconfigPath: malformed}, is: ErrCredentialsUnusable, says: []string{"provider attribute management.kubeconfig_path"}},
+		"a context of none": {management: &ManagementAccess{Kubeconfig: kubeconfigOf(gone.URL), Context: "b"}, is: ErrCredentialsUnusable, says: []string{"provider attribute management.kubeconfig", `"b"`}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			api := newManagementAPI(t, test.data)
@@ -517,7 +517,7 @@ func TestCredentials_ThatCannotBeLentNameAttributeAndObject(t *testing.T) {
 				t.Fatalf("got %v, want %v", err, test.is)
 			}
 
-			if curable := Heals(err); curable != test.curable {
+			if curable := WaitingHelps(err); curable != test.curable {
 				t.Errorf("waiting may help: %t", curable)
 			}
 
@@ -561,7 +561,7 @@ func TestManagementCluster_IsOnlyNeededWhereItIsUsed(t *testing.T) {
 
 	to := publication.Publication{To: &cluster.Reference{APIVersion: "vitistack.io/v1alpha1", Kind: "KubernetesCluster", Namespace: "a", Name: "b"}}
 
-	if _, err := reached.Operator(to); !errors.Is(err, ErrUnusable) {
+	if _, err := reached.Operator(to); !errors.Is(err, ErrCredentialsUnusable) {
 		t.Errorf("an object in a management cluster out of reach: %v", err)
 	}
 
@@ -593,7 +593,7 @@ func TestManagementCluster_HoldsTheObjectThatSomebodyNames(t *testing.T) {
 		"named":                           {Connection{Own: own}, named, own},
 		"named, with a management":        {Connection{Own: own, Management: management}, named, management},
 		"named, without a Kubernetes API": {Connection{}, named, nil},
-		"default beside one of no use":    {Connection{Own: own, Unmanaged: ErrUnusable}, publication.Publication{}, own},
+		"default beside one of no use":    {Connection{Own: own, Unmanaged: ErrCredentialsUnusable}, publication.Publication{}, own},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got, err := test.reached.home(test.of); got != test.want || err != nil {
@@ -626,25 +626,25 @@ func TestCredentials_ThatCannotBeUsedAreRefused(t *testing.T) {
 		is     error
 		says   string
 	}{
-		"nothing given":          {Credentials{}, "", "", ErrMissing, "no credentials"},
-		"not known yet":          {Credentials{Unknown: []string{"talosconfig"}}, "", "", ErrUnknown, "talosconfig"},
-		"path that is not there": {Credentials{TalosconfigPath: "does/not/exist"}, "", "", ErrUnusable, "provider attribute talosconfig_path"},
-		"variable names nothing": {Credentials{}, "does/not/exist", "", ErrUnusable, "environment variable TALOSCONFIG"},
-		"malformed file":         {Credentials{TalosconfigPath: malformed}, "", "", ErrUnusable, "talosconfig_path"},
-		"malformed text":         {Credentials{Talosconfig: "{"}, "", "", ErrUnusable, "provider attribute talosconfig"},
-		"attribute wins":         {Credentials{Talosconfig: "{"}, malformed, "", ErrUnusable, "provider attribute talosconfig"},
-		"unknown context":        {Credentials{Talosconfig: text}, "", "b", ErrUnusable, `"b"`},
-		"provider's context":     {Credentials{Talosconfig: text, Context: "c"}, "", "", ErrUnusable, `"c"`},
-		"certificate is not PEM": {Credentials{Talosconfig: text}, "", "", ErrUnusable, "PEM"},
+		"nothing given":          {Credentials{}, "", "", ErrCredentialsMissing, "no credentials"},
+		"not known yet":          {Credentials{Unknown: []string{"talosconfig"}}, "", "", ErrCredentialsUnknown, "talosconfig"},
+		"path that is not there": {Credentials{TalosconfigPath: "does/not/exist"}, "", "", ErrCredentialsUnusable, "provider attribute talosconfig_path"},
+		"variable names nothing": {Credentials{}, "does/not/exist", "", ErrCredentialsUnusable, "environment variable TALOSCONFIG"},
+		"malformed file":         {Credentials{TalosconfigPath: malformed}, "", "", ErrCredentialsUnusable, "talosconfig_path"},
+		"malformed text":         {Credentials{Talosconfig: "{"}, "", "", ErrCredentialsUnusable, "provider attribute talosconfig"},
+		"attribute wins":         {Credentials{Talosconfig: "{"}, malformed, "", ErrCredentialsUnusable, "provider attribute talosconfig"},
+		"unknown context":        {Credentials{Talosconfig: text}, "", "b", ErrCredentialsUnusable, `"b"`},
+		"provider's context":     {Credentials{Talosconfig: text, Context: "c"}, "", "", ErrCredentialsUnusable, `"c"`},
+		"certificate is not PEM": {Credentials{Talosconfig: text}, "", "", ErrCredentialsUnusable, "PEM"},
 		"context without talosconfig": {
 			Credentials{Endpoints: []string{"10.5.0.2"}, Certificate: &ClientCertificate{CA: secret, Cert: secret, Key: secret}},
 			"", "prod",
-			ErrUnusable, "remove context",
+			ErrCredentialsUnusable, "remove context",
 		},
 		"broken certificate": {
 			Credentials{Endpoints: []string{"10.5.0.2"}, Certificate: &ClientCertificate{CA: secret, Cert: secret, Key: secret}},
 			"", "",
-			ErrUnusable, "client_configuration",
+			ErrCredentialsUnusable, "client_configuration",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -675,7 +675,7 @@ func TestCredentials_KubeconfigIsOptional(t *testing.T) {
 		t.Errorf("got %q, %v", data, err)
 	}
 
-	if _, err := (Credentials{KubeconfigPath: "does/not/exist"}).kubeconfig(); !errors.Is(err, ErrUnusable) {
+	if _, err := (Credentials{KubeconfigPath: "does/not/exist"}).kubeconfig(); !errors.Is(err, ErrCredentialsUnusable) {
 		t.Errorf("got %v", err)
 	}
 }

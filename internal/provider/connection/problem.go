@@ -35,20 +35,20 @@ const SummaryUnobserved = "Unable to observe the cluster"
 func Problem(doing string, access Credentials, err error) diag.Diagnostic {
 	var failure *say.Failure
 	if errors.As(err, &failure) {
-		return Failed(failure)
+		return FailureProblem(failure)
 	}
 
 	summary, detail := "Unable to "+doing, diagnostic.Sentence(cluster.Plain(err.Error()))
 
 	switch {
-	case errors.Is(err, ErrUnknown):
+	case errors.Is(err, ErrCredentialsUnknown):
 		return diag.NewErrorDiagnostic(summary, "The provider configuration depends on values that are known only after an apply ("+
 			strings.Join(access.Unknown, ", ")+").\n\nApply what they come from first, for example with -target.")
-	case errors.Is(err, ErrMissing):
+	case errors.Is(err, ErrCredentialsMissing):
 		return diag.NewErrorDiagnostic("Missing credentials for the Talos API", summary+": there are no credentials. "+lookedAt(access)+
 			"\n\nSet one of them, for example talosconfig = data.talos_client_configuration.this.talos_config in the provider block.")
-	case errors.Is(err, ErrUnusable):
-		return UnusableCredentials(err)
+	case errors.Is(err, ErrCredentialsUnusable):
+		return UnusableProblem(err)
 	case errors.Is(err, errLent) && !errors.Is(err, context.Canceled):
 		return diag.NewErrorDiagnostic("Missing credentials from the management cluster", summary+": "+err.Error()+".\n\n"+lentRemedy(err))
 	case errors.Is(err, errClaimed):
@@ -66,8 +66,8 @@ func Problem(doing string, access Credentials, err error) diag.Diagnostic {
 	return diag.NewErrorDiagnostic(summary, detail+"\n\n"+cmp.Or(Remedy(err), "Correct what it names, then run the command again."))
 }
 
-// UnusableCredentials returns the error of credentials with which nothing can be reached.
-func UnusableCredentials(err error) diag.Diagnostic {
+// UnusableProblem returns the error of credentials with which nothing can be reached.
+func UnusableProblem(err error) diag.Diagnostic {
 	return diag.NewErrorDiagnostic("Unusable credentials", diagnostic.Sentence(err.Error())+"\n\nCorrect them and run the command again; nothing was contacted.")
 }
 
@@ -126,9 +126,9 @@ func lookedAt(access Credentials) string {
 		talosconfigEnv, state(os.Getenv(talosconfigEnv) != ""))
 }
 
-// Failed returns the diagnostic of an upgrade that stopped. It points at a place in the configuration if all
+// FailureProblem returns the diagnostic of an upgrade that stopped. It points at a place in the configuration if all
 // findings agree on it.
-func Failed(failure *say.Failure) diag.Diagnostic {
+func FailureProblem(failure *say.Failure) diag.Diagnostic {
 	at := path.Empty()
 
 	for index, finding := range failure.Findings {
@@ -165,19 +165,19 @@ func folded(failure say.Failure) *say.Failure {
 	return &failure
 }
 
-// WrongCluster returns the error of a state that belongs to another cluster than the one that was reached. name is
+// WrongClusterProblem returns the error of a state that belongs to another cluster than the one that was reached. name is
 // that of the context that reached it.
-func WrongCluster(stateID, reachedID, name string) diag.Diagnostic {
+func WrongClusterProblem(stateID, reachedID, name string) diag.Diagnostic {
 	return diag.NewErrorDiagnostic("Wrong cluster",
 		fmt.Sprintf("The state belongs to cluster %s, but this provider reaches cluster %s (%s). Nothing was touched.\n\n"+
 			"Correct the talosconfig or the context. If the cluster was rebuilt on purpose, remove the resource from state (terraform state rm) and apply again.",
 			stateID, reachedID, name))
 }
 
-// Heals reports whether waiting may resolve the error of an observation. An error in the configuration is not
+// WaitingHelps reports whether waiting may resolve the error of an observation. An error in the configuration is not
 // resolved by waiting.
-func Heals(err error) bool {
-	return !errors.Is(err, ErrMissing) && !errors.Is(err, ErrUnusable) && !errors.Is(err, ErrUnknown) && cluster.Heals(err)
+func WaitingHelps(err error) bool {
+	return !errors.Is(err, ErrCredentialsMissing) && !errors.Is(err, ErrCredentialsUnusable) && !errors.Is(err, ErrCredentialsUnknown) && cluster.Heals(err)
 }
 
 // reason returns why it is unknown which cluster a context reaches, as text.

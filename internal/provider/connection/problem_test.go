@@ -28,19 +28,19 @@ func TestProblem_SaysWhatToDo(t *testing.T) {
 		details []string
 	}{
 		"no credentials": {
-			ErrMissing,
+			ErrCredentialsMissing,
 			Credentials{},
 			"Missing credentials for the Talos API",
 			[]string{"talosconfig (not set)", "TALOSCONFIG (not set)", "provider block"},
 		},
 		"unknown configuration": {
-			ErrUnknown,
+			ErrCredentialsUnknown,
 			Credentials{Unknown: []string{"talosconfig"}},
 			"Unable to read the cluster",
 			[]string{"known only after an apply (talosconfig)", "-target"},
 		},
 		"malformed talosconfig": {
-			fmt.Errorf("%w: provider attribute talosconfig: malformed YAML", ErrUnusable),
+			fmt.Errorf("%w: provider attribute talosconfig: malformed YAML", ErrCredentialsUnusable),
 			Credentials{},
 			"Unusable credentials",
 			[]string{"provider attribute talosconfig: malformed YAML", "Correct them"},
@@ -180,7 +180,7 @@ func TestProblem_PointsAtTheAttributeThatAllFindingsBlame(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			at := path.Empty()
-			if located, ok := Failed(test.failure).(diag.DiagnosticWithPath); ok {
+			if located, ok := FailureProblem(test.failure).(diag.DiagnosticWithPath); ok {
 				at = located.Path()
 			}
 

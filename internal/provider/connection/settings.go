@@ -21,7 +21,7 @@ type Settings struct {
 	Clock   engine.Clock
 	// Patience is how long a first apply waits for a cluster that does not answer.
 	Patience time.Duration
-	Dial     dialFunc
+	Dial     DialFunc
 	// Registry checks whether images exist; nil checks nothing.
 	Registry cluster.Registry
 	// BootID is the boot ID of the kernel under this process; empty if unknown.

@@ -35,8 +35,8 @@ type Observers struct {
 	Trace     *Trace
 }
 
-// Observers returns the observers in use.
-func (o *Observers) Observers() []cluster.Observer {
+// All returns the observers in use.
+func (o *Observers) All() []cluster.Observer {
 	var observers []cluster.Observer
 
 	if o.Publisher != nil {
@@ -81,7 +81,7 @@ func (o *Observers) Close(ctx context.Context, to Publication, name string, obse
 		told = o.Events.Close(bounded)
 	}
 
-	diagnostics := Missing(published, told, to, name)
+	diagnostics := UnpublishedWarning(published, told, to, name)
 	diagnostics.Append(untraced(name)...)
 	diagnostics.Append(undrawn(name)...)
 
@@ -114,9 +114,9 @@ func untoldRemedy(err error) string {
 	return "Look at why its API does not take Events; those of this run are lost."
 }
 
-// Missing returns one warning for progress and Events that could not be written: often both have the same cause, such
+// UnpublishedWarning returns one warning for progress and Events that could not be written: often both have the same cause, such
 // as a missing object.
-func Missing(published, told error, to Publication, name string) diag.Diagnostics {
+func UnpublishedWarning(published, told error, to Publication, name string) diag.Diagnostics {
 	var (
 		diagnostics diag.Diagnostics
 		sentences   []string
@@ -212,7 +212,7 @@ func drawnOutcome(err error) report.Outcome {
 		return report.Failed
 	case errors.Is(err, context.Canceled), errors.Is(err, say.ErrDeadline), errors.Is(err, say.ErrWindow):
 		return report.Stopped
-	case NeverBegan(err):
+	case say.NeverBegan(err):
 		return report.Refused
 	case errors.Is(err, say.ErrSuspended):
 		return report.Stopped
@@ -244,7 +244,7 @@ func StartTrace(ctx context.Context, version, id string, options engine.Options,
 	return made
 }
 
-// Observers returns the tracer, if there is one.
+// observers returns the tracer, if there is one.
 func (r *Trace) observers() []cluster.Observer {
 	if r == nil || r.tracer == nil {
 		return nil
@@ -348,9 +348,4 @@ func failureKinds() []failureKind {
 		{cluster.ErrDenied, "denied"},
 		{cluster.ErrUnreachable, "unreachable"},
 	}
-}
-
-// NeverBegan reports whether the upgrade stopped before anything was disrupted.
-func NeverBegan(err error) bool {
-	return errors.Is(err, say.ErrBlocked) || errors.Is(err, say.ErrLocked) || errors.Is(err, say.ErrNotBegun)
 }

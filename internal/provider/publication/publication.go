@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-// Package publication says where the progress of an upgrade is published, and holds the observers that do so.
+// Package publication names the object to which the progress of an upgrade is published, and holds what observes a run.
 package publication
 
 import (
@@ -60,8 +60,8 @@ func DelegatedWarning(roll diag.Diagnostic, of Publication) diag.Diagnostic {
 			"It is asked for one step after the other, and every node is looked at afterwards.\n\n"+roll.Detail())
 }
 
-// Unmanaged returns the finding of a management cluster that cannot be used.
-func Unmanaged(of Publication, err error) cluster.Finding {
+// UnusableManagementFinding returns the finding of a management cluster that cannot be used.
+func UnusableManagementFinding(of Publication, err error) cluster.Finding {
 	return cluster.Finding{
 		Check: cluster.CheckOperator, Severity: cluster.Permanent, Attribute: attrname.PublishTo, Err: err,
 		Found:  fmt.Sprintf("the management cluster, which holds %s, cannot be asked: %v", of, err),
@@ -69,8 +69,8 @@ func Unmanaged(of Publication, err error) cluster.Finding {
 	}
 }
 
-// Unread returns the finding of an object that cannot be read, so that nothing is published to it.
-func Unread(of Publication, err error) cluster.Finding {
+// UnreadableObjectFinding returns the finding of an object that cannot be read, so that nothing is published to it.
+func UnreadableObjectFinding(of Publication, err error) cluster.Finding {
 	return cluster.Finding{
 		Check: cluster.CheckOperator, Severity: cluster.Observed, Attribute: attrname.PublishTo, Err: err, Unknown: true,
 		Found:  fmt.Sprintf("%s cannot be read: %v", of, err),

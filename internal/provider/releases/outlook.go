@@ -30,7 +30,7 @@ func Next(talos, kubernetes version.Version, talosReleases, kubernetesReleases [
 	}
 
 	at := plan.State{Talos: talos, Kubernetes: kubernetes}
-	aheadTalos, aheadKubernetes := NewReachable(Running{Lowest: at, Highest: at}, talosReleases, kubernetesReleases).Next()
+	aheadTalos, aheadKubernetes := NewReachable(RunningVersions{Lowest: at, Highest: at}, talosReleases, kubernetesReleases).Next()
 
 	return version.Highest(aheadTalos...), version.Highest(aheadKubernetes...)
 }
@@ -40,7 +40,7 @@ type Known struct {
 	mutex      sync.Mutex
 	talos      []version.Version
 	kubernetes []version.Version
-	// asked are the versions of the last call of next, and answer is its result.
+	// asked are the versions of the last call of [Known.Next], and answer is its result.
 	asked, answer plan.State
 	answered      bool
 }
@@ -69,7 +69,7 @@ func (d Defaults) Outlook(ctx context.Context, userAgent string) (known *Known, 
 
 // offline reports whether the releases of a product are known without network access.
 func (d Defaults) offline(ctx context.Context, product version.Product) bool {
-	var model ProviderSourceModel
+	var model providerSourceModel
 
 	if d.Source.IsNull() || d.Source.IsUnknown() || d.Source.As(ctx, &model, basetypes.ObjectAsOptions{}).HasError() {
 		return true
@@ -99,7 +99,7 @@ func (o *Known) learn(ctx context.Context, from Defaults, product version.Produc
 	o.answered = false
 }
 
-// Next is the newest release of each product to which a cluster with these versions can be upgraded in one step; zero if
+// Next returns the newest release of each product to which a cluster with these versions can be upgraded in one step; zero if
 // there is none, or none is known yet. It returns at once.
 func (o *Known) Next(talos, kubernetes version.Version) (nextTalos, nextKubernetes version.Version) {
 	o.mutex.Lock()

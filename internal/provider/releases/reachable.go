@@ -10,9 +10,9 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
-// Running is what a cluster runs: the lowest versions, from which every path starts, and the highest, below
+// RunningVersions is what a cluster runs: the lowest versions, from which every path starts, and the highest, below
 // which none may end. Kubernetes is zero if unknown.
-type Running struct {
+type RunningVersions struct {
 	Lowest, Highest plan.State
 }
 
@@ -20,7 +20,7 @@ type Running struct {
 // minor versions. Whether there is a path depends only on those, because every release above the current one can be
 // the last step within its minor version.
 type Reachable struct {
-	from              Running
+	from              RunningVersions
 	talos, kubernetes []version.Version
 	// through are the releases with which paths cross minor versions. listed is true for each of these.
 	through []version.Version
@@ -28,8 +28,8 @@ type Reachable struct {
 	ways    map[[2]version.Minor]int
 }
 
-// NewReachable expects the existing releases in ascending order.
-func NewReachable(from Running, talos, kubernetes []version.Version) *Reachable {
+// NewReachable returns what a cluster that runs from can be upgraded to. The releases are in ascending order.
+func NewReachable(from RunningVersions, talos, kubernetes []version.Version) *Reachable {
 	r := &Reachable{
 		from:       from,
 		talos:      above(talos, from.Lowest.Talos, from.Highest.Talos),

@@ -17,9 +17,9 @@ func oldestOfEachMinor(versions []version.Version) []version.Version {
 	return slices.CompactFunc(slices.Clone(versions), func(a, b version.Version) bool { return a.Minor() == b.Minor() })
 }
 
-// TestAvailableVersions_ReachIsWhatThePlannerSays holds the short cuts to the planner: from every
+// TestReachable_IsWhatThePlannerSays holds the short cuts to the planner: from every
 // pair of minor versions, asked for each pair of releases.
-func TestAvailableVersions_ReachIsWhatThePlannerSays(t *testing.T) {
+func TestReachable_IsWhatThePlannerSays(t *testing.T) {
 	t.Parallel()
 
 	talos, kubernetes := compat.BuiltIn().Releases(version.Talos), compat.BuiltIn().Releases(version.Kubernetes)
@@ -35,7 +35,7 @@ func TestAvailableVersions_ReachIsWhatThePlannerSays(t *testing.T) {
 	for _, t0 := range talos0 {
 		for _, k0 := range kubernetes0 {
 			from := plan.State{Talos: t0, Kubernetes: k0}
-			ahead := NewReachable(Running{from, from}, talos, kubernetes)
+			ahead := NewReachable(RunningVersions{from, from}, talos, kubernetes)
 
 			var want, got [4][]version.Version
 
@@ -73,9 +73,9 @@ func TestAvailableVersions_ReachIsWhatThePlannerSays(t *testing.T) {
 	}
 }
 
-// TestAvailableVersions_ReachUsesListedReleasesAlone: what is not listed was not approved,
+// TestReachable_UsesListedReleasesAlone: what is not listed was not approved,
 // or is in no mirror.
-func TestAvailableVersions_ReachUsesListedReleasesAlone(t *testing.T) {
+func TestReachable_UsesListedReleasesAlone(t *testing.T) {
 	t.Parallel()
 
 	list := func(texts ...string) []version.Version {
@@ -91,37 +91,37 @@ func TestAvailableVersions_ReachUsesListedReleasesAlone(t *testing.T) {
 	}
 
 	for name, test := range map[string]struct {
-		from              Running
+		from              RunningVersions
 		talos, kubernetes []version.Version
 		want              string
 	}{
 		"every line is listed": {
-			Running{at("1.11.0", "1.33.0"), at("1.11.0", "1.33.0")},
+			RunningVersions{at("1.11.0", "1.33.0"), at("1.11.0", "1.33.0")},
 			list("1.11.1", "1.12.3", "1.13.0"), list("1.33.1", "1.34.1", "1.35.1"),
 			"[1.11.1 1.12.3 1.13.0] [1.33.1 1.34.1 1.35.1]",
 		},
 		"a line of Talos is not": {
-			Running{at("1.11.0", "1.33.0"), at("1.11.0", "1.33.0")},
+			RunningVersions{at("1.11.0", "1.33.0"), at("1.11.0", "1.33.0")},
 			list("1.11.1", "1.13.0"), list("1.33.1", "1.34.1", "1.35.1"),
 			"[1.11.1] [1.33.1 1.34.1]",
 		},
 		"a line of Kubernetes is not": {
-			Running{at("1.11.0", "1.32.0"), at("1.11.0", "1.32.0")},
+			RunningVersions{at("1.11.0", "1.32.0"), at("1.11.0", "1.32.0")},
 			list("1.12.3", "1.13.0"), list("1.32.9", "1.34.1"),
 			"[1.12.3 1.13.0] [1.32.9]",
 		},
 		"a line between the nodes": {
-			Running{at("1.11.0", "1.33.0"), at("1.13.0", "1.33.0")},
+			RunningVersions{at("1.11.0", "1.33.0"), at("1.13.0", "1.33.0")},
 			list("1.12.3", "1.13.0", "1.14.0"), list("1.33.1"),
 			"[1.13.0 1.14.0] [1.33.1]",
 		},
 		"a line between the nodes that is not": {
-			Running{at("1.11.0", "1.33.0"), at("1.13.0", "1.33.0")},
+			RunningVersions{at("1.11.0", "1.33.0"), at("1.13.0", "1.33.0")},
 			list("1.13.0", "1.14.0"), list("1.33.1"),
 			"[] [1.33.1]",
 		},
 		"a line with a pre-release alone": {
-			Running{at("1.11.0", "1.33.0"), at("1.11.0", "1.33.0")},
+			RunningVersions{at("1.11.0", "1.33.0"), at("1.11.0", "1.33.0")},
 			list("1.12.0-beta.0", "1.13.0"), list("1.33.1"),
 			"[1.12.0-beta.0 1.13.0] [1.33.1]",
 		},
@@ -137,7 +137,7 @@ func TestAvailableVersions_ReachUsesListedReleasesAlone(t *testing.T) {
 	}
 }
 
-func TestAvailableVersions_PathUsesTheNewestListedRelease(t *testing.T) {
+func TestReachable_PathUsesTheNewestListedRelease(t *testing.T) {
 	t.Parallel()
 
 	from := plan.State{Talos: version.MustParse("1.11.0"), Kubernetes: version.MustParse("1.33.0")}
@@ -152,7 +152,7 @@ func TestAvailableVersions_PathUsesTheNewestListedRelease(t *testing.T) {
 			versions = append(versions, version.MustParse(text))
 		}
 
-		path, ok := NewReachable(Running{from, from}, versions, nil).way(version.MustParse("1.13.0"), from.Kubernetes)
+		path, ok := NewReachable(RunningVersions{from, from}, versions, nil).way(version.MustParse("1.13.0"), from.Kubernetes)
 		if !ok || len(path) != 3 || path[1].Talos.String() != want {
 			t.Errorf("of %v the way is %v", listed, path)
 		}
@@ -164,7 +164,7 @@ func BenchmarkReachOfTheWholeList(b *testing.B) {
 	from := plan.State{Talos: talos[0], Kubernetes: kubernetes[0]}
 
 	for b.Loop() {
-		ahead := NewReachable(Running{from, from}, talos, kubernetes)
+		ahead := NewReachable(RunningVersions{from, from}, talos, kubernetes)
 		ahead.Next()
 		ahead.Eventual()
 	}

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
-// Package releases looks up which releases exist, where the configuration says, and which of them a cluster can go to.
+// Package releases lists the existing releases, from the source that the configuration names, and says which of them a
+// cluster can be upgraded to.
 package releases
 
 import (
@@ -37,8 +38,8 @@ type SourceModel struct {
 	KubernetesVersions types.List   `tfsdk:"kubernetes_versions"`
 }
 
-// ProviderSourceModel is the source in the provider block, which may name a table as well.
-type ProviderSourceModel struct {
+// providerSourceModel is the source in the provider block, which may name a table as well.
+type providerSourceModel struct {
 	SourceModel
 
 	Table       types.String `tfsdk:"table"`
@@ -92,7 +93,7 @@ func (d Defaults) Known() *compat.Table { return cmp.Or(d.Table, compat.BuiltIn(
 // ReadTable reads the table of releases in the provider block, if there is one. If it cannot be read, only the
 // built-in table is used, with a warning.
 func (d Defaults) ReadTable(ctx context.Context, userAgent string) (*compat.Table, diag.Diagnostics) {
-	var model ProviderSourceModel
+	var model providerSourceModel
 
 	if d.Source.IsNull() || d.TableUnknown(ctx) {
 		return nil, nil
@@ -124,7 +125,7 @@ func (d Defaults) ReadTable(ctx context.Context, userAgent string) (*compat.Tabl
 // TableUnknown reports whether the table in the provider block is known only after an apply. Until then, nothing can
 // be planned, because the plan could differ with the table.
 func (d Defaults) TableUnknown(ctx context.Context) bool {
-	var model ProviderSourceModel
+	var model providerSourceModel
 
 	if d.Source.IsNull() || d.Source.IsUnknown() || d.Source.As(ctx, &model, basetypes.ObjectAsOptions{}).HasError() {
 		return d.Source.IsUnknown()
@@ -134,7 +135,7 @@ func (d Defaults) TableUnknown(ctx context.Context) bool {
 }
 
 // tableLocation returns where the table is. A path may begin with the home directory.
-func (m ProviderSourceModel) tableLocation() (release.TableLocation, error) {
+func (m providerSourceModel) tableLocation() (release.TableLocation, error) {
 	location, err := attribute.ExpandHome(m.Table.ValueString())
 
 	return release.TableLocation{Location: location, SHA256: m.TableSHA256.ValueString()}, err
@@ -211,7 +212,7 @@ func (d Defaults) open(ctx context.Context, product version.Product, question Qu
 		return nil, undecidedReleases(product, attrname.ReleaseSource)
 	}
 
-	var model ProviderSourceModel
+	var model providerSourceModel
 
 	if !d.Source.IsNull() {
 		diagnostics.Append(d.Source.As(ctx, &model, basetypes.ObjectAsOptions{})...)
@@ -337,8 +338,8 @@ const (
 	docSourceKubernetesVersions = "List of Kubernetes releases, instead of `kubernetes`."
 )
 
-// ProviderSchema returns the provider's attribute release_source.
-func ProviderSchema() schema.Attribute {
+// ProviderSourceSchema returns the provider's attribute release_source.
+func ProviderSourceSchema() schema.Attribute {
 	return schema.SingleNestedAttribute{
 		MarkdownDescription: docReleaseSource + " `talosupgrade_available_versions` uses all of it; plans and `talosupgrade_compatibility` use only `table`.",
 		Optional:            true,
@@ -458,7 +459,7 @@ func (v tableValidator) MarkdownDescription(ctx context.Context) string { return
 
 // ValidateObject implements [validator.Object].
 func (tableValidator) ValidateObject(ctx context.Context, req validator.ObjectRequest, resp *validator.ObjectResponse) {
-	var model ProviderSourceModel
+	var model providerSourceModel
 
 	if req.ConfigValue.IsNull() || req.ConfigValue.IsUnknown() || req.ConfigValue.As(ctx, &model, basetypes.ObjectAsOptions{}).HasError() ||
 		model.Table.IsNull() || model.Table.IsUnknown() || model.TableSHA256.IsUnknown() {

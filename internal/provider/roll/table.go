@@ -22,20 +22,20 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
-// Warning shows the roll that an apply performs. A warning is the only way to show text in a plan. name is the
+// Warning returns the warning that shows the roll that an apply performs: text in a plan can only be a warning. name is the
 // display name of the cluster, and changes are what a sync of the bootstrap manifests would change now. unsynced
 // says why there is no such sync; empty if there is one.
 func Warning(made plan.Plan, name string, changes []cluster.ManifestChange, unsynced string) diag.Diagnostic {
-	text := rollText(made, name, len(movingNodes(made.Steps)) > foldAbove, changes)
+	text := describe(made, name, len(movingNodes(made.Steps)) > foldAbove, changes)
 	if unsynced != "" {
 		text += "\n\n" + unsynced
 	}
 
-	return diag.NewWarningDiagnostic(diagnostic.About(rollHeadline(made), name), text)
+	return diag.NewWarningDiagnostic(diagnostic.About(headline(made), name), text)
 }
 
-// rollHeadline summarizes a roll in a few words.
-func rollHeadline(made plan.Plan) string {
+// headline summarizes a roll in a few words.
+func headline(made plan.Plan) string {
 	moving := movingNodes(made.Steps)
 
 	// The command line shows it again after the apply, so it must be true then.
@@ -55,12 +55,12 @@ func rollHeadline(made plan.Plan) string {
 	return summary
 }
 
-// rollText describes a roll in full. Tables, headings and images are indented, because the command line wraps all
+// describe describes a roll in full. Tables, headings and images are indented, because the command line wraps all
 // other lines.
-func rollText(made plan.Plan, name string, folded bool, changes []cluster.ManifestChange) string {
+func describe(made plan.Plan, name string, folded bool, changes []cluster.ManifestChange) string {
 	var images []string
 
-	parts := []string{rollPace(made, name)}
+	parts := []string{pace(made, name)}
 
 	for start, hop := 0, -1; start < len(made.Steps); {
 		end := segmentEnd(made.Steps, start)
@@ -141,8 +141,8 @@ func segmentEnd(steps []plan.Step, start int) int {
 	return end
 }
 
-// rollPace returns the sentence that says how many nodes are upgraded at a time.
-func rollPace(made plan.Plan, name string) string {
+// pace returns the sentence that says how many nodes are upgraded at a time.
+func pace(made plan.Plan, name string) string {
 	var (
 		workers, kubelets = map[string]bool{}, map[string]bool{}
 		reboots, parts    bool
@@ -195,19 +195,19 @@ func hopHeading(made plan.Plan, index int) string {
 	}
 
 	if hop.Product == version.Kubernetes {
-		return fmt.Sprintf("%sKubernetes %s -> %s (%s)", heading, hop.From.Kubernetes, hop.To.Kubernetes, ReleaseNotes(hop))
+		return fmt.Sprintf("%sKubernetes %s -> %s (%s)", heading, hop.From.Kubernetes, hop.To.Kubernetes, ReleaseNotesURL(hop))
 	}
 
 	if hop.From.Talos.Equal(hop.To.Talos) {
 		return fmt.Sprintf("%sTalos %s with another image", heading, hop.To.Talos)
 	}
 
-	return fmt.Sprintf("%sTalos %s -> %s (%s)", heading, hop.From.Talos, hop.To.Talos, ReleaseNotes(hop))
+	return fmt.Sprintf("%sTalos %s -> %s (%s)", heading, hop.From.Talos, hop.To.Talos, ReleaseNotesURL(hop))
 }
 
-// ReleaseNotes returns the URL of the release notes of the version that the hop leads to; empty if the version
+// ReleaseNotesURL returns the URL of the release notes of the version that the hop leads to; empty if the version
 // stays.
-func ReleaseNotes(hop plan.Hop) string {
+func ReleaseNotesURL(hop plan.Hop) string {
 	switch {
 	case hop.From.Talos.Equal(hop.To.Talos) && hop.From.Kubernetes.Equal(hop.To.Kubernetes):
 		return ""

@@ -103,7 +103,7 @@ func names(prefix string, count int) []string {
 	return made
 }
 
-func TestRollTable_ShowsTheRoll(t *testing.T) {
+func TestTable_ShowsTheRoll(t *testing.T) {
 	for name, build := range map[string]func(*plan.Plan){
 		"one_hop": func(made *plan.Plan) {
 			talosHop(made, "1.12.6", "1.13.4", genericImage, "worker-10", "worker-2", "cp-0")
@@ -179,9 +179,9 @@ func TestRollTable_ShowsTheRoll(t *testing.T) {
 	}
 }
 
-// TestRollTable_OfThousandNodesStaysReadable: what is not indented is wrapped, what
+// TestTable_OfThousandNodesStaysReadable: what is not indented is wrapped, what
 // is too long is not read.
-func TestRollTable_OfThousandNodesStaysReadable(t *testing.T) {
+func TestTable_OfThousandNodesStaysReadable(t *testing.T) {
 	var made plan.Plan
 
 	talosHop(&made, "1.11.3", "1.12.8", factoryImage, append(names("worker", 997), names("cp", 3)...)...)
@@ -203,7 +203,7 @@ func TestRollTable_OfThousandNodesStaysReadable(t *testing.T) {
 	}
 }
 
-func TestRollTable_LongDurationsAreWords(t *testing.T) {
+func TestTable_LongDurationsAreWords(t *testing.T) {
 	for want, given := range map[string]time.Duration{
 		"1 minute":            20 * time.Second,
 		"25 minutes":          24*time.Minute + time.Second,
@@ -217,7 +217,7 @@ func TestRollTable_LongDurationsAreWords(t *testing.T) {
 	}
 }
 
-func TestRollTable_ManifestChangesStayReadable(t *testing.T) {
+func TestTable_ManifestChangesStayReadable(t *testing.T) {
 	if got := changeTexts(nil); got != nil {
 		t.Errorf("nothing is %q", got)
 	}

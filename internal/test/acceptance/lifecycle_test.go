@@ -17,7 +17,6 @@ import (
 	"github.com/hashicorp/terraform-plugin-testing/tfjsonpath"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider"
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/connection"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/model"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/toolchain"
@@ -39,7 +38,7 @@ func inProcess(t *testing.T) map[string]func() (tfprotov6.ProviderServer, error)
 	}
 
 	return map[string]func() (tfprotov6.ProviderServer, error){
-		"talosupgrade": providerserver.NewProtocol6WithError(provider.New("test", connection.WithClock(newClock(speed)))()),
+		"talosupgrade": providerserver.NewProtocol6WithError(provider.New("test", provider.WithClock(newClock(speed)))()),
 	}
 }
 

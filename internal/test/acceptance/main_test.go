@@ -18,7 +18,6 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider"
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/connection"
 	process "github.com/vitistack/terraform-provider-talosupgrade/internal/serve"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/model"
@@ -65,7 +64,7 @@ func serve(factor string) error {
 		}
 	}
 
-	return process.Serve(registryAddress, provider.New("test", connection.WithClock(newClock(scale))), false, func() { os.Exit(0) })
+	return process.Serve(registryAddress, provider.New("test", provider.WithClock(newClock(scale))), false, func() { os.Exit(0) })
 }
 
 // clock is the simulator's clock as an engine.Clock.

@@ -18,7 +18,6 @@ import (
 	"time"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider"
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/connection"
 	process "github.com/vitistack/terraform-provider-talosupgrade/internal/serve"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/model"
 )
@@ -54,7 +53,7 @@ func serve(factor string) error {
 
 	// Both the end of the command line and a signal end the process.
 	ended := sync.OnceValue(func() error { return errors.Join(leaveUsage(os.Getenv(usageVariable)), profiled()) })
-	err = process.Serve(registryAddress, provider.New("test", connection.WithClock(clock{model.NewScaledClock(scale)})), false, func() {
+	err = process.Serve(registryAddress, provider.New("test", provider.WithClock(clock{model.NewScaledClock(scale)})), false, func() {
 		_ = ended()
 
 		os.Exit(0)

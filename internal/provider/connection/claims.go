@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package connection
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/hashicorp/terraform-plugin-framework/diag"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/attrname"
+)
+
+// errClaimed is wrapped if another resource has changed the cluster already.
+var errClaimed = errors.New("another " + attrname.TypeName + "_cluster resource has upgraded it in this apply, or is upgrading it")
+
+// Claims are the clusters that resources of one configured provider have changed, with the resource that did.
+// Terraform creates or updates a resource once in an apply, so a second one for the same cluster is a mistake,
+// whether or not the first is still running. The lease in the cluster keeps other processes away.
+type Claims struct {
+	mu sync.Mutex
+	by map[string]string
+	// files maps each file that a resource writes to that resource.
+	files map[string]string
+	// planned is the first plan for each cluster.
+	planned map[string]plannedResource
+}
+
+// plannedResource is a resource as described by its plan.
+type plannedResource struct {
+	// name is the name of the connection.
+	name   string
+	target cluster.Target
+}
+
+// NewClaims returns claims of nothing.
+func NewClaims() *Claims {
+	return &Claims{by: map[string]string{}, files: map[string]string{}, planned: map[string]plannedResource{}}
+}
+
+// Claim gives the cluster to the claimant, which is the name of a resource among claims, until the resource is
+// destroyed. The error wraps [errClaimed].
+func (c *Claims) Claim(id, claimant string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	if holder, taken := c.by[id]; taken && holder != claimant {
+		return fmt.Errorf("cluster %s: %w", id, errClaimed)
+	}
+
+	c.by[id] = claimant
+
+	return nil
+}
+
+// ClaimFile gives the file at the path to the claimant, and reports whether no other claimant has it.
+func (c *Claims) ClaimFile(path, claimant string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	if holder, taken := c.files[path]; taken && holder != claimant {
+		return false
+	}
+
+	c.files[path] = claimant
+
+	return true
+}
+
+// RecordPlan records that a plan brings the cluster to the target through the named connection, and returns what
+// conflicts with it: a plan of another resource with another target or, if there is work, through another
+// connection. Two resources with the same target and the same connection cannot be distinguished before the apply.
+func (c *Claims) RecordPlan(id, name string, target cluster.Target, work bool) []cluster.Finding {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	const remedy = "Keep one resource per cluster."
+
+	first, planned := c.planned[id]
+
+	switch {
+	case id == "":
+		return nil
+	case !planned:
+		c.planned[id] = plannedResource{name: name, target: target}
+
+		return nil
+	case !first.target.Talos.Equal(target.Talos) || !first.target.Kubernetes.Equal(target.Kubernetes):
+		return []cluster.Finding{{
+			Check: cluster.CheckLock, Severity: cluster.Permanent,
+			Found: fmt.Sprintf("this resource is to bring the cluster to %s, and another %s_cluster resource of the same provider block brings it to %s",
+				wanted(target), attrname.TypeName, wanted(first.target)),
+			Remedy: remedy,
+		}}
+	case first.name != name && work:
+		return []cluster.Finding{{
+			Check: cluster.CheckLock, Severity: cluster.Observed, Attribute: attrname.Context,
+			Found:  fmt.Sprintf("another %s_cluster resource upgrades this cluster, which it reaches through %s", attrname.TypeName, first.name),
+			Remedy: remedy,
+		}}
+	default:
+		return nil
+	}
+}
+
+// wanted returns the target as text: "Talos 1.13.4, Kubernetes 1.35.2".
+func wanted(target cluster.Target) string {
+	return plan.State{Talos: target.Talos, Kubernetes: target.Kubernetes}.String()
+}
+
+// Release gives up the cluster of a resource that is destroyed. It has no effect if another resource has the
+// cluster.
+func (c *Claims) Release(id, claimant string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	if c.by[id] == claimant {
+		delete(c.by, id)
+	}
+}
+
+// keyClaimant is the key of the resource's name among claims in its private state.
+const keyClaimant = "claimant"
+
+// private is the private state of a resource.
+type private interface {
+	comparable
+
+	GetKey(ctx context.Context, key string) ([]byte, diag.Diagnostics)
+	SetKey(ctx context.Context, key string, value []byte) diag.Diagnostics
+}
+
+// ClaimantIn returns the name among claims of the resource with the private state: a random text that it keeps for
+// life, and that is created if it has none yet.
+func ClaimantIn[P private](ctx context.Context, kept P) (string, diag.Diagnostics) {
+	var (
+		none P
+		name string
+	)
+
+	stored, diagnostics := kept.GetKey(ctx, keyClaimant)
+	if json.Unmarshal(stored, &name) == nil && name != "" {
+		return name, diagnostics
+	}
+
+	name = rand.Text()
+
+	if kept != none {
+		diagnostics.Append(kept.SetKey(ctx, keyClaimant, []byte(`"`+name+`"`))...)
+	}
+
+	return name, diagnostics
+}
