@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -89,14 +90,7 @@ func (w *world) watchServers(ctx context.Context, t *testing.T) (end func()) {
 		defer close(done)
 
 		for ctx.Err() == nil {
-			var away []string
-
-			for _, m := range w.machines {
-				if refuses(ctx, net.JoinHostPort(m.address.String(), "6443")) {
-					away = append(away, m.name)
-				}
-			}
-
+			away := w.awayServers(ctx)
 			for _, name := range away {
 				seen[name] = true
 			}
@@ -128,12 +122,34 @@ func (w *world) watchServers(ctx context.Context, t *testing.T) (end func()) {
 	}
 }
 
-// watchPause is the pause between two looks at all API servers, of which each is away for seconds.
-const watchPause = 200 * time.Millisecond
+// An API server that is replaced is away for seconds. watchPause is the pause between two looks at all of them, and
+// watchPatience how long one of them may take to answer.
+const watchPause, watchPatience = 200 * time.Millisecond, 2 * time.Second
+
+// awayServers returns the machines whose API servers refuse connections now.
+func (w *world) awayServers(ctx context.Context) (away []string) {
+	refused := make([]bool, len(w.machines))
+
+	var looks sync.WaitGroup
+
+	for index, m := range w.machines {
+		looks.Go(func() { refused[index] = refuses(ctx, net.JoinHostPort(m.address.String(), "6443")) })
+	}
+
+	looks.Wait()
+
+	for index, m := range w.machines {
+		if refused[index] {
+			away = append(away, m.name)
+		}
+	}
+
+	return away
+}
 
 // refuses reports whether nothing listens at the address.
 func refuses(ctx context.Context, address string) bool {
-	ctx, cancel := context.WithTimeout(ctx, callPatience)
+	ctx, cancel := context.WithTimeout(ctx, watchPatience)
 	defer cancel()
 
 	var dialer net.Dialer
