@@ -24,7 +24,8 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/readable"
 )
 
-// Clusters gives resources, data sources, actions and queries access to the clusters that the credentials of one provider block reach.
+// Clusters gives resources, data sources, actions and queries access to the clusters that the credentials of one
+// provider block reach.
 type Clusters struct {
 	Settings *Settings
 	Access   Credentials
@@ -148,8 +149,8 @@ func (s *sharedConnection) release() {
 	s.current = nil
 }
 
-// FromProviderData returns what the provider block passes to a resource, a data source, an action or a query; nil while Terraform only
-// validates.
+// FromProviderData returns what the provider block passes to a resource, a data source, an action or a query; nil
+// while Terraform only validates.
 func FromProviderData(data any, diagnostics *diag.Diagnostics) *Clusters {
 	if data == nil {
 		return nil

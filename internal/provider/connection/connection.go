@@ -198,7 +198,7 @@ func (c *Connection) addKubernetes(shared *Settings, talos *talosapi.Client, ser
 // cluster, or of the upgraded cluster itself.
 type ManagementCluster struct {
 	Access operator.Access
-	// Events writes Kubernetes Events there; nil if it could not be made.
+	// events writes Kubernetes Events there; nil if it could not be made.
 	events *publish.EventSink
 	// end closes the connection; nil if the connection has another owner.
 	end func()
@@ -212,14 +212,14 @@ func newManagementCluster(client *kubeapi.Client) *ManagementCluster {
 	return &ManagementCluster{Access: client, events: events}
 }
 
-// Close closes the connection of the management cluster, if it owns one.
+// close closes the connection of the management cluster, if it owns one.
 func (m *ManagementCluster) close() {
 	if m != nil && m.end != nil {
 		m.end()
 	}
 }
 
-// Connect returns the management cluster; nil if there is none. It dials nothing. Errors wrap [ErrCredentialsUnusable] and name
+// connect returns the management cluster; nil if there is none. It dials nothing. Errors wrap [ErrCredentialsUnusable] and name
 // the attribute.
 func (m *ManagementAccess) connect(shared *Settings) (*ManagementCluster, error) {
 	if m == nil {

@@ -124,7 +124,7 @@ func (c Credentials) ContextName(wanted string) string {
 	return c.Context
 }
 
-// Talos returns the credentials of the Talos API for a context. Errors wrap [ErrCredentialsUnknown], [ErrCredentialsMissing], [errLent] or
+// talos returns the credentials of the Talos API for a context. Errors wrap [ErrCredentialsUnknown], [ErrCredentialsMissing], [errLent] or
 // [ErrCredentialsUnusable] and name the source.
 func (c Credentials) talos(wanted string) (talosapi.Config, error) {
 	if len(c.Unknown) > 0 {
