@@ -20,7 +20,6 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/attrname"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/diagnostic"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/publication"
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
 // maxJournalReason is the maximum length of a reason in the journal, in characters.
@@ -116,7 +115,7 @@ func rollBack(ctx context.Context, on *invocation) error {
 func rollbackRequest(ctx context.Context, on *invocation) (request engine.NodeRequest, to publication.Publication, diagnostics diag.Diagnostics) {
 	var node, reason types.String
 
-	model := newClusterModel(version.Version{}, version.Version{})
+	var model clusterModel
 
 	diagnostics.Append(on.config.GetAttribute(ctx, path.Root(attrname.Node), &node)...)
 	diagnostics.Append(on.config.GetAttribute(ctx, path.Root(attrname.Reason), &reason)...)

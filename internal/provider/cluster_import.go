@@ -66,7 +66,7 @@ func (r *clusterResource) ImportState(ctx context.Context, req resource.ImportSt
 		return
 	}
 
-	model, diagnostics := imported(seen, wanted)
+	model, diagnostics := imported(ctx, seen, wanted)
 
 	resp.Diagnostics.Append(diagnostics...)
 	resp.Diagnostics.Append(model.writeIdentity(ctx, resp.Identity)...)
@@ -75,10 +75,10 @@ func (r *clusterResource) ImportState(ctx context.Context, req resource.ImportSt
 
 // imported returns the model of a cluster that has no configuration yet: it wants the running versions. The context
 // is named as in a resource.
-func imported(seen connection.Observation, wanted string) (clusterModel, diag.Diagnostics) {
+func imported(ctx context.Context, seen connection.Observation, wanted string) (clusterModel, diag.Diagnostics) {
 	talos, _ := seen.TalosVersions()
 	kubernetes, _ := seen.KubernetesVersions()
-	model := newClusterModel(talos, kubernetes)
+	model := newClusterModel(ctx, talos, kubernetes)
 	model.Context = attribute.TextValue(wanted)
 
 	return model, model.observe(seen.Observation)

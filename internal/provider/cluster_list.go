@@ -222,7 +222,7 @@ func (l *clusterList) results(ctx context.Context, req list.ListRequest, listed 
 				return
 			}
 
-			model, diagnostics := imported(seen, one.Wanted)
+			model, diagnostics := imported(ctx, seen, one.Wanted)
 			result.Diagnostics.Append(diagnostics...)
 			result.Diagnostics.Append(result.Resource.Set(ctx, model)...)
 		}

@@ -6,8 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"maps"
-	"math/big"
 	"reflect"
 	"slices"
 	"time"
@@ -33,7 +33,6 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/connection"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/diagnostic"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/publication"
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/readable"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
@@ -46,46 +45,47 @@ const (
 )
 
 // optionsModel is the user's description of an upgrade: the versions that the cluster is to run, and how it gets
-// there. The resource and talosupgrade_preflight share it.
+// there, in the order of the documentation. The resource and talosupgrade_preflight share it. The tag "decides" says
+// what an attribute is about, as [decision] has it.
 type optionsModel struct {
-	TalosVersion         types.String `tfsdk:"talos_version"`
-	KubernetesVersion    types.String `tfsdk:"kubernetes_version"`
-	Context              types.String `tfsdk:"context"`
-	Order                types.String `tfsdk:"order"`
-	RebootMode           types.String `tfsdk:"reboot_mode"`
-	NodeTimeout          types.String `tfsdk:"node_timeout"`
-	Drain                types.Object `tfsdk:"drain"`
-	InstallerImage       types.String `tfsdk:"installer_image"`
-	AllowIntermediate    types.Bool   `tfsdk:"allow_intermediate_versions"`
-	IntermediateVersions types.List   `tfsdk:"intermediate_versions"`
-	AllowUnknown         types.Bool   `tfsdk:"allow_unknown_versions"`
-	MaxUnavailable       types.String `tfsdk:"max_unavailable"`
-	ParallelPulls        types.Number `tfsdk:"parallel_pulls"`
-	Pools                types.Map    `tfsdk:"pools"`
-	Canary               types.List   `tfsdk:"canary"`
-	CanarySelector       types.String `tfsdk:"canary_selector"`
-	Settle               types.String `tfsdk:"settle"`
-	NodeOverrides        types.Map    `tfsdk:"node_overrides"`
-	SelectorOverrides    types.List   `tfsdk:"selector_overrides"`
-	Kubernetes           types.Object `tfsdk:"kubernetes"`
-	Preflight            types.Object `tfsdk:"preflight"`
-	EtcdSnapshot         types.Object `tfsdk:"etcd_snapshot"`
-	Gates                types.List   `tfsdk:"gates"`
-	MaintenanceWindow    types.Object `tfsdk:"maintenance_window"`
-	SyncInstallImage     types.Bool   `tfsdk:"sync_install_image"`
-	OnFailure            types.String `tfsdk:"on_failure"`
-	Retry                types.Object `tfsdk:"retry"`
-	OnSuspend            types.String `tfsdk:"on_suspend"`
-	PublishTo            types.Object `tfsdk:"publish_to"`
-	Mode                 types.String `tfsdk:"mode"`
+	TalosVersion         types.String `tfsdk:"talos_version" decides:"upgrade"`
+	KubernetesVersion    types.String `tfsdk:"kubernetes_version" decides:"upgrade"`
+	Context              types.String `tfsdk:"context" decides:"upgrade"`
+	Order                types.String `tfsdk:"order" decides:"nodes"`
+	RebootMode           types.String `tfsdk:"reboot_mode" decides:"nodes"`
+	NodeTimeout          types.String `tfsdk:"node_timeout" decides:"upgrade"`
+	Drain                types.Object `tfsdk:"drain" decides:"nodes"`
+	InstallerImage       types.String `tfsdk:"installer_image" decides:"nodes"`
+	AllowIntermediate    types.Bool   `tfsdk:"allow_intermediate_versions" decides:"upgrade"`
+	IntermediateVersions types.List   `tfsdk:"intermediate_versions" decides:"upgrade"`
+	AllowUnknown         types.Bool   `tfsdk:"allow_unknown_versions" decides:"upgrade"`
+	MaxUnavailable       types.String `tfsdk:"max_unavailable" decides:"nodes"`
+	ParallelPulls        types.Number `tfsdk:"parallel_pulls" decides:"nodes"`
+	Pools                types.Map    `tfsdk:"pools" decides:"nodes"`
+	Canary               types.List   `tfsdk:"canary" decides:"nodes"`
+	CanarySelector       types.String `tfsdk:"canary_selector" decides:"nodes"`
+	Settle               types.String `tfsdk:"settle" decides:"nodes"`
+	NodeOverrides        types.Map    `tfsdk:"node_overrides" decides:"nodes"`
+	SelectorOverrides    types.List   `tfsdk:"selector_overrides" decides:"nodes"`
+	Kubernetes           types.Object `tfsdk:"kubernetes" decides:"nodes"`
+	Preflight            types.Object `tfsdk:"preflight" decides:"upgrade"`
+	EtcdSnapshot         types.Object `tfsdk:"etcd_snapshot" decides:"upgrade"`
+	Gates                types.List   `tfsdk:"gates" decides:"upgrade"`
+	MaintenanceWindow    types.Object `tfsdk:"maintenance_window" decides:"upgrade"`
+	SyncInstallImage     types.Bool   `tfsdk:"sync_install_image" decides:"nodes"`
+	OnFailure            types.String `tfsdk:"on_failure" decides:"nodes"`
+	Retry                types.Object `tfsdk:"retry" decides:"nodes"`
+	OnSuspend            types.String `tfsdk:"on_suspend" decides:"upgrade"`
+	PublishTo            types.Object `tfsdk:"publish_to" decides:"upgrade"`
+	Mode                 types.String `tfsdk:"mode" decides:"upgrade"`
 }
 
 // clusterModel is the resource in configuration, plan and state.
 type clusterModel struct {
 	optionsModel
 
-	ReportPath types.String   `tfsdk:"report_path"`
-	Timeouts   timeouts.Value `tfsdk:"timeouts"`
+	ReportPath types.String   `tfsdk:"report_path" decides:"run"`
+	Timeouts   timeouts.Value `tfsdk:"timeouts" decides:"run"`
 	ID         types.String   `tfsdk:"id"`
 	Status     types.Object   `tfsdk:"status"`
 	Nodes      types.Map      `tfsdk:"nodes"`
@@ -122,79 +122,56 @@ type poolModel struct {
 	MaxUnavailable types.String `tfsdk:"max_unavailable"`
 }
 
-func timeoutTypes() map[string]attr.Type {
-	return map[string]attr.Type{"create": types.StringType, "update": types.StringType, "read": types.StringType, "delete": types.StringType}
+// newClusterModel returns the model of a configuration that sets only the versions, as stored by an import.
+func newClusterModel(ctx context.Context, talos, kubernetes version.Version) clusterModel {
+	options := optionsModel{
+		TalosVersion:      attribute.VersionValue(talos),
+		KubernetesVersion: attribute.VersionValue(kubernetes),
+		Kubernetes:        kubernetesDefaults(types.BoolValue(!kubernetes.IsZero())),
+	}
+
+	return options.planned(ctx)
 }
 
-// typesOf returns the types of the attributes of an object, from the model of the object. The model must have no
-// collections.
-func typesOf[M any]() map[string]attr.Type {
-	var model M
+// cluster returns the resource with the options, as its configuration sets them.
+func (m optionsModel) cluster() clusterModel { return clusterModel{optionsModel: m} }
 
-	found := map[string]attr.Type{}
-	fields := reflect.ValueOf(model)
+// planned returns the resource with the options and the defaults of its attributes, which Terraform sets for
+// resources only.
+func (m optionsModel) planned(ctx context.Context) clusterModel { return m.cluster().complete(ctx) }
 
-	for index := range fields.NumField() {
-		if value, isValue := fields.Field(index).Interface().(attr.Value); isValue {
-			found[fields.Type().Field(index).Tag.Get("tfsdk")] = value.Type(context.Background())
+// complete returns the resource with the defaults of its attributes in place of null. A default that a plan modifier
+// sets is not among them.
+func (m clusterModel) complete(ctx context.Context) clusterModel {
+	attributes := clusterSchema(ctx).Attributes
+
+	for tag, value := range fields(reflect.ValueOf(&m).Elem()) {
+		if current, isValue := value.Interface().(attr.Value); isValue {
+			value.Set(reflect.ValueOf(attribute.WithDefaults(ctx, attributes[tag.Get("tfsdk")], current)))
 		}
 	}
 
-	return found
+	return m
 }
 
-// drainValue returns the policy as an object of the schema.
-func drainValue(policy cluster.DrainPolicy) types.Object {
-	return types.ObjectValueMust(typesOf[drainModel](), map[string]attr.Value{
-		"enabled":    types.BoolValue(policy.Enabled),
-		"timeout":    types.StringValue(readable.Duration(policy.Timeout)),
-		"on_timeout": types.StringValue(string(policy.OnTimeout)),
+// fields returns the fields of the model, and of those embedded in it, with their tags.
+func fields(model reflect.Value) iter.Seq2[reflect.StructTag, reflect.Value] {
+	return func(yield func(reflect.StructTag, reflect.Value) bool) {
+		for index := range model.NumField() {
+			if field := model.Type().Field(index); !field.Anonymous {
+				if !yield(field.Tag, model.Field(index)) {
+					return
+				}
 
-		attrname.WaitForVolumes: types.StringValue(string(policy.Volumes)),
-	})
-}
+				continue
+			}
 
-// newClusterModel returns the model of a configuration that sets only the versions, as stored by an import.
-func newClusterModel(talos, kubernetes version.Version) clusterModel {
-	policy := cluster.DefaultPolicy()
-
-	options := optionsModel{
-		TalosVersion:         attribute.VersionValue(talos),
-		KubernetesVersion:    attribute.VersionValue(kubernetes),
-		Context:              types.StringNull(),
-		Order:                types.StringValue(string(policy.Order)),
-		RebootMode:           types.StringValue(string(policy.RebootMode)),
-		NodeTimeout:          types.StringValue(readable.Duration(policy.NodeTimeout)),
-		Drain:                drainValue(policy.Drain),
-		InstallerImage:       types.StringNull(),
-		AllowIntermediate:    types.BoolValue(policy.AllowIntermediate),
-		IntermediateVersions: types.ListNull(types.StringType),
-		AllowUnknown:         types.BoolValue(policy.AllowUnknown),
-		MaxUnavailable:       types.StringValue(policy.MaxUnavailable.String()),
-		ParallelPulls:        types.NumberNull(),
-		Pools:                types.MapNull(types.ObjectType{AttrTypes: typesOf[poolModel]()}),
-		Canary:               types.ListNull(types.StringType),
-		CanarySelector:       types.StringNull(),
-		Settle:               types.StringValue(readable.Duration(policy.Settle)),
-		NodeOverrides:        types.MapNull(types.ObjectType{AttrTypes: typesOf[nodeOverrideModel]()}),
-		SelectorOverrides:    types.ListNull(types.ObjectType{AttrTypes: typesOf[selectorOverrideModel]()}),
-		Kubernetes:           kubernetesValue(policy.Kubernetes, types.BoolValue(!kubernetes.IsZero())),
-		Preflight:            types.ObjectNull(skipTypes()),
-		EtcdSnapshot:         types.ObjectNull(directoryTypes()),
-		Gates:                types.ListNull(types.ObjectType{AttrTypes: typesOf[gateModel]()}),
-		MaintenanceWindow:    types.ObjectNull(typesOf[windowModel]()),
-		SyncInstallImage:     types.BoolValue(policy.SyncInstallImage),
-		OnFailure:            types.StringValue(string(policy.OnFailure)),
-		Retry:                retryValue(policy.Repeat),
-		OnSuspend:            types.StringValue(string(policy.OnSuspend)),
-		PublishTo:            types.ObjectNull(publishToTypes()),
-		Mode:                 types.StringValue(modeDirect),
-	}
-
-	return clusterModel{
-		optionsModel: options,
-		Snapshot:     types.ObjectNull(snapshotTypes()),
-		Timeouts:     timeouts.Value{Object: types.ObjectNull(timeoutTypes())},
+			for tag, value := range fields(model.Field(index)) {
+				if !yield(tag, value) {
+					return
+				}
+			}
+		}
 	}
 }
 
@@ -205,56 +182,34 @@ type choice struct {
 	decides decision
 }
 
-// decision is what a choice is about.
-type decision int
+// decision is what a choice is about: the tag "decides" of its field in the model.
+type decision string
 
 const (
 	// aboutRun is about the run of Terraform: its timeouts, the files it writes.
-	aboutRun decision = iota
+	aboutRun decision = "run"
 	// aboutUpgrade is about the upgrade, whoever performs it.
-	aboutUpgrade
+	aboutUpgrade decision = "upgrade"
 	// aboutNodes is about how the nodes are upgraded. With mode = "delegate" the operator decides that, so the choice
 	// is refused.
-	aboutNodes
+	aboutNodes decision = "nodes"
 )
 
-// choices returns all attributes that the user sets, in the order of the documentation. A change of any of them is a
-// change of the resource.
+// choices returns all attributes that the user sets, in the order of the model. A change of any of them is a change of
+// the resource.
 func (m clusterModel) choices() []choice {
-	return []choice{
-		{attrname.TalosVersion, m.TalosVersion, aboutUpgrade},
-		{attrname.KubernetesVersion, m.KubernetesVersion, aboutUpgrade},
-		{attrname.Context, m.Context, aboutUpgrade},
-		{attrname.Order, m.Order, aboutNodes},
-		{attrname.RebootMode, m.RebootMode, aboutNodes},
-		{attrname.NodeTimeout, m.NodeTimeout, aboutUpgrade},
-		{attrname.Drain, m.Drain, aboutNodes},
-		{attrname.InstallerImage, m.InstallerImage, aboutNodes},
-		{attrname.AllowIntermediate, m.AllowIntermediate, aboutUpgrade},
-		{attrname.IntermediateVersions, m.IntermediateVersions, aboutUpgrade},
-		{attrname.AllowUnknown, m.AllowUnknown, aboutUpgrade},
-		{attrname.MaxUnavailable, m.MaxUnavailable, aboutNodes},
-		{attrname.ParallelPulls, m.ParallelPulls, aboutNodes},
-		{attrname.Pools, m.Pools, aboutNodes},
-		{attrname.Canary, m.Canary, aboutNodes},
-		{attrname.CanarySelector, m.CanarySelector, aboutNodes},
-		{attrname.Settle, m.Settle, aboutNodes},
-		{attrname.NodeOverrides, m.NodeOverrides, aboutNodes},
-		{attrname.SelectorOverrides, m.SelectorOverrides, aboutNodes},
-		{attrname.Kubernetes, m.Kubernetes, aboutNodes},
-		{attrname.Preflight, m.Preflight, aboutUpgrade},
-		{attrname.EtcdSnapshot, m.EtcdSnapshot, aboutUpgrade},
-		{attrname.Gates, m.Gates, aboutUpgrade},
-		{attrname.MaintenanceWindow, m.MaintenanceWindow, aboutUpgrade},
-		{attrname.SyncInstallImage, m.SyncInstallImage, aboutNodes},
-		{attrname.OnFailure, m.OnFailure, aboutNodes},
-		{attrname.Retry, m.Retry, aboutNodes},
-		{attrname.OnSuspend, m.OnSuspend, aboutUpgrade},
-		{attrname.PublishTo, m.PublishTo, aboutUpgrade},
-		{attrname.Mode, m.Mode, aboutUpgrade},
-		{attrname.Timeouts, m.Timeouts, aboutRun},
-		{attrname.ReportPath, m.ReportPath, aboutRun},
+	var found []choice
+
+	for tag, field := range fields(reflect.ValueOf(m)) {
+		decides, isChoice := tag.Lookup("decides")
+		value, isValue := field.Interface().(attr.Value)
+
+		if isChoice && isValue {
+			found = append(found, choice{tag.Get("tfsdk"), value, decision(decides)})
+		}
 	}
+
+	return found
 }
 
 // sameAs reports whether both models agree in everything that the user sets.
@@ -617,47 +572,6 @@ type manifestObjectModel struct {
 	Name      types.String `tfsdk:"name"`
 }
 
-func manifestObjectType() types.ObjectType {
-	return types.ObjectType{AttrTypes: map[string]attr.Type{
-		attrname.Kind: types.StringType, attrname.Namespace: types.StringType, attrname.Name: types.StringType,
-	}}
-}
-
-func kubernetesTypes() map[string]attr.Type {
-	return map[string]attr.Type{
-		attrname.Images:              types.ObjectType{AttrTypes: overrideImageTypes()},
-		attrname.UnavailableKubelets: types.StringType,
-		attrname.Manifests:           types.ObjectType{AttrTypes: manifestsTypes()},
-	}
-}
-
-func manifestsTypes() map[string]attr.Type {
-	return map[string]attr.Type{
-		attrname.Sync: types.BoolType, attrname.Prune: types.BoolType, attrname.Timeout: types.StringType, attrname.Force: types.BoolType,
-		attrname.Exclude: types.ListType{ElemType: manifestObjectType()},
-	}
-}
-
-// kubernetesValue returns a policy without image overrides as an object of the schema. sync is whether the manifests
-// are synced; unknown leaves that to [followsKubernetes].
-func kubernetesValue(policy cluster.KubernetesPolicy, sync types.Bool) types.Object {
-	return types.ObjectValueMust(kubernetesTypes(), map[string]attr.Value{
-		attrname.Images:              types.ObjectNull(overrideImageTypes()),
-		attrname.UnavailableKubelets: types.StringValue(policy.MaxUnavailableKubelets.String()),
-		attrname.Manifests:           manifestsValue(policy.Manifests, sync),
-	})
-}
-
-func manifestsValue(policy cluster.ManifestPolicy, sync types.Bool) types.Object {
-	return types.ObjectValueMust(manifestsTypes(), map[string]attr.Value{
-		attrname.Sync:    sync,
-		attrname.Prune:   types.BoolValue(policy.Prune),
-		attrname.Timeout: types.StringValue(readable.Duration(policy.Timeout)),
-		attrname.Force:   types.BoolValue(policy.Force),
-		attrname.Exclude: types.ListNull(manifestObjectType()),
-	})
-}
-
 // kubernetes returns how the Kubernetes version is reached. The model must be known; what it does not set is taken
 // from the given policy.
 func (m clusterModel) kubernetes(ctx context.Context, policy cluster.KubernetesPolicy) (cluster.KubernetesPolicy, diag.Diagnostics) {
@@ -765,14 +679,6 @@ type windowModel struct {
 	Cron     types.String `tfsdk:"cron"`
 	Duration types.String `tfsdk:"duration"`
 	TimeZone types.String `tfsdk:"time_zone"`
-}
-
-func skipTypes() map[string]attr.Type {
-	return map[string]attr.Type{attrname.Skip: types.SetType{ElemType: types.StringType}}
-}
-
-func directoryTypes() map[string]attr.Type {
-	return map[string]attr.Type{attrname.Directory: types.StringType}
 }
 
 // skipped returns the names of the checks whose findings are only warnings; nil if there are none.
@@ -951,14 +857,6 @@ type retryModel struct {
 	Backoff  types.String `tfsdk:"backoff"`
 }
 
-// retryValue returns the policy as an object of the schema.
-func retryValue(policy cluster.Repeat) types.Object {
-	return types.ObjectValueMust(typesOf[retryModel](), map[string]attr.Value{
-		attrname.Attempts: types.NumberValue(big.NewFloat(float64(policy.Attempts))),
-		attrname.Backoff:  types.StringValue(readable.Duration(policy.Backoff)),
-	})
-}
-
 // onFailure returns what happens to a node whose new system does not become healthy; the fallback if the model does
 // not say.
 func (m clusterModel) onFailure(fallback cluster.OnFailure) cluster.OnFailure {
@@ -997,10 +895,6 @@ func (m clusterModel) retry(ctx context.Context, fallback cluster.Repeat) (clust
 	return fallback, diagnostics
 }
 
-func publishToTypes() map[string]attr.Type {
-	return map[string]attr.Type{attrname.APIVersion: types.StringType, attrname.Kind: types.StringType, attrname.Namespace: types.StringType, attrname.Name: types.StringType}
-}
-
 // snapshotSchema returns the schema of snapshot. Like status, it has no plan modifier.
 func snapshotSchema() schema.Attribute {
 	text := func(description string) schema.StringAttribute {
@@ -1021,12 +915,7 @@ func snapshotSchema() schema.Attribute {
 	}
 }
 
-func snapshotTypes() map[string]attr.Type {
-	return map[string]attr.Type{
-		"path": types.StringType, "size": types.Int64Type, "sha256": types.StringType, "taken": types.StringType,
-		attrname.TalosVersion: types.StringType, attrname.KubernetesVersion: types.StringType,
-	}
-}
+func snapshotTypes() map[string]attr.Type { return attribute.ObjectType(snapshotSchema()).AttrTypes }
 
 // snapshotValue returns the snapshot in the journal. If the journal could not be read, or contains none any more,
 // earlier is kept, because the file still exists. earlier may be null or unknown.

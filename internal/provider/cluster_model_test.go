@@ -273,7 +273,8 @@ func TestModel_EveryAttributeCountsAsAChange(t *testing.T) {
 	}
 }
 
-// TestModel_EveryFieldIsListedAsAChoice: what a user sets is listed with what it decides about.
+// TestModel_EveryFieldIsListedAsAChoice: the model says of each attribute that a user sets what it decides about, and of
+// no other one.
 func TestModel_EveryFieldIsListedAsAChoice(t *testing.T) {
 	var want, got []string
 
@@ -285,6 +286,10 @@ func TestModel_EveryFieldIsListedAsAChoice(t *testing.T) {
 
 	for _, one := range (clusterModel{}).choices() {
 		got = append(got, one.name)
+
+		if !slices.Contains([]decision{aboutRun, aboutUpgrade, aboutNodes}, one.decides) {
+			t.Errorf("%s decides about %q", one.name, one.decides)
+		}
 	}
 
 	slices.Sort(want)

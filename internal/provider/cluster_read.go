@@ -30,7 +30,7 @@ func (r *clusterResource) Read(ctx context.Context, req resource.ReadRequest, re
 	}
 
 	// An earlier version stored no identity, and no value of an attribute that this one added.
-	model.optionsModel = model.complete(ctx)
+	model = model.complete(ctx)
 
 	resp.Diagnostics.Append(model.writeIdentity(ctx, resp.Identity)...)
 	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)

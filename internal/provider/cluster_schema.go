@@ -14,6 +14,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework-validators/listvalidator"
 	"github.com/hashicorp/terraform-plugin-framework-validators/mapvalidator"
 	"github.com/hashicorp/terraform-plugin-framework-validators/stringvalidator"
+	"github.com/hashicorp/terraform-plugin-framework/attr"
 	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/resource"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
@@ -181,6 +182,17 @@ func policySchema() map[string]schema.Attribute {
 	}
 }
 
+// objectSchema returns an optional object whose attributes have defaults, and which has them itself if it is not set.
+func objectSchema(description string, attributes map[string]schema.Attribute) schema.SingleNestedAttribute {
+	return schema.SingleNestedAttribute{
+		MarkdownDescription: description,
+		Optional:            true,
+		Computed:            true,
+		Default:             objectdefault.StaticValue(attribute.Defaults(attributes, nil)),
+		Attributes:          attributes,
+	}
+}
+
 // durationSchema returns an optional duration with a default, of which another spelling is no change.
 func durationSchema(accepts attribute.Text, preset time.Duration, description string) schema.StringAttribute {
 	return schema.StringAttribute{
@@ -194,36 +206,30 @@ func durationSchema(accepts attribute.Text, preset time.Duration, description st
 }
 
 func drainSchema(policy cluster.DrainPolicy) schema.Attribute {
-	return schema.SingleNestedAttribute{
-		MarkdownDescription: "How workloads leave a node before it reboots.",
-		Optional:            true,
-		Computed:            true,
-		Default:             objectdefault.StaticValue(drainValue(policy)),
-		Attributes: map[string]schema.Attribute{
-			"enabled": schema.BoolAttribute{
-				MarkdownDescription: "Whether to evict the pods of a node first. Default: `true`. `false` is refused for nodes below Talos 1.13, which always drain themselves.",
-				Optional:            true,
-				Computed:            true,
-				Default:             booldefault.StaticBool(policy.Enabled),
-			},
-			"timeout": durationSchema(attribute.Duration(), policy.Timeout, "Limit for evictions. Default: `5m`."),
-			"on_timeout": schema.StringAttribute{
-				MarkdownDescription: "What happens when `timeout` expires: `abort` (default) stops the run and takes back its cordon; `delete` deletes the remaining pods regardless of budgets.",
-				Optional:            true,
-				Computed:            true,
-				Default:             stringdefault.StaticString(string(policy.OnTimeout)),
-				Validators:          []validator.String{stringvalidator.OneOf(string(cluster.DrainAbort), string(cluster.DrainDelete))},
-			},
-			attrname.WaitForVolumes: schema.StringAttribute{
-				MarkdownDescription: "Whether a drained node reboots only after its volumes are detached, so that pods elsewhere can use them. `true` (default) waits up to two minutes and no longer than `timeout`, " +
-					"then continues with a warning; `required` stops the run instead and takes back its cordon; `false` does not wait. Nothing is detached or deleted.",
-				Optional:   true,
-				Computed:   true,
-				Default:    stringdefault.StaticString(string(policy.Volumes)),
-				Validators: []validator.String{stringvalidator.OneOf(string(cluster.AwaitVolumes), string(cluster.RequireVolumes), string(cluster.IgnoreVolumes))},
-			},
+	return objectSchema("How workloads leave a node before it reboots.", map[string]schema.Attribute{
+		"enabled": schema.BoolAttribute{
+			MarkdownDescription: "Whether to evict the pods of a node first. Default: `true`. `false` is refused for nodes below Talos 1.13, which always drain themselves.",
+			Optional:            true,
+			Computed:            true,
+			Default:             booldefault.StaticBool(policy.Enabled),
 		},
-	}
+		"timeout": durationSchema(attribute.Duration(), policy.Timeout, "Limit for evictions. Default: `5m`."),
+		"on_timeout": schema.StringAttribute{
+			MarkdownDescription: "What happens when `timeout` expires: `abort` (default) stops the run and takes back its cordon; `delete` deletes the remaining pods regardless of budgets.",
+			Optional:            true,
+			Computed:            true,
+			Default:             stringdefault.StaticString(string(policy.OnTimeout)),
+			Validators:          []validator.String{stringvalidator.OneOf(string(cluster.DrainAbort), string(cluster.DrainDelete))},
+		},
+		attrname.WaitForVolumes: schema.StringAttribute{
+			MarkdownDescription: "Whether a drained node reboots only after its volumes are detached, so that pods elsewhere can use them. `true` (default) waits up to two minutes and no longer than `timeout`, " +
+				"then continues with a warning; `required` stops the run instead and takes back its cordon; `false` does not wait. Nothing is detached or deleted.",
+			Optional:   true,
+			Computed:   true,
+			Default:    stringdefault.StaticString(string(policy.Volumes)),
+			Validators: []validator.String{stringvalidator.OneOf(string(cluster.AwaitVolumes), string(cluster.RequireVolumes), string(cluster.IgnoreVolumes))},
+		},
+	})
 }
 
 // pathSchema returns the attributes that say through which versions an upgrade goes.
@@ -397,25 +403,27 @@ func nodeOverridesSchema() schema.Attribute {
 
 // kubernetesSchema returns the attribute that says how the Kubernetes version is reached.
 func kubernetesSchema() schema.Attribute {
-	policy := cluster.DefaultPolicy().Kubernetes
-
 	return schema.SingleNestedAttribute{
 		MarkdownDescription: "How `kubernetes_version` is reached.",
 		Optional:            true,
 		Computed:            true,
-		PlanModifiers:       []planmodifier.Object{attribute.UnlessConfigured(kubernetesValue(policy, types.BoolUnknown()))},
-		Attributes: map[string]schema.Attribute{
-			attrname.Images: imagesSchema(),
-			attrname.UnavailableKubelets: schema.StringAttribute{
-				MarkdownDescription: "How many workers' kubelets may restart at a time: a number or a percentage, as in `max_unavailable`. Default: `1`. " +
-					"Workers that are not ready count. Pods keep running. Components on control planes move one at a time.",
-				Optional:   true,
-				Computed:   true,
-				Default:    stringdefault.StaticString(policy.MaxUnavailableKubelets.String()),
-				Validators: []validator.String{attribute.Share()},
-			},
-			attrname.Manifests: manifestsSchema(policy.Manifests),
+		PlanModifiers:       []planmodifier.Object{attribute.UnlessConfigured(attribute.Defaults(kubernetesAttributes(), nil))},
+		Attributes:          kubernetesAttributes(),
+	}
+}
+
+func kubernetesAttributes() map[string]schema.Attribute {
+	return map[string]schema.Attribute{
+		attrname.Images: imagesSchema(),
+		attrname.UnavailableKubelets: schema.StringAttribute{
+			MarkdownDescription: "How many workers' kubelets may restart at a time: a number or a percentage, as in `max_unavailable`. Default: `1`. " +
+				"Workers that are not ready count. Pods keep running. Components on control planes move one at a time.",
+			Optional:   true,
+			Computed:   true,
+			Default:    stringdefault.StaticString(cluster.DefaultPolicy().Kubernetes.MaxUnavailableKubelets.String()),
+			Validators: []validator.String{attribute.Share()},
 		},
+		attrname.Manifests: manifestsSchema(),
 	}
 }
 
@@ -438,36 +446,50 @@ func imagesSchema() schema.Attribute {
 	}
 }
 
-func manifestsSchema(policy cluster.ManifestPolicy) schema.Attribute {
+func manifestsSchema() schema.Attribute {
 	return schema.SingleNestedAttribute{
 		MarkdownDescription: "The bootstrap manifests that Talos renders: kube-proxy, CoreDNS, the network, and what kubelets need to join. " +
 			"With `sync`, they are brought up to date at the end of every roll, unless every control plane is held.",
 		Optional:      true,
 		Computed:      true,
-		PlanModifiers: []planmodifier.Object{attribute.UnlessConfigured(manifestsValue(policy, types.BoolUnknown()))},
-		Attributes: map[string]schema.Attribute{
-			attrname.Sync: schema.BoolAttribute{
-				MarkdownDescription: "Whether to sync the objects in the cluster to what Talos renders. Default: `true` if `kubernetes_version` is set, otherwise `false`. With `false`, kube-proxy and CoreDNS stay as they are.",
-				Optional:            true,
-				Computed:            true,
-				PlanModifiers:       []planmodifier.Bool{followsKubernetes{}},
-			},
-			attrname.Prune: schema.BoolAttribute{
-				MarkdownDescription: "Whether to delete what an earlier sync applied and Talos no longer renders. Default: `false`. No effect while a node runs Talos below 1.13.",
-				Optional:            true,
-				Computed:            true,
-				Default:             booldefault.StaticBool(policy.Prune),
-			},
-			attrname.Timeout: durationSchema(attribute.DurationOrZero(), policy.Timeout, "How long to wait for the rollout of what was applied. Default: `5m`. `0s` does not wait."),
-			attrname.Force: schema.BoolAttribute{
-				MarkdownDescription: "Whether to delete and recreate an object of which an immutable field changed. Default: `false`. The object is gone for a moment, and its dependents, such as the objects of a CRD, are deleted with it. No effect while a node runs Talos below 1.13.",
-				Optional:            true,
-				Computed:            true,
-				Default:             booldefault.StaticBool(policy.Force),
-			},
-			attrname.Exclude: manifestObjectsSchema(),
-		},
+		PlanModifiers: []planmodifier.Object{attribute.UnlessConfigured(attribute.Defaults(manifestAttributes(), nil))},
+		Attributes:    manifestAttributes(),
 	}
+}
+
+func manifestAttributes() map[string]schema.Attribute {
+	policy := cluster.DefaultPolicy().Kubernetes.Manifests
+
+	return map[string]schema.Attribute{
+		attrname.Sync: schema.BoolAttribute{
+			MarkdownDescription: "Whether to sync the objects in the cluster to what Talos renders. Default: `true` if `kubernetes_version` is set, otherwise `false`. With `false`, kube-proxy and CoreDNS stay as they are.",
+			Optional:            true,
+			Computed:            true,
+			PlanModifiers:       []planmodifier.Bool{followsKubernetes{}},
+		},
+		attrname.Prune: schema.BoolAttribute{
+			MarkdownDescription: "Whether to delete what an earlier sync applied and Talos no longer renders. Default: `false`. No effect while a node runs Talos below 1.13.",
+			Optional:            true,
+			Computed:            true,
+			Default:             booldefault.StaticBool(policy.Prune),
+		},
+		attrname.Timeout: durationSchema(attribute.DurationOrZero(), policy.Timeout, "How long to wait for the rollout of what was applied. Default: `5m`. `0s` does not wait."),
+		attrname.Force: schema.BoolAttribute{
+			MarkdownDescription: "Whether to delete and recreate an object of which an immutable field changed. Default: `false`. The object is gone for a moment, and its dependents, such as the objects of a CRD, are deleted with it. No effect while a node runs Talos below 1.13.",
+			Optional:            true,
+			Computed:            true,
+			Default:             booldefault.StaticBool(policy.Force),
+		},
+		attrname.Exclude: manifestObjectsSchema(),
+	}
+}
+
+// kubernetesDefaults returns kubernetes as it is if a configuration does not set it. sync is whether the manifests are
+// synced, which [followsKubernetes] decides in a plan.
+func kubernetesDefaults(sync types.Bool) types.Object {
+	manifests := attribute.Defaults(manifestAttributes(), map[string]attr.Value{attrname.Sync: sync})
+
+	return attribute.Defaults(kubernetesAttributes(), map[string]attr.Value{attrname.Manifests: manifests})
 }
 
 func manifestObjectsSchema() schema.Attribute {
@@ -626,25 +648,19 @@ func failureSchema() map[string]schema.Attribute {
 			Default:    stringdefault.StaticString(string(policy.OnSuspend)),
 			Validators: []validator.String{stringvalidator.OneOf(string(cluster.WaitOnSuspend), string(cluster.StopOnSuspend))},
 		},
-		attrname.Retry: schema.SingleNestedAttribute{
-			MarkdownDescription: "How often operations that are safe to repeat are tried within one apply: image pulls, and installs that a reboot showed to have had no effect. " +
-				"An image with which a node did not come up is not tried again; see `node_overrides`.",
-			Optional: true,
-			Computed: true,
-			Default:  objectdefault.StaticValue(retryValue(policy.Repeat)),
-			Attributes: map[string]schema.Attribute{
-				attrname.Attempts: schema.NumberAttribute{
-					MarkdownDescription: "Number of attempts, including the first, from 1 to " + strconv.Itoa(maxAttempts) + ". Default: `" + strconv.Itoa(policy.Repeat.Attempts) + "`. " +
-						"A pull that failed for a reason that may pass is tried again for at least five minutes in any case.",
-					Optional:   true,
-					Computed:   true,
-					Default:    numberdefault.StaticBigFloat(big.NewFloat(float64(policy.Repeat.Attempts))),
-					Validators: []validator.Number{wholeNumberValidator{maxAttempts, wrongAttempts}},
-				},
-				attrname.Backoff: durationSchema(attribute.DurationOrZero(), policy.Repeat.Backoff, "Pause before the second attempt. Default: `"+readable.Duration(policy.Repeat.Backoff)+"`. It doubles with each attempt, up to five minutes. "+
-					"The limits of 25 minutes for a pull and of `node_timeout` for a node still apply."),
+		attrname.Retry: objectSchema("How often operations that are safe to repeat are tried within one apply: image pulls, and installs that a reboot showed to have had no effect. "+
+			"An image with which a node did not come up is not tried again; see `node_overrides`.", map[string]schema.Attribute{
+			attrname.Attempts: schema.NumberAttribute{
+				MarkdownDescription: "Number of attempts, including the first, from 1 to " + strconv.Itoa(maxAttempts) + ". Default: `" + strconv.Itoa(policy.Repeat.Attempts) + "`. " +
+					"A pull that failed for a reason that may pass is tried again for at least five minutes in any case.",
+				Optional:   true,
+				Computed:   true,
+				Default:    numberdefault.StaticBigFloat(big.NewFloat(float64(policy.Repeat.Attempts))),
+				Validators: []validator.Number{wholeNumberValidator{maxAttempts, wrongAttempts}},
 			},
-		},
+			attrname.Backoff: durationSchema(attribute.DurationOrZero(), policy.Repeat.Backoff, "Pause before the second attempt. Default: `"+readable.Duration(policy.Repeat.Backoff)+"`. It doubles with each attempt, up to five minutes. "+
+				"The limits of 25 minutes for a pull and of `node_timeout` for a node still apply."),
+		}),
 	}
 }
 

@@ -31,17 +31,7 @@ type nodeModel struct {
 	Platform          types.String `tfsdk:"platform"`
 }
 
-func nodeTypes() map[string]attr.Type {
-	return map[string]attr.Type{
-		"role":               types.StringType,
-		"address":            types.StringType,
-		"talos_version":      types.StringType,
-		"component_versions": types.ObjectType{AttrTypes: componentTypes()},
-		"install_image":      types.StringType,
-		"schematic":          types.StringType,
-		"platform":           types.StringType,
-	}
-}
+func nodeTypes() map[string]attr.Type { return attribute.ObjectType(nodesSchema()).AttrTypes }
 
 // value returns the model as a Terraform object. The framework would find the field names by reflection, anew for
 // each node, which takes a fifth of a second for a thousand nodes.
@@ -180,17 +170,10 @@ type status struct {
 }
 
 func productStatusTypes() map[string]attr.Type {
-	return map[string]attr.Type{"status": types.StringType, "lowest": types.StringType, "highest": types.StringType}
+	return attribute.ObjectType(productStatusSchema("")).AttrTypes
 }
 
-func statusTypes() map[string]attr.Type {
-	return map[string]attr.Type{
-		"phase":      types.StringType,
-		"message":    types.StringType,
-		"talos":      types.ObjectType{AttrTypes: productStatusTypes()},
-		"kubernetes": types.ObjectType{AttrTypes: productStatusTypes()},
-	}
-}
+func statusTypes() map[string]attr.Type { return attribute.ObjectType(statusSchema()).AttrTypes }
 
 func (h productStatus) value() types.Object {
 	return types.ObjectValueMust(productStatusTypes(), map[string]attr.Value{

@@ -70,7 +70,7 @@ func TestStatus_FollowsFromObservationAndDesire(t *testing.T) {
 				t.Fatal(err)
 			}
 
-			model := newClusterModel(version.Version{}, version.Version{})
+			model := newClusterModel(t.Context(), version.Version{}, version.Version{})
 			model.TalosVersion, model.KubernetesVersion = test.talos, test.kubernetes
 
 			got := statusOf(seen.Observation, model)

@@ -79,7 +79,7 @@ func (m clusterModel) validateTimeouts() diag.Diagnostics {
 
 	return append(diagnostics, diag.NewAttributeWarningDiagnostic(path.Root(attrname.Timeouts), "Empty timeouts",
 		fmt.Sprintf("%s: none of %s is set, so that the defaults apply, and an upgrade may take %s. Terraform drops names that it does not know: a misspelt one leaves an empty object behind.\n\n"+
-			"Correct the name, or remove %s.", attrname.Timeouts, strings.Join(slices.Sorted(maps.Keys(timeoutTypes())), ", "), readable.Duration(defaultWriteTimeout), attrname.Timeouts)))
+			"Correct the name, or remove %s.", attrname.Timeouts, strings.Join(slices.Sorted(maps.Keys(m.Timeouts.Attributes())), ", "), readable.Duration(defaultWriteTimeout), attrname.Timeouts)))
 }
 
 // validateVersions refuses talos_version and kubernetes_version if the support matrix does not contain the pair. If
@@ -637,7 +637,7 @@ func (overridesValidator) ValidateMap(_ context.Context, req validator.MapReques
 	slices.Sort(idle)
 
 	at := req.Path.String()
-	names := strings.Join(slices.Sorted(maps.Keys(typesOf[nodeOverrideModel]())), ", ")
+	names := strings.Join(slices.Sorted(maps.Keys(attribute.ObjectType(nodeOverridesSchema()).AttrTypes)), ", ")
 
 	resp.Diagnostics.AddAttributeError(diagnostic.Visible(req.Path), "Empty node override",
 		fmt.Sprintf("%s: none of %s is set, so nothing is different for the node. Terraform drops names that it does not know: a misspelt one leaves an empty entry behind.\n\n"+

@@ -304,12 +304,12 @@ func TestValidate_EmptyTimeoutsAreAWarning(t *testing.T) {
 		given timeouts.Value
 		warns bool
 	}{
-		"none":           {newClusterModel(version.Version{}, version.Version{}).Timeouts, false},
+		"none":           {newClusterModel(t.Context(), version.Version{}, version.Version{}).Timeouts, false},
 		"nothing in it":  {limits(types.StringNull()), true},
 		"one limit":      {limits(types.StringValue("1h")), false},
 		"one to be seen": {limits(types.StringUnknown()), false},
 	} {
-		model := newClusterModel(version.MustParse("1.13.4"), version.Version{})
+		model := newClusterModel(t.Context(), version.MustParse("1.13.4"), version.Version{})
 		model.Timeouts = test.given
 
 		told := model.validateTimeouts()

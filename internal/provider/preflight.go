@@ -123,14 +123,6 @@ func (d *preflightDataSource) Read(ctx context.Context, req datasource.ReadReque
 	}
 }
 
-// cluster returns the resource with the options, as its configuration sets them.
-func (m optionsModel) cluster() clusterModel {
-	made := newClusterModel(version.Version{}, version.Version{})
-	made.optionsModel = m
-
-	return made
-}
-
 // examine makes the checks and sets the computed attributes.
 func (d *preflightDataSource) examine(ctx context.Context, model *preflightModel) diag.Diagnostics {
 	found, diagnostics := preflight(ctx, d.clusters, model.optionsModel)

@@ -131,7 +131,7 @@ func TestPreflight_FillsInEveryDefault(t *testing.T) {
 
 	wellDone(t, preflighting(t, map[string]attr.Value{attrname.TalosVersion: types.StringValue("1.13.4")}).Get(t.Context(), &model))
 
-	got, want := model.planned(t.Context()), newClusterModel(version.MustParse("1.13.4"), version.Version{})
+	got, want := model.planned(t.Context()), newClusterModel(t.Context(), version.MustParse("1.13.4"), version.Version{})
 	for index, option := range got.choices() {
 		// Whether the manifests are synced is left to the plan of the resource.
 		if wanted := want.choices()[index]; option.name != attrname.Kubernetes && !option.value.Equal(wanted.value) {

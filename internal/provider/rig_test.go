@@ -4,8 +4,10 @@ package provider
 
 import (
 	"context"
+	"reflect"
 	"testing"
 
+	"github.com/hashicorp/terraform-plugin-framework/attr"
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/resource"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
@@ -13,6 +15,8 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/types"
 	"github.com/hashicorp/terraform-plugin-go/tftypes"
 
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/attribute"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/attrname"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/connection"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/wording/told"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
@@ -87,7 +91,7 @@ func desired(talos, kubernetes string) *clusterModel {
 		return version.MustParse(text)
 	}
 
-	model := newClusterModel(parse(talos), parse(kubernetes))
+	model := newClusterModel(context.Background(), parse(talos), parse(kubernetes))
 	model.ID = types.StringUnknown()
 	model.Status = types.ObjectUnknown(statusTypes())
 	model.Nodes = types.MapUnknown(types.ObjectType{AttrTypes: nodeTypes()})
@@ -144,3 +148,41 @@ const (
 	genericImage = "ghcr.io/siderolabs/installer"
 	factoryImage = "factory.talos.dev/metal-installer/376567988ad370138ad8b2698212367b8edcb69b5fd68c80be1f2ec7d603b4ba"
 )
+
+// typesOf returns the types of the attributes of an object, from the model of the object. The model must have no
+// collections.
+func typesOf[M any]() map[string]attr.Type {
+	var model M
+
+	found := map[string]attr.Type{}
+	fields := reflect.ValueOf(model)
+
+	for index := range fields.NumField() {
+		if value, isValue := fields.Field(index).Interface().(attr.Value); isValue {
+			found[fields.Type().Field(index).Tag.Get("tfsdk")] = value.Type(context.Background())
+		}
+	}
+
+	return found
+}
+
+func timeoutTypes() map[string]attr.Type {
+	return map[string]attr.Type{"create": types.StringType, "update": types.StringType, "read": types.StringType, "delete": types.StringType}
+}
+
+func skipTypes() map[string]attr.Type { return attributeTypes(attrname.Preflight) }
+
+func directoryTypes() map[string]attr.Type { return attributeTypes(attrname.EtcdSnapshot) }
+
+func publishToTypes() map[string]attr.Type { return attributeTypes(attrname.PublishTo) }
+
+func kubernetesTypes() map[string]attr.Type { return attributeTypes(attrname.Kubernetes) }
+
+func manifestsTypes() map[string]attr.Type { return attribute.ObjectType(manifestsSchema()).AttrTypes }
+
+func manifestObjectType() types.ObjectType { return attribute.ObjectType(manifestObjectsSchema()) }
+
+// attributeTypes returns the types within an attribute of the resource.
+func attributeTypes(name string) map[string]attr.Type {
+	return attribute.ObjectType(clusterSchema(context.Background()).Attributes[name]).AttrTypes
+}
