@@ -38,26 +38,17 @@ func ObjectType(of schema.Attribute) types.ObjectType {
 	return object
 }
 
-// Defaults returns an object as it is planned if a configuration sets none of its attributes: each has its default, or
-// the value given in known. One that is computed without a default is unknown, any other one is null.
+// Defaults returns an object of which each attribute has its default, or the value given in known, and is null if it has
+// neither.
 func Defaults(attributes map[string]schema.Attribute, known map[string]attr.Value) types.Object {
 	ctx := context.Background()
 	kinds, values := map[string]attr.Type{}, map[string]attr.Value{}
 
 	for name, one := range attributes {
-		kinds[name], values[name] = one.GetType(), Null(ctx, one)
+		kinds[name] = one.GetType()
 
-		nested, isNested := one.(schema.SingleNestedAttribute)
-
-		switch fixed := fixedDefault(ctx, one); {
-		case known[name] != nil:
-			values[name] = known[name]
-		case fixed != nil:
-			values[name] = fixed
-		case isNested && one.IsComputed():
-			values[name] = Defaults(nested.Attributes, nil)
-		case one.IsComputed():
-			values[name] = unknown(ctx, one)
+		if values[name] = known[name]; values[name] == nil {
+			values[name] = WithDefaults(ctx, one, Null(ctx, one))
 		}
 	}
 
@@ -163,15 +154,4 @@ func fixedDefault(ctx context.Context, of schema.Attribute) attr.Value {
 	}
 
 	return nil
-}
-
-func unknown(ctx context.Context, of schema.Attribute) attr.Value {
-	kind := of.GetType()
-
-	value, err := kind.ValueFromTerraform(ctx, tftypes.NewValue(kind.TerraformType(ctx), tftypes.UnknownValue))
-	if err != nil {
-		panic("a type without unknown: " + err.Error())
-	}
-
-	return value
 }
