@@ -199,12 +199,12 @@ func (u *nodeUpgrade) upgradeWhenAllowed(ctx context.Context) error {
 		bounded, allowed, cancel := allow(ctx, u.run.engine.clock, u.run.request.Policy.NodeTimeout)
 		u.allowed = allowed
 		err := u.upgrade(bounded)
-		unhealthy := u.unhealthy(bounded, err)
+		curable := u.curableByRollback(bounded, err)
 
 		cancel()
 
-		if unhealthy {
-			return u.rollBackIfUnhealthy(err)
+		if curable {
+			return u.rollBackUnhealthy(err)
 		}
 
 		return err

@@ -16,9 +16,9 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
 )
 
-// unhealthy reports whether an upgrade ended because its node runs the new system and did not become healthy in
+// curableByRollback reports whether an upgrade ended because its node runs the new system and did not become healthy in
 // time. For any other end of an upgrade, the old system would be no cure.
-func (u *nodeUpgrade) unhealthy(bounded context.Context, err error) bool {
+func (u *nodeUpgrade) curableByRollback(bounded context.Context, err error) bool {
 	return err != nil && u.untimed.Err() == nil && errors.Is(cluster.Ended(bounded), context.DeadlineExceeded) &&
 		u.recorded() && u.rebooted() && u.phase != inService && !u.result.runs.IsZero() && u.result.runs.Equal(u.entry.Target)
 }
@@ -27,8 +27,8 @@ func (u *nodeUpgrade) unhealthy(bounded context.Context, err error) bool {
 // with a new entry.
 func (u *nodeUpgrade) rebooted() bool { return u.booted != "" && u.booted != u.entry.BootID }
 
-// rollBackIfUnhealthy handles a node whose new system did not become healthy. Err is the error of the upgrade.
-func (u *nodeUpgrade) rollBackIfUnhealthy(err error) error {
+// rollBackUnhealthy handles a node whose new system did not become healthy. Err is the error of the upgrade.
+func (u *nodeUpgrade) rollBackUnhealthy(err error) error {
 	failed := error(&say.UnhealthyError{Version: u.result.runs.String(), Err: err})
 	if u.run.request.Policy.OnFailure != cluster.RollBackOnFailure {
 		return failed

@@ -40,7 +40,7 @@ func (p *planner) schedule() {
 
 	p.scheduleSync()
 	p.dropSync()
-	p.markReturns()
+	p.setMovesLater()
 
 	if len(p.made.Steps) == 0 {
 		p.made.Steps = nil
@@ -123,8 +123,8 @@ func (p *planner) roomFor(worker *plannedNode) bool {
 	})
 }
 
-// markReturns marks the steps that only return a node to service which moves in a later step.
-func (p *planner) markReturns() {
+// setMovesLater sets MovesLater of the steps that only return a node to service which moves in a later step.
+func (p *planner) setMovesLater() {
 	moves := map[string]bool{}
 
 	for i := len(p.made.Steps) - 1; i >= 0; i-- {

@@ -29,7 +29,7 @@ func Serve(address string, made func() provider.Provider, debug bool, leave func
 		return tf6server.Serve(address, factory, tf6server.WithManagedDebug())
 	}
 
-	heed(life)
+	stopOnSignals(life)
 
 	if err := tf6server.Serve(address, factory); err != nil {
 		return err
@@ -41,8 +41,8 @@ func Serve(address string, made func() provider.Provider, debug bool, leave func
 	return nil
 }
 
-// heed stops the lifetime on a signal, or once the process that started this one is gone.
-func heed(life *lifetime) {
+// stopOnSignals stops the lifetime on SIGTERM and SIGHUP unless they are ignored, and once the process that started this one is gone.
+func stopOnSignals(life *lifetime) {
 	told := make(chan os.Signal, 1)
 
 	for _, signalled := range []os.Signal{syscall.SIGTERM, syscall.SIGHUP} {

@@ -32,8 +32,8 @@ type Reachable struct {
 func NewReachable(from RunningVersions, talos, kubernetes []version.Version) *Reachable {
 	r := &Reachable{
 		from:       from,
-		talos:      above(talos, from.Lowest.Talos, from.Highest.Talos),
-		kubernetes: above(kubernetes, from.Lowest.Kubernetes, from.Highest.Kubernetes),
+		talos:      withoutDowngrades(talos, from.Lowest.Talos, from.Highest.Talos),
+		kubernetes: withoutDowngrades(kubernetes, from.Lowest.Kubernetes, from.Highest.Kubernetes),
 		listed:     map[version.Minor]bool{},
 		ways:       map[[2]version.Minor]int{},
 	}
@@ -42,8 +42,8 @@ func NewReachable(from RunningVersions, talos, kubernetes []version.Version) *Re
 	_, newestTalos := compat.TalosMinors()
 	_, newestKubernetes := compat.KubernetesRange()
 
-	r.cross(above(talos, from.Lowest.Talos, version.Version{}), newestTalos)
-	r.cross(above(kubernetes, from.Lowest.Kubernetes, version.Version{}), newestKubernetes)
+	r.cross(withoutDowngrades(talos, from.Lowest.Talos, version.Version{}), newestTalos)
+	r.cross(withoutDowngrades(kubernetes, from.Lowest.Kubernetes, version.Version{}), newestKubernetes)
 
 	return r
 }
@@ -70,9 +70,9 @@ func (r *Reachable) cross(releases []version.Version, newest version.Minor) {
 	}
 }
 
-// above returns the versions that upgrade a cluster between lowest and highest and downgrade none of its nodes; nil
+// withoutDowngrades returns the versions that upgrade a cluster between lowest and highest and downgrade none of its nodes; nil
 // if lowest is zero.
-func above(versions []version.Version, lowest, highest version.Version) []version.Version {
+func withoutDowngrades(versions []version.Version, lowest, highest version.Version) []version.Version {
 	if lowest.IsZero() {
 		return nil
 	}
