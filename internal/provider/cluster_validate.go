@@ -186,7 +186,8 @@ func distinct(at path.Path, list types.List, meaning func(string) string) diag.D
 	return diagnostics
 }
 
-// validateKubernetes refuses options of kubernetes that have no effect.
+// validateKubernetes refuses options of kubernetes that have no effect. A default is not refused: a configuration that
+// Terraform generates for an import states it.
 func (m clusterModel) validateKubernetes(ctx context.Context) diag.Diagnostics {
 	var (
 		diagnostics diag.Diagnostics
@@ -234,7 +235,7 @@ func (k kubernetesModel) validateManifests(ctx context.Context, unmanaged bool) 
 		idle = append(idle, attrname.Force+" = true")
 	}
 
-	if attribute.Stated(manifests.Timeout) {
+	if attribute.Stated(manifests.Timeout) && !manifests.Timeout.Equal(attribute.Defaults(manifestAttributes(), nil).Attributes()[attrname.Timeout]) {
 		idle = append(idle, attrname.Timeout)
 	}
 
@@ -273,7 +274,7 @@ func (k kubernetesModel) validateUnmanaged() diag.Diagnostics {
 		}
 	}
 
-	if attribute.Stated(k.UnavailableKubelets) {
+	if attribute.Stated(k.UnavailableKubelets) && !k.UnavailableKubelets.Equal(attribute.Defaults(kubernetesAttributes(), nil).Attributes()[attrname.UnavailableKubelets]) {
 		idle = append(idle, path.Root(attrname.Kubernetes).AtName(attrname.UnavailableKubelets).String())
 	}
 

@@ -80,6 +80,19 @@ func validated(t *testing.T, model *clusterModel) []*tfprotov6.Diagnostic {
 	return told.NotedOnWire(t, resp.Diagnostics)
 }
 
+// TestValidate_ImportIsAConfiguration: what Terraform generates for an import, which states every default, is accepted.
+func TestValidate_ImportIsAConfiguration(t *testing.T) {
+	for name, imported := range map[string]*clusterModel{
+		"both products": desired("1.13.4", "1.35.2"), "Talos alone": desired("1.13.4", ""), "Kubernetes alone": desired("", "1.35.2"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, diagnostic := range validated(t, imported) {
+				t.Errorf("%s: %s", diagnostic.Summary, diagnostic.Detail)
+			}
+		})
+	}
+}
+
 func TestValidate_Configuration(t *testing.T) {
 	checkValidation(t, map[string]validationCase{
 		"nothing but a version": {func(*clusterModel) {}, "", ""},
@@ -731,9 +744,9 @@ func TestValidate_Kubernetes(t *testing.T) {
 		"kube-proxy somewhere":          {managing(inManifests(t, leavingIn(t, "DaemonSet", types.StringUnknown(), "kube-proxy"))), "", ""},
 		"kube-proxy anywhere":           {managing(inManifests(t, leavingIn(t, "DaemonSet", types.StringNull(), "kube-proxy"))), "kubernetes", "kubernetes.manifests.exclude[0] is kube-proxy"},
 		"no sync with force":            {off(func(m *manifestsModel) { m.Force = types.BoolValue(true) }), "kubernetes", "force = true"},
-		"no sync with a timeout":        {off(func(m *manifestsModel) { m.Timeout = types.StringValue("5m") }), "kubernetes", "remove timeout"},
+		"no sync with a timeout":        {off(func(m *manifestsModel) { m.Timeout = types.StringValue("10m") }), "kubernetes", "remove timeout"},
 		"no sync with all of them": {off(func(m *manifestsModel) {
-			m.Prune, m.Force, m.Timeout = types.BoolValue(true), types.BoolValue(true), types.StringValue("5m")
+			m.Prune, m.Force, m.Timeout = types.BoolValue(true), types.BoolValue(true), types.StringValue("10m")
 		}), "kubernetes", "prune = true and force = true and timeout"},
 		"nothing is known": {func(model *clusterModel) { model.Kubernetes = types.ObjectUnknown(kubernetesTypes()) }, "", ""},
 		"nothing in it is known": {inKubernetes(t, func(k *kubernetesModel) {
