@@ -123,7 +123,7 @@ func (p *planner) roomFor(worker *plannedNode) bool {
 	})
 }
 
-// setMovesLater sets MovesLater of the steps that only return a node to service which moves in a later step.
+// setMovesLater sets MovesLater of each step that only returns its node to service, if a later step moves that node.
 func (p *planner) setMovesLater() {
 	moves := map[string]bool{}
 

@@ -113,9 +113,10 @@ func rollBack(ctx context.Context, on *invocation) error {
 // rollbackRequest returns the request in the configuration. A third of the time is reserved for what precedes the
 // disruption of the node, such as waiting for the lease of a run that died.
 func rollbackRequest(ctx context.Context, on *invocation) (request engine.NodeRequest, to publication.Publication, diagnostics diag.Diagnostics) {
-	var node, reason types.String
-
-	var model clusterModel
+	var (
+		node, reason types.String
+		model        clusterModel
+	)
 
 	diagnostics.Append(on.config.GetAttribute(ctx, path.Root(attrname.Node), &node)...)
 	diagnostics.Append(on.config.GetAttribute(ctx, path.Root(attrname.Reason), &reason)...)

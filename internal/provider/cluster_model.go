@@ -146,8 +146,9 @@ func (m clusterModel) complete(ctx context.Context) clusterModel {
 	attributes := clusterSchema(ctx).Attributes
 
 	for tag, value := range fields(reflect.ValueOf(&m).Elem()) {
-		if current, isValue := value.Interface().(attr.Value); isValue {
-			value.Set(reflect.ValueOf(attribute.WithDefaults(ctx, attributes[tag.Get("tfsdk")], current)))
+		of := attributes[tag.Get("tfsdk")]
+		if current, isValue := value.Interface().(attr.Value); isValue && (of.IsOptional() || current.IsNull()) {
+			value.Set(reflect.ValueOf(attribute.WithDefaults(ctx, of, current)))
 		}
 	}
 

@@ -273,9 +273,9 @@ func TestModel_EveryAttributeCountsAsAChange(t *testing.T) {
 	}
 }
 
-// TestModel_EveryFieldIsListedAsAChoice: the model says of each attribute that a user sets what it decides about, and of
+// TestModel_EveryOptionSaysWhatItDecides: the model says of each attribute that a user sets what it decides about, and of
 // no other one.
-func TestModel_EveryFieldIsListedAsAChoice(t *testing.T) {
+func TestModel_EveryOptionSaysWhatItDecides(t *testing.T) {
 	var want, got []string
 
 	for name, attribute := range testSchema(t).Attributes {

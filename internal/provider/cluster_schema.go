@@ -182,7 +182,7 @@ func policySchema() map[string]schema.Attribute {
 	}
 }
 
-// objectSchema returns an optional object whose attributes have defaults, and which has them itself if it is not set.
+// objectSchema returns an optional object whose attributes have defaults, and which defaults to all of them.
 func objectSchema(description string, attributes map[string]schema.Attribute) schema.SingleNestedAttribute {
 	return schema.SingleNestedAttribute{
 		MarkdownDescription: description,
@@ -484,8 +484,8 @@ func manifestAttributes() map[string]schema.Attribute {
 	}
 }
 
-// kubernetesDefaults returns kubernetes as it is if a configuration does not set it. sync is whether the manifests are
-// synced, which [followsKubernetes] decides in a plan.
+// kubernetesDefaults returns the value of kubernetes if a configuration does not set it. sync is whether the manifests
+// are synced, which [followsKubernetes] decides in a plan.
 func kubernetesDefaults(sync types.Bool) types.Object {
 	manifests := attribute.Defaults(manifestAttributes(), map[string]attr.Value{attrname.Sync: sync})
 

@@ -208,8 +208,9 @@ func (m clusterModel) validateKubernetes(ctx context.Context) diag.Diagnostics {
 	return diagnostics
 }
 
-// validateManifests refuses prune = true, force = true, timeout and exclude if the manifests are not synced: if sync is
-// false, or if neither sync nor kubernetes_version is set. unmanaged is true if kubernetes_version is not set.
+// validateManifests refuses prune = true, force = true, exclude, and a timeout other than the default, if the manifests
+// are not synced: if sync is false, or if neither sync nor kubernetes_version is set. unmanaged is true if
+// kubernetes_version is not set.
 func (k kubernetesModel) validateManifests(ctx context.Context, unmanaged bool) diag.Diagnostics {
 	var (
 		diagnostics diag.Diagnostics
@@ -235,7 +236,7 @@ func (k kubernetesModel) validateManifests(ctx context.Context, unmanaged bool) 
 		idle = append(idle, attrname.Force+" = true")
 	}
 
-	if attribute.Stated(manifests.Timeout) && !manifests.Timeout.Equal(attribute.Defaults(manifestAttributes(), nil).Attributes()[attrname.Timeout]) {
+	if attribute.Stated(manifests.Timeout) && !attribute.KeepDuration().Same(manifests.Timeout.ValueString(), cluster.DefaultPolicy().Kubernetes.Manifests.Timeout.String()) {
 		idle = append(idle, attrname.Timeout)
 	}
 
@@ -260,8 +261,8 @@ func (k kubernetesModel) validateManifests(ctx context.Context, unmanaged bool) 
 	return diagnostics
 }
 
-// validateUnmanaged refuses images and max_unavailable_kubelets, which have no effect without kubernetes_version. For
-// manifests, see [kubernetesModel.validateManifests].
+// validateUnmanaged refuses images, and a max_unavailable_kubelets other than the default, which have no effect without
+// kubernetes_version. For manifests, see [kubernetesModel.validateManifests].
 func (k kubernetesModel) validateUnmanaged() diag.Diagnostics {
 	var (
 		diagnostics diag.Diagnostics
@@ -274,7 +275,7 @@ func (k kubernetesModel) validateUnmanaged() diag.Diagnostics {
 		}
 	}
 
-	if attribute.Stated(k.UnavailableKubelets) && !k.UnavailableKubelets.Equal(attribute.Defaults(kubernetesAttributes(), nil).Attributes()[attrname.UnavailableKubelets]) {
+	if attribute.Stated(k.UnavailableKubelets) && k.UnavailableKubelets.ValueString() != cluster.DefaultPolicy().Kubernetes.MaxUnavailableKubelets.String() {
 		idle = append(idle, path.Root(attrname.Kubernetes).AtName(attrname.UnavailableKubelets).String())
 	}
 

@@ -730,6 +730,7 @@ func TestValidate_Kubernetes(t *testing.T) {
 		"timeout below zero":          {managing(inManifests(t, func(m *manifestsModel) { m.Timeout = types.StringValue("-5m") })), "kubernetes", `"0s"`},
 		"image without a version":     {image(attrname.APIServer, "registry.example.com/apiserver"), "kubernetes", "kubernetes.images.kube_apiserver"},
 		"kubelets without a version":  {kubelets("2"), "kubernetes", "set kubernetes_version"},
+		"default without a version":   {kubelets("1"), "", ""},
 		"no image without a version":  {inKubernetes(t, func(k *kubernetesModel) { k.Images = overriding(t, nil) }), "", ""},
 		"manifests without a version": {inManifests(t, func(m *manifestsModel) { m.Prune = types.BoolValue(true) }), "kubernetes", "without kubernetes_version the bootstrap manifests are not synced unless kubernetes.manifests.sync = true says so"},
 		"manifests without a version, asked for": {inManifests(t, func(m *manifestsModel) {
@@ -745,6 +746,7 @@ func TestValidate_Kubernetes(t *testing.T) {
 		"kube-proxy anywhere":           {managing(inManifests(t, leavingIn(t, "DaemonSet", types.StringNull(), "kube-proxy"))), "kubernetes", "kubernetes.manifests.exclude[0] is kube-proxy"},
 		"no sync with force":            {off(func(m *manifestsModel) { m.Force = types.BoolValue(true) }), "kubernetes", "force = true"},
 		"no sync with a timeout":        {off(func(m *manifestsModel) { m.Timeout = types.StringValue("10m") }), "kubernetes", "remove timeout"},
+		"no sync with the default":      {off(func(m *manifestsModel) { m.Timeout = types.StringValue("300s") }), "", ""},
 		"no sync with all of them": {off(func(m *manifestsModel) {
 			m.Prune, m.Force, m.Timeout = types.BoolValue(true), types.BoolValue(true), types.StringValue("10m")
 		}), "kubernetes", "prune = true and force = true and timeout"},

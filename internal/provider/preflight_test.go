@@ -124,22 +124,34 @@ func TestPreflight_TakesWhatTheResourceTakes(t *testing.T) {
 	}
 }
 
-// TestPreflight_FillsInEveryDefault: a configuration that says nothing asks for what the
-// resource plans for one.
+// TestPreflight_FillsInEveryDefault: a configuration that sets nothing asks for what Terraform plans for the resource, and
+// so does an import.
 func TestPreflight_FillsInEveryDefault(t *testing.T) {
-	var model preflightModel
+	var (
+		model preflightModel
+		want  clusterModel
+	)
 
 	wellDone(t, preflighting(t, map[string]attr.Value{attrname.TalosVersion: types.StringValue("1.13.4")}).Get(t.Context(), &model))
 
-	got, want := model.planned(t.Context()), newClusterModel(t.Context(), version.MustParse("1.13.4"), version.Version{})
-	for index, option := range got.choices() {
+	d := drive(t, threeNodes("1.13.4", "1.34.2"))
+	plan := tfsdk.Plan{Schema: testSchema(t), Raw: d.planOf(map[string]tftypes.Value{attrname.TalosVersion: tftypes.NewValue(tftypes.String, "1.13.4")})}
+	wellDone(t, plan.Get(t.Context(), &want))
+
+	asked, imported := model.planned(t.Context()), newClusterModel(t.Context(), version.MustParse("1.13.4"), version.Version{})
+
+	for index, option := range want.choices() {
 		// Whether the manifests are synced is left to the plan of the resource.
-		if wanted := want.choices()[index]; option.name != attrname.Kubernetes && !option.value.Equal(wanted.value) {
-			t.Errorf("%s is %s, want %s", option.name, option.value, wanted.value)
+		if got := asked.choices()[index].value; option.decides != aboutRun && option.name != attrname.Kubernetes && !got.Equal(option.value) {
+			t.Errorf("%s is %s, want %s", option.name, got, option.value)
+		}
+
+		if got := imported.choices()[index].value; !got.Equal(option.value) {
+			t.Errorf("an import has %s %s, want %s", option.name, got, option.value)
 		}
 	}
 
-	if got.syncs() {
+	if asked.syncs() {
 		t.Error("manifests of a Kubernetes that is not managed are synced")
 	}
 }

@@ -41,7 +41,8 @@ func Serve(address string, made func() provider.Provider, debug bool, leave func
 	return nil
 }
 
-// stopOnSignals stops the lifetime on SIGTERM and SIGHUP unless they are ignored, and once the process that started this one is gone.
+// stopOnSignals stops the lifetime on SIGTERM and SIGHUP unless they are ignored, and once the process that started
+// this one is gone.
 func stopOnSignals(life *lifetime) {
 	told := make(chan os.Signal, 1)
 

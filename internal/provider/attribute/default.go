@@ -4,7 +4,9 @@ package attribute
 
 import (
 	"context"
+	"fmt"
 	"maps"
+	"reflect"
 
 	"github.com/hashicorp/terraform-plugin-framework/attr"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
@@ -38,8 +40,8 @@ func ObjectType(of schema.Attribute) types.ObjectType {
 	return object
 }
 
-// Defaults returns an object of which each attribute has its default, or the value given in known, and is null if it has
-// neither.
+// Defaults returns an object with the default of each attribute, or the value given in known; an attribute with neither
+// is null.
 func Defaults(attributes map[string]schema.Attribute, known map[string]attr.Value) types.Object {
 	ctx := context.Background()
 	kinds, values := map[string]attr.Type{}, map[string]attr.Value{}
@@ -150,6 +152,10 @@ func fixedDefault(ctx context.Context, of schema.Attribute) attr.Value {
 			a.Default.DefaultObject(ctx, preset.ObjectRequest{}, &resp)
 
 			return resp.PlanValue
+		}
+	default:
+		if fields := reflect.ValueOf(of); fields.Kind() == reflect.Struct && fields.FieldByName("Default").IsValid() && !fields.FieldByName("Default").IsZero() {
+			panic(fmt.Sprintf("the default of a %T is not read here", of))
 		}
 	}
 

@@ -76,7 +76,8 @@ var (
 
 // KeepSpelling plans the value as in state if the configuration only spells it differently.
 type KeepSpelling struct {
-	same func(a, b string) bool
+	// Same reports whether both texts mean the same.
+	Same func(a, b string) bool
 }
 
 // KeepVersion keeps the spelling of versions: v1.13.4 and 1.13.4 are the same.
@@ -99,7 +100,7 @@ func (m KeepSpelling) PlanModifyString(_ context.Context, req planmodifier.Strin
 		return
 	}
 
-	if m.same(req.StateValue.ValueString(), req.PlanValue.ValueString()) {
+	if m.Same(req.StateValue.ValueString(), req.PlanValue.ValueString()) {
 		resp.PlanValue = req.StateValue
 	}
 }
@@ -114,15 +115,15 @@ func (m KeepSpelling) PlanModifyList(_ context.Context, req planmodifier.ListReq
 		state, isText := before.(types.String)
 		plan, isTextToo := after.(types.String)
 
-		return isText && isTextToo && m.same(state.ValueString(), plan.ValueString())
+		return isText && isTextToo && m.Same(state.ValueString(), plan.ValueString())
 	}) {
 		resp.PlanValue = req.StateValue
 	}
 }
 
-// UnlessConfigured plans the value if the configuration does not set the object. If it were a default, an object
-// with an unknown value would differ from the state, and every computed value of each node would be planned anew
-// although nothing has changed.
+// UnlessConfigured plans the value if the configuration does not set the object. It is for an object in which plan
+// modifiers set values: as a default, it would lack them and differ from the state, and every computed value of each
+// node would be planned anew although nothing has changed.
 func UnlessConfigured(value types.Object) planmodifier.Object { return unlessConfigured{value} }
 
 type unlessConfigured struct{ value types.Object }

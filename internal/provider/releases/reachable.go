@@ -70,8 +70,8 @@ func (r *Reachable) cross(releases []version.Version, newest version.Minor) {
 	}
 }
 
-// withoutDowngrades returns the versions that upgrade a cluster between lowest and highest and downgrade none of its nodes; nil
-// if lowest is zero.
+// withoutDowngrades returns the versions that upgrade a cluster between lowest and highest and downgrade none of its
+// nodes; nil if lowest is zero.
 func withoutDowngrades(versions []version.Version, lowest, highest version.Version) []version.Version {
 	if lowest.IsZero() {
 		return nil
