@@ -162,7 +162,7 @@ func (f *fakeCluster) dial(_ context.Context, _ *connection.Settings, access con
 	made.Unmanaged = f.unmanaged
 
 	if f.store != nil {
-		made.Store = func(string) (publish.Store, error) { return f.store, nil }
+		made.Store = func(string) publish.Store { return f.store }
 	}
 
 	return made, nil

@@ -777,7 +777,7 @@ func TestPublication_FailureIsAWarning(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				reached := &connection.Connection{Own: &connection.ManagementCluster{Access: &fakeHome{err: cluster.ErrUnreachable}}, Store: func(string) (publish.Store, error) { return unwritable{}, nil }}
+				reached := &connection.Connection{Own: &connection.ManagementCluster{Access: &fakeHome{err: cluster.ErrUnreachable}}, Store: func(string) publish.Store { return unwritable{} }}
 				out := &publication.Observers{Publisher: reached.Publisher("id", test.of, nil)}
 
 				for _, observer := range out.All() {

@@ -58,11 +58,17 @@ func portCalls(api cluster.Kubernetes) map[string]func(context.Context) error {
 	}
 
 	if objects, ok := api.(cluster.ObjectAccess); ok {
-		of := cluster.Reference{APIVersion: "v1", Kind: "ConfigMap", Namespace: "default", Name: "x"}
+		of := cluster.Reference{APIVersion: "v1", Kind: "Service", Namespace: "default", Name: "x"}
 
 		calls["Object"] = func(ctx context.Context) error { _, err := objects.Object(ctx, of); return err }
 		calls["PatchObject"] = func(ctx context.Context) error { _, err := objects.PatchObject(ctx, of, "", nil); return err }
 		calls["HasPart"] = func(ctx context.Context) error { _, err := objects.HasPart(ctx, of, "status"); return err }
+	}
+
+	if client, ok := api.(*kubeapi.Client); ok {
+		of := cluster.Reference{APIVersion: "v1", Kind: "ConfigMap", Namespace: "default", Name: "x"}
+
+		calls["CreateObject"] = func(ctx context.Context) error { _, err := client.CreateObject(ctx, of, nil); return err }
 	}
 
 	if secrets, ok := api.(cluster.SecretAccess); ok {

@@ -154,6 +154,31 @@ func TestObject_IsReadAndChanged(t *testing.T) {
 	}
 }
 
+func TestObject_IsCreatedOnce(t *testing.T) {
+	api, other := live(t)
+
+	defineGadgets(t, other)
+
+	object := map[string]any{
+		"apiVersion": gadget("made").APIVersion, "kind": "Gadget", "spec": map[string]any{"filling": "air"},
+		"metadata": map[string]any{"namespace": "default", "name": "made"},
+	}
+
+	created, err := api.CreateObject(t.Context(), gadget("made"), object)
+	if err != nil || field(created, "metadata", "uid") == nil || field(created, "spec", "filling") != "air" {
+		t.Fatalf("created %v, %v", created, err)
+	}
+
+	if _, err := api.CreateObject(t.Context(), gadget("made"), object); !errors.Is(err, cluster.ErrConflict) {
+		t.Errorf("once more: %v, want a conflict", err)
+	}
+
+	secret := cluster.Reference{APIVersion: "v1", Kind: "Secret", Namespace: "default", Name: "made"}
+	if _, err := api.CreateObject(t.Context(), secret, map[string]any{}); !errors.Is(err, cluster.ErrRefused) {
+		t.Errorf("a Secret: %v, want a refusal", err)
+	}
+}
+
 func TestObject_StatusHasTheFieldsOfItsKind(t *testing.T) {
 	api, other := live(t)
 

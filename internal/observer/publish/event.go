@@ -26,9 +26,9 @@ const (
 // EventTargets are the objects that the Kubernetes Events of a run are about.
 type EventTargets struct {
 	// Nodes writes the Events about nodes, to the upgraded cluster. If it is nil, there are none.
-	Nodes *EventSink
+	Nodes ObjectCreator
 	// Object writes the Events about the published object. If it is nil, there are none.
-	Object *EventSink
+	Object ObjectCreator
 	// Of is the published object. Its APIVersion must be known.
 	Of cluster.Reference
 	// Access looks up the UID of the object, which "kubectl describe" uses to find its Events. If it is nil, they

@@ -5,6 +5,7 @@ package publish
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -17,8 +18,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/client-go/tools/record/util"
 
@@ -55,7 +56,7 @@ const (
 // whoever calls finish. client-go's broadcaster is no alternative: it drops Events, and cannot be flushed while the
 // run still holds its lease.
 type eventQueue struct {
-	sink    *EventSink
+	access  ObjectCreator
 	subject eventSubject
 	clock   *eventClock
 	// steps combines many Events that differ only in their message. waits keeps one Event for all that differ
@@ -89,9 +90,9 @@ type eventQueue struct {
 	away error
 }
 
-func newEventQueue(sink *EventSink, subject eventSubject, clock *eventClock) *eventQueue {
+func newEventQueue(access ObjectCreator, subject eventSubject, clock *eventClock) *eventQueue {
 	return &eventQueue{
-		sink: sink, subject: subject, clock: clock, waiting: make(chan eventText, maxWaiting),
+		access: access, subject: subject, clock: clock, waiting: make(chan eventText, maxWaiting),
 		steps: record.NewEventCorrelatorWithOptions(record.CorrelatorOptions{
 			BurstSize: stepBurst, QPS: stepRate, SpamKeyFunc: spamKey, Clock: clock,
 		}),
@@ -311,7 +312,7 @@ func (q *eventQueue) newEvent(text eventText, involved corev1.ObjectReference) *
 func (q *eventQueue) send(ctx context.Context, attempt *eventAttempt) (written *corev1.Event, err error) {
 	if attempt.event.Count > 1 {
 		if q.noPatch == nil {
-			written, err = q.sink.patch(ctx, attempt.event, attempt.patch)
+			written, err = q.patch(ctx, attempt.event, attempt.patch)
 		}
 
 		switch {
@@ -327,7 +328,7 @@ func (q *eventQueue) send(ctx context.Context, attempt *eventAttempt) (written *
 	// There was no such Event, or the API server has deleted it, as it does after an hour.
 	attempt.event.ResourceVersion = ""
 
-	written, err = q.sink.create(ctx, attempt.event)
+	written, err = q.create(ctx, attempt.event)
 	if apierrors.IsAlreadyExists(err) {
 		// The reply to an earlier attempt was lost.
 		return nil, nil
@@ -369,7 +370,7 @@ func (q *eventQueue) refuse(err error) error {
 
 // forbids reports whether the error is a missing permission rather than an objection to one Event.
 func forbids(err error) bool {
-	return apierrors.IsForbidden(err) && !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) && !deniedByAdmission(err.Error())
+	return errors.Is(err, cluster.ErrDenied) && !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
 }
 
 // failure returns an error that says what was not written and why, or nil if everything was. The background work
@@ -378,22 +379,22 @@ func (q *eventQueue) failure() error {
 	var parts []string
 
 	if q.noCreate != nil {
-		parts = append(parts, fmt.Sprintf("the permission to create events in the namespace %s is missing: %v", q.subject.namespace, q.noCreate))
+		parts = append(parts, fmt.Sprintf("the permission to create events in the namespace %s is missing: %s", q.subject.namespace, answerIn(q.noCreate)))
 	}
 
 	if q.noPatch != nil {
 		parts = append(parts, fmt.Sprintf("the permission to patch events in the namespace %s is missing, so that repeated ones are not counted: %v",
-			q.subject.namespace, q.noPatch))
+			q.subject.namespace, answerIn(q.noPatch)))
 	}
 
 	if q.refused > 0 {
-		parts = append(parts, fmt.Sprintf("the API server refused %d of them, the last because: %v", q.refused, q.refusal))
+		parts = append(parts, fmt.Sprintf("the API server refused %d of them, the last because: %s", q.refused, answerIn(q.refusal)))
 	}
 
 	if q.unwritten > 0 && !q.disowned {
 		text := fmt.Sprintf("%d of them could not be written in time", q.unwritten)
 		if q.away != nil {
-			text += ": " + cluster.Plain(q.away.Error())
+			text += ": " + answerIn(q.away)
 		}
 
 		parts = append(parts, text)
@@ -409,6 +410,17 @@ func (q *eventQueue) failure() error {
 	}
 
 	return failed
+}
+
+// answerIn returns what the API server answered, without the name of an Event, which says nothing; the text of an error
+// without an answer.
+func answerIn(err error) string {
+	var answer apierrors.APIStatus
+	if errors.As(err, &answer) {
+		return answer.Status().Message
+	}
+
+	return cluster.Plain(err.Error())
 }
 
 // eventError says what was not written, and why.
@@ -501,37 +513,48 @@ func objectSubject(of cluster.Reference, access cluster.ObjectAccess) eventSubje
 // eventTimeout bounds one request.
 const eventTimeout = 10 * time.Second
 
-// EventSink writes Kubernetes Events to one API server.
-type EventSink struct {
-	client rest.Interface
-}
+func (q *eventQueue) create(ctx context.Context, event *corev1.Event) (*corev1.Event, error) {
+	ctx, cancel := context.WithTimeout(ctx, eventTimeout)
+	defer cancel()
 
-// NewEventSink returns a sink that shares the connection of another client of the same API server, and works only
-// as long as that one.
-func NewEventSink(config *rest.Config, httpClient *http.Client) (*EventSink, error) {
-	client, err := coreClient(config, httpClient)
+	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(event)
 	if err != nil {
 		return nil, err
 	}
 
-	return &EventSink{client: client}, nil
+	of := referenceTo(event)
+	object["apiVersion"], object["kind"] = of.APIVersion, of.Kind
+
+	created, err := q.access.CreateObject(ctx, of, object)
+
+	return decodedEvent(created, err)
 }
 
-func (s *EventSink) create(ctx context.Context, event *corev1.Event) (*corev1.Event, error) {
-	return s.send(ctx, event.Namespace, s.client.Post().Body(event))
-}
-
-func (s *EventSink) patch(ctx context.Context, event *corev1.Event, patch []byte) (*corev1.Event, error) {
-	return s.send(ctx, event.Namespace, s.client.Patch(types.StrategicMergePatchType).Name(event.Name).Body(patch))
-}
-
-func (*EventSink) send(ctx context.Context, namespace string, request *rest.Request) (*corev1.Event, error) {
+// patch sends the correlator's patch, which sets plain fields only and so means the same as a JSON merge patch.
+func (q *eventQueue) patch(ctx context.Context, event *corev1.Event, patch []byte) (*corev1.Event, error) {
 	ctx, cancel := context.WithTimeout(ctx, eventTimeout)
 	defer cancel()
 
-	var written corev1.Event
+	var fields map[string]any
+	if err := json.Unmarshal(patch, &fields); err != nil {
+		return nil, err
+	}
 
-	err := request.Namespace(namespace).Resource("events").MaxRetries(0).Do(ctx).Into(&written)
+	patched, err := q.access.PatchObject(ctx, referenceTo(event), "", fields)
 
-	return &written, err
+	return decodedEvent(patched, err)
+}
+
+func referenceTo(event *corev1.Event) cluster.Reference {
+	return cluster.Reference{APIVersion: "v1", Kind: "Event", Namespace: event.Namespace, Name: event.Name}
+}
+
+func decodedEvent(object map[string]any, err error) (*corev1.Event, error) {
+	if err != nil {
+		return nil, err
+	}
+
+	var event corev1.Event
+
+	return &event, runtime.DefaultUnstructuredConverter.FromUnstructured(object, &event)
 }

@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/transport"
 
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/adapter/kubeapi"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/observer/publish"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
@@ -418,7 +419,7 @@ func (c configMaps) Object(ctx context.Context, of cluster.Reference) (map[strin
 
 // liveSink writes Events over the connection of the other client, in the name of
 // somebody where one is given.
-func liveSink(t *testing.T, other kubernetes.Interface, user string) *publish.EventSink {
+func liveSink(t *testing.T, other kubernetes.Interface, user string) publish.ObjectCreator {
 	t.Helper()
 
 	shared, ok := other.CoreV1().RESTClient().(*rest.RESTClient)
@@ -433,10 +434,14 @@ func liveSink(t *testing.T, other kubernetes.Interface, user string) *publish.Ev
 
 	server := shared.Get().URL()
 
-	made, err := publish.NewEventSink(&rest.Config{Host: server.Scheme + "://" + server.Host}, client)
+	kubeconfig := `{clusters: [{name: a, cluster: {server: "` + server.Scheme + "://" + server.Host + `"}}], contexts: [{name: a, context: {cluster: a}}], current-context: a}`
+
+	made, err := kubeapi.New([]byte(kubeconfig), "", kubeapi.Options{Transport: client.Transport})
 	if err != nil {
 		t.Fatal(err)
 	}
+
+	t.Cleanup(made.Close)
 
 	return made
 }

@@ -19,8 +19,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
-	"k8s.io/client-go/rest"
 
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/adapter/kubeapi"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/observer/publish"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
@@ -319,13 +319,17 @@ func away(until time.Time) func(method, path string) (int, error) {
 var publishedCluster = cluster.Reference{APIVersion: "vitistack.io/v1alpha1", Kind: "KubernetesCluster", Namespace: "tenant-a", Name: "prod"}
 
 // sink writes to the API.
-func sink(t *testing.T, api *eventAPI) *publish.EventSink {
+func sink(t *testing.T, api http.RoundTripper) publish.ObjectCreator {
 	t.Helper()
 
-	made, err := publish.NewEventSink(&rest.Config{Host: "http://api.test"}, &http.Client{Transport: api})
+	const kubeconfig = `{clusters: [{name: a, cluster: {server: "http://api.test"}}], contexts: [{name: a, context: {cluster: a}}], current-context: a}`
+
+	made, err := kubeapi.New([]byte(kubeconfig), "", kubeapi.Options{Transport: api})
 	if err != nil {
 		t.Fatal(err)
 	}
+
+	t.Cleanup(made.Close)
 
 	return made
 }

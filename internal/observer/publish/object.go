@@ -4,20 +4,10 @@ package publish
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
 	"strings"
 	"sync/atomic"
-
-	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/rest"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 )
@@ -63,21 +53,14 @@ var errDeleting = errors.New("it is being deleted")
 // does not create the object. The status of kinds that come with Kubernetes is left alone, because a phase means
 // something else there.
 type ObjectStore struct {
-	access objectAccess
+	access cluster.ObjectAccess
 	of     cluster.Reference
 	// create creates the object with annotations if it is missing. It is nil if the object is never created.
-	create func(ctx context.Context, of cluster.Reference, values map[string]any) (map[string]any, error)
+	create func(ctx context.Context, values map[string]any) (map[string]any, error)
 	// seen is the object as last seen, nil if there was none.
 	seen atomic.Pointer[map[string]any]
 	// hasStatus points to whether the kind has a status, nil while that is unknown.
 	hasStatus atomic.Pointer[bool]
-}
-
-// objectAccess is the part of [cluster.ObjectAccess] that a store needs.
-type objectAccess interface {
-	Object(ctx context.Context, of cluster.Reference) (map[string]any, error)
-	PatchObject(ctx context.Context, of cluster.Reference, part string, patch map[string]any) (map[string]any, error)
-	HasPart(ctx context.Context, of cluster.Reference, part string) (bool, error)
 }
 
 var (
@@ -146,7 +129,7 @@ func (s *ObjectStore) Patch(ctx context.Context, changes map[string]*string) err
 	object, err := s.access.PatchObject(ctx, s.of, "", patch)
 
 	if s.create != nil && errors.Is(err, cluster.ErrNotFound) {
-		object, err = s.create(ctx, s.of, values)
+		object, err = s.create(ctx, values)
 
 		if errors.Is(err, cluster.ErrConflict) {
 			// Somebody else created it in between.
@@ -257,169 +240,37 @@ const (
 	clusterAnnotation  = "talosupgrade.vitistack.io/cluster-id"
 )
 
-// ConfigMapStore keeps the annotations on the ConfigMap kube-system/talosupgrade, which it creates if it is
-// missing.
-type ConfigMapStore struct{ ObjectStore }
-
-// NewConfigMapStore returns a store that shares the connection of another client of the same API server, and
-// works only as long as that one. An object that it creates is labelled as ours and carries the cluster ID.
-func NewConfigMapStore(config *rest.Config, httpClient *http.Client, clusterID string) (*ConfigMapStore, error) {
-	client, err := coreClient(config, httpClient)
-	if err != nil {
-		return nil, err
-	}
-
-	access := configMaps{client: client, clusterID: clusterID}
-
-	return &ConfigMapStore{ObjectStore{
-		access: access, create: access.create,
-		of: cluster.Reference{APIVersion: "v1", Kind: "ConfigMap", Namespace: ConfigMapNamespace, Name: ConfigMapName},
-	}}, nil
+// ObjectCreator is a [cluster.ObjectAccess] that creates objects as well.
+type ObjectCreator interface {
+	cluster.ObjectAccess
+	// CreateObject creates the object with the reference and returns it as it is stored. ErrConflict means that there
+	// is one already.
+	CreateObject(ctx context.Context, of cluster.Reference, object map[string]any) (map[string]any, error)
 }
 
-// configMaps accesses ConfigMaps and creates them for one cluster.
-type configMaps struct {
-	client    rest.Interface
-	clusterID string
-}
+// NewConfigMapStore returns a store that keeps the annotations on the ConfigMap kube-system/talosupgrade, which it
+// creates if it is missing: labelled as ours, and with the ID of the cluster unless that is empty.
+func NewConfigMapStore(access ObjectCreator, clusterID string) *ObjectStore {
+	of := cluster.Reference{APIVersion: "v1", Kind: "ConfigMap", Namespace: ConfigMapNamespace, Name: ConfigMapName}
 
-// Object implements [objectAccess].
-func (c configMaps) Object(ctx context.Context, of cluster.Reference) (map[string]any, error) {
-	return send(ctx, "read "+of.String(), false, c.client.Get().Name(of.Name), of)
-}
+	return &ObjectStore{access: access, of: of, create: func(ctx context.Context, values map[string]any) (map[string]any, error) {
+		annotations := map[string]any{}
+		if clusterID != "" {
+			annotations[clusterAnnotation] = clusterID
+		}
 
-// PatchObject implements [objectAccess].
-func (c configMaps) PatchObject(ctx context.Context, of cluster.Reference, _ string, patch map[string]any) (map[string]any, error) {
-	body, err := json.Marshal(patch)
-	if err != nil {
-		return nil, err
-	}
+		for key, value := range values {
+			if value != nil {
+				annotations[key] = value
+			}
+		}
 
-	return send(ctx, "change "+of.String(), true, c.client.Patch(types.MergePatchType).Name(of.Name).Body(body), of)
-}
-
-// HasPart implements [objectAccess].
-func (configMaps) HasPart(context.Context, cluster.Reference, string) (bool, error) {
-	return false, nil
-}
-
-func (c configMaps) create(ctx context.Context, of cluster.Reference, values map[string]any) (map[string]any, error) {
-	object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
-		Namespace: of.Namespace, Name: of.Name, Labels: map[string]string{managedByLabel: managedBy}, Annotations: map[string]string{},
+		return access.CreateObject(ctx, of, map[string]any{
+			"apiVersion": of.APIVersion, "kind": of.Kind,
+			"metadata": map[string]any{
+				"namespace": of.Namespace, "name": of.Name, "annotations": annotations,
+				"labels": map[string]any{managedByLabel: managedBy},
+			},
+		})
 	}}
-
-	if c.clusterID != "" {
-		object.Annotations[clusterAnnotation] = c.clusterID
-	}
-
-	for key, value := range values {
-		if text, ok := value.(string); ok {
-			object.Annotations[key] = text
-		}
-	}
-
-	return send(ctx, "create "+of.String(), true, c.client.Post().Body(object), of)
-}
-
-// send sends a request about a ConfigMap and returns the ConfigMap.
-func send(ctx context.Context, what string, mutates bool, request *rest.Request, of cluster.Reference) (map[string]any, error) {
-	var object corev1.ConfigMap
-
-	if err := request.Namespace(of.Namespace).Resource("configmaps").MaxRetries(0).Do(ctx).Into(&object); err != nil {
-		return nil, meaning(what, mutates, err)
-	}
-
-	return runtime.DefaultUnstructuredConverter.ToUnstructured(&object)
-}
-
-// meaning wraps an error of client-go in the matching sentinel of package cluster. what completes "unable to
-// ..."; mutates is true if the request changes something.
-func meaning(what string, mutates bool, err error) error {
-	var answer apierrors.APIStatus
-
-	err = cluster.Worded(err)
-
-	switch {
-	case err == nil:
-		return nil
-	case errors.As(err, &answer):
-		return fmt.Errorf("unable to %s: %w: %w", what, sentinel(answer.Status(), mutates), err)
-	case rejected(err.Error()):
-		return fmt.Errorf("unable to %s: %w: %w", what, cluster.ErrCredentials, err)
-	case errors.Is(err, context.Canceled):
-		return fmt.Errorf("unable to %s: %w", what, err)
-	default:
-		return fmt.Errorf("unable to %s: %w: %w", what, lost(mutates), err)
-	}
-}
-
-// sentinel returns the sentinel for the answer of the API server.
-func sentinel(status metav1.Status, mutates bool) error {
-	switch status.Code {
-	case http.StatusUnauthorized:
-		return cluster.ErrCredentials
-	case http.StatusForbidden:
-		if deniedByAdmission(status.Message) {
-			return cluster.ErrRefused
-		}
-
-		return cluster.ErrDenied
-	case http.StatusNotFound, http.StatusGone:
-		return cluster.ErrNotFound
-	case http.StatusConflict:
-		return cluster.ErrConflict
-	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
-		return cluster.ErrUnreachable
-	}
-
-	tooLarge := strings.Contains(status.Message, "request is too large") || strings.Contains(status.Message, "message larger than max")
-	if status.Code >= http.StatusInternalServerError && !tooLarge {
-		return lost(mutates)
-	}
-
-	return cluster.ErrRefused
-}
-
-// deniedByAdmission reports whether a webhook or a policy objected to the request. Its answer has the same code
-// as one about a missing permission.
-func deniedByAdmission(message string) bool {
-	return strings.Contains(message, "admission webhook") || strings.Contains(message, "ValidatingAdmissionPolicy")
-}
-
-// lost returns the sentinel for a request that was not answered.
-func lost(mutates bool) error {
-	if mutates {
-		return fmt.Errorf("%w: %w", cluster.ErrOutcomeUnknown, cluster.ErrUnreachable)
-	}
-
-	return cluster.ErrUnreachable
-}
-
-// rejected reports whether the text is about a refused certificate or a failed login rather than a broken
-// connection.
-func rejected(text string) bool {
-	return strings.Contains(text, "x509: ") || strings.Contains(text, "tls: failed to verify") || strings.Contains(text, "getting credentials: ") ||
-		strings.Contains(text, "remote error: tls: ") && !strings.Contains(text, "internal error")
-}
-
-// coreClient returns a client for the core API of Kubernetes that shares the connection of another client of the
-// same API server.
-func coreClient(config *rest.Config, httpClient *http.Client) (rest.Interface, error) {
-	scheme := runtime.NewScheme()
-	if err := corev1.AddToScheme(scheme); err != nil {
-		return nil, fmt.Errorf("unable to describe the objects of Kubernetes: %w", err)
-	}
-
-	config = rest.CopyConfig(config)
-	config.APIPath = "/api"
-	config.GroupVersion = &corev1.SchemeGroupVersion
-	config.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
-	config.QPS = -1
-
-	client, err := rest.RESTClientForConfigAndClient(config, httpClient)
-	if err != nil {
-		return nil, fmt.Errorf("unable to connect to the Kubernetes API: %w", err)
-	}
-
-	return client, nil
 }

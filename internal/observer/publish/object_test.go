@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/adapter/kubeapi"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/observer/publish"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/protocol"
@@ -219,7 +220,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // live is a store in a cluster with a real API server, and a client to look at
 // it with.
-func live(t *testing.T, clusterID string) (*publish.ConfigMapStore, kubernetes.Interface) {
+func live(t *testing.T, clusterID string) (*publish.ObjectStore, kubernetes.Interface) {
 	t.Helper()
 	toolchain.NeedKubernetes(t)
 
@@ -250,17 +251,24 @@ func live(t *testing.T, clusterID string) (*publish.ConfigMapStore, kubernetes.I
 
 	t.Cleanup(httpClient.CloseIdleConnections)
 
-	store, err := publish.NewConfigMapStore(config, httpClient, clusterID)
+	kubeconfig, err := os.ReadFile(cluster.Kubeconfig())
 	if err != nil {
 		t.Fatal(err)
 	}
+
+	api, err := kubeapi.New(kubeconfig, "", kubeapi.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	t.Cleanup(api.Close)
 
 	other, err := kubernetes.NewForConfigAndClient(config, httpClient)
 	if err != nil {
 		t.Fatal(err)
 	}
 
-	return store, other
+	return publish.NewConfigMapStore(api, clusterID), other
 }
 
 func TestConfigMap_IsMadeAnnotatedAndLeftToItsOwner(t *testing.T) {
@@ -356,46 +364,10 @@ func (r refusing) RoundTrip(request *http.Request) (*http.Response, error) {
 }
 
 // asked makes a store of it.
-func (r refusing) asked(t *testing.T) *publish.ConfigMapStore {
+func (r refusing) asked(t *testing.T) *publish.ObjectStore {
 	t.Helper()
 
-	store, err := publish.NewConfigMapStore(&rest.Config{Host: "http://api.test"}, &http.Client{Transport: r}, "x")
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	return store
-}
-
-func TestObject_AnswersOfTheAPIServerHaveAMeaning(t *testing.T) {
-	value := "x"
-
-	for name, test := range map[string]struct {
-		code        int
-		message     string
-		read, patch error
-	}{
-		"forbidden":         {http.StatusForbidden, "configmaps is forbidden", cluster.ErrDenied, cluster.ErrDenied},
-		"a webhook":         {http.StatusForbidden, "admission webhook denied the request", cluster.ErrRefused, cluster.ErrRefused},
-		"no credentials":    {http.StatusUnauthorized, "Unauthorized", cluster.ErrCredentials, cluster.ErrCredentials},
-		"invalid":           {http.StatusUnprocessableEntity, "Too long", cluster.ErrRefused, cluster.ErrRefused},
-		"too large":         {http.StatusRequestEntityTooLarge, "limit is 3145728", cluster.ErrRefused, cluster.ErrRefused},
-		"too large to keep": {http.StatusInternalServerError, "etcdserver: request is too large", cluster.ErrRefused, cluster.ErrRefused},
-		"a conflict":        {http.StatusConflict, "modified", cluster.ErrConflict, cluster.ErrConflict},
-		"no namespace":      {http.StatusNotFound, "not found", nil, cluster.ErrNotFound},
-		"it is away":        {http.StatusServiceUnavailable, "away", cluster.ErrUnreachable, cluster.ErrUnreachable},
-		"it lost etcd":      {http.StatusInternalServerError, "etcdserver: leader changed", cluster.ErrUnreachable, cluster.ErrOutcomeUnknown},
-	} {
-		store := refusing{read: test.code, patch: test.code, message: test.message}.asked(t)
-
-		if _, err := store.Read(t.Context()); !errors.Is(err, test.read) || err != nil && !strings.Contains(err.Error(), store.String()) {
-			t.Errorf("%s: reading: %v", name, err)
-		}
-
-		if err := store.Patch(t.Context(), map[string]*string{protocol.KeyTalosStatus: &value}); !errors.Is(err, test.patch) || !strings.Contains(err.Error(), store.String()) {
-			t.Errorf("%s: changing: %v", name, err)
-		}
-	}
+	return publish.NewConfigMapStore(sink(t, r), "x")
 }
 
 // TestConfigMap_ForbiddenHoldsNothingUp, and one that may only be written is.

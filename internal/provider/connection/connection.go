@@ -43,7 +43,7 @@ type Connection struct {
 	Registry cluster.Registry
 	// Store returns the store of the default object, for the cluster with the ID. The function is nil if there is no
 	// kubeconfig.
-	Store func(id string) (publish.Store, error)
+	Store func(id string) publish.Store
 	// Own and Management are the clusters that may contain the object to which progress is published. Own is nil if
 	// there is no kubeconfig. Management is nil if the provider block names none or, with the reason in
 	// Unmanaged, one that cannot be used.
@@ -180,9 +180,7 @@ func (c *Connection) addKubernetes(shared *Settings, talos *talosapi.Client, ser
 	c.Removals = removal.New(talos, client.Config())
 	c.Manifests = manifest.New(talos, client.Config(), client.HTTPClient())
 	c.Own = newManagementCluster(client)
-	c.Store = func(id string) (publish.Store, error) {
-		return publish.NewConfigMapStore(client.Config(), client.HTTPClient(), id)
-	}
+	c.Store = func(id string) publish.Store { return publish.NewConfigMapStore(client, id) }
 
 	closeTalos := c.Close
 	c.Close = func() error {
@@ -198,18 +196,15 @@ func (c *Connection) addKubernetes(shared *Settings, talos *talosapi.Client, ser
 // cluster, or of the upgraded cluster itself.
 type ManagementCluster struct {
 	Access operator.Access
-	// events writes Kubernetes Events there; nil if it could not be made.
-	events *publish.EventSink
+	// events writes Kubernetes Events there; nil if there are none.
+	events publish.ObjectCreator
 	// end closes the connection; nil if the connection has another owner.
 	end func()
 }
 
 // newManagementCluster returns the API that the client talks to. The caller closes the client.
 func newManagementCluster(client *kubeapi.Client) *ManagementCluster {
-	// Events are only information, so an error with them stops nothing.
-	events, _ := publish.NewEventSink(client.Config(), client.HTTPClient())
-
-	return &ManagementCluster{Access: client, events: events}
+	return &ManagementCluster{Access: client, events: client}
 }
 
 // close closes the connection of the management cluster, if it owns one.
@@ -297,7 +292,7 @@ func (c *Connection) storeOf(id string, of publication.Publication) (publish.Sto
 			return nil, nil
 		}
 
-		return c.Store(id)
+		return c.Store(id), nil
 	case at == nil:
 		return nil, nil
 	default:

@@ -354,12 +354,7 @@ func (r *rig) startOver(name string, talosconfig []byte, over func(*process) clu
 
 	p.kube.Identify(r.World().ClusterID())
 
-	store, err := publish.NewConfigMapStore(p.kube.Config(), p.kube.HTTPClient(), r.World().ClusterID())
-	if err != nil {
-		r.T.Fatal(err)
-	}
-
-	p.notes = publish.New(store, publish.Options{})
+	p.notes = publish.New(publish.NewConfigMapStore(p.kube, r.World().ClusterID()), publish.Options{})
 	p.rest.Intercept(func(ctx context.Context, _ ports.Call, next func(context.Context) error) error {
 		if p.doomed() {
 			return harness.ErrKilled

@@ -90,11 +90,7 @@ func TestLedger_TellsWhoHoldsTheLease(t *testing.T) {
 // What the publisher writes is in the history as the annotations that changed.
 func TestLedger_TellsOfPublishedAnnotations(t *testing.T) {
 	inBubble(t, apiserver.Options{}, func(r *rig) {
-		store, err := publish.NewConfigMapStore(r.api.Config(), r.api.HTTPClient(), "the-id")
-		if err != nil {
-			r.Fatal(err)
-		}
-
+		store := publish.NewConfigMapStore(r.api, "the-id")
 		say := func(text string) *string { return &text }
 
 		for _, changes := range []map[string]*string{
