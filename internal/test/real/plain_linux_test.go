@@ -8,6 +8,8 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -119,5 +121,30 @@ func TestPullThatWasCutOffGoesOn(t *testing.T) {
 		if response.StatusCode != http.StatusOK || int64(len(content)) != l.size {
 			t.Errorf("from byte %d of %d: %s and %d bytes", start, l.size, response.Status, len(content))
 		}
+	}
+}
+
+func TestPartsAreInTheTable(t *testing.T) {
+	page, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	var listed []string
+
+	for line := range strings.Lines(string(page)) {
+		if name, isRow := strings.CutPrefix(line, "| `"); isRow {
+			name, _, _ = strings.Cut(name, "`")
+			listed = append(listed, name)
+		}
+	}
+
+	var run []string
+	for _, one := range parts() {
+		run = append(run, one.name)
+	}
+
+	if diff := cmp.Diff(run, listed); diff != "" {
+		t.Errorf("README.md does not list the parts that there are (-parts +README.md):\n%s", diff)
 	}
 }

@@ -68,7 +68,11 @@ func (w *world) mustBeHealthy(ctx context.Context, t *testing.T) {
 		}
 	}
 
-	const patience = 5 * time.Minute
+	patience := 5 * time.Minute
+	if w.ground == quorum {
+		// An emulated control plane may start its components several times before its API server is there.
+		patience = w.patience()
+	}
 
 	ctx, cancel := context.WithTimeout(ctx, patience+callPatience)
 	defer cancel()
