@@ -510,13 +510,7 @@ func objectSubject(of cluster.Reference, access cluster.ObjectAccess) eventSubje
 	}
 }
 
-// eventTimeout bounds one request.
-const eventTimeout = 10 * time.Second
-
 func (q *eventQueue) create(ctx context.Context, event *corev1.Event) (*corev1.Event, error) {
-	ctx, cancel := context.WithTimeout(ctx, eventTimeout)
-	defer cancel()
-
 	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(event)
 	if err != nil {
 		return nil, err
@@ -532,9 +526,6 @@ func (q *eventQueue) create(ctx context.Context, event *corev1.Event) (*corev1.E
 
 // patch sends the correlator's patch, which sets plain fields only and so means the same as a JSON merge patch.
 func (q *eventQueue) patch(ctx context.Context, event *corev1.Event, patch []byte) (*corev1.Event, error) {
-	ctx, cancel := context.WithTimeout(ctx, eventTimeout)
-	defer cancel()
-
 	var fields map[string]any
 	if err := json.Unmarshal(patch, &fields); err != nil {
 		return nil, err
