@@ -561,7 +561,7 @@ func (c *Client) locate(ctx context.Context, what string, of cluster.Reference) 
 	return found, nil
 }
 
-// relocate is like locate, but ignores the cache.
+// relocate is like locate, but asks again for a kind that was looked up before.
 func (c *Client) relocate(ctx context.Context, what string, of cluster.Reference) (servedKind, error) {
 	c.forgetKind(of)
 

@@ -340,7 +340,13 @@ func (q *eventQueue) send(ctx context.Context, attempt *eventAttempt) (written *
 // settle returns the error if a retry is worthwhile. Otherwise it records the error and returns nil.
 func (q *eventQueue) settle(attempt *eventAttempt, err error) error {
 	var answer apierrors.APIStatus
-	if err == nil || !errors.As(err, &answer) {
+
+	switch {
+	case err == nil:
+		return nil
+	case !errors.As(err, &answer) && errors.Is(err, cluster.ErrRefused):
+		return q.refuse(err)
+	case answer == nil:
 		return err
 	}
 
@@ -383,7 +389,7 @@ func (q *eventQueue) failure() error {
 	}
 
 	if q.noPatch != nil {
-		parts = append(parts, fmt.Sprintf("the permission to patch events in the namespace %s is missing, so that repeated ones are not counted: %v",
+		parts = append(parts, fmt.Sprintf("the permission to patch events in the namespace %s is missing, so that repeated ones are not counted: %s",
 			q.subject.namespace, answerIn(q.noPatch)))
 	}
 
@@ -412,15 +418,19 @@ func (q *eventQueue) failure() error {
 	return failed
 }
 
-// answerIn returns what the API server answered, without the name of an Event, which says nothing; the text of an error
-// without an answer.
+// answerIn returns what the API server answered, or why it did not, without the name of the Event, which is random.
 func answerIn(err error) string {
 	var answer apierrors.APIStatus
 	if errors.As(err, &answer) {
-		return answer.Status().Message
+		return cluster.Plain(answer.Status().Message)
 	}
 
-	return cluster.Plain(err.Error())
+	text := cluster.Plain(err.Error())
+	if _, why, found := strings.Cut(text, cluster.ErrUnreachable.Error()+": "); found {
+		return why
+	}
+
+	return text
 }
 
 // eventError says what was not written, and why.

@@ -18,7 +18,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/strategicpatch"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/adapter/kubeapi"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
@@ -220,10 +219,8 @@ func (a *eventAPI) carryOut(request *http.Request, body []byte) (int, *corev1.Ev
 			return http.StatusNotFound, nil
 		}
 
-		document, _ := json.Marshal(before)
-
-		patched, err := strategicpatch.StrategicMergePatch(document, body, corev1.Event{})
-		if err != nil || json.Unmarshal(patched, &event) != nil {
+		event = before
+		if request.Header.Get("Content-Type") != "application/merge-patch+json" || json.Unmarshal(body, &event) != nil {
 			return http.StatusBadRequest, nil
 		}
 	}

@@ -49,8 +49,8 @@ const partStatus = "status"
 // not be delayed.
 var errDeleting = errors.New("it is being deleted")
 
-// ObjectStore keeps the annotations on an object of any kind, and phase and conditions if the kind has them. It
-// does not create the object. The status of kinds that come with Kubernetes is left alone, because a phase means
+// ObjectStore keeps the annotations on an object of any kind, and phase and conditions if the kind has them. It does not
+// create the object, except for that of [NewConfigMapStore]. The status of kinds that come with Kubernetes is left alone, because a phase means
 // something else there.
 type ObjectStore struct {
 	access cluster.ObjectAccess
