@@ -50,8 +50,8 @@ const partStatus = "status"
 var errDeleting = errors.New("it is being deleted")
 
 // ObjectStore keeps the annotations on an object of any kind, and phase and conditions if the kind has them. It does not
-// create the object, except for that of [NewConfigMapStore]. The status of kinds that come with Kubernetes is left alone, because a phase means
-// something else there.
+// create the object, except for that of [NewConfigMapStore]. The status of kinds that come with Kubernetes is left
+// alone, because a phase means something else there.
 type ObjectStore struct {
 	access cluster.ObjectAccess
 	of     cluster.Reference
