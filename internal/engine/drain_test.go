@@ -428,6 +428,29 @@ func TestCordon_OfAPersonSurvives(t *testing.T) {
 	}
 }
 
+// TestCordon_OfAPersonUnderTheMarkOfADeadRunSurvives: kubectl uncordon leaves the mark.
+func TestCordon_OfAPersonUnderTheMarkOfADeadRunSurvives(t *testing.T) {
+	t.Parallel()
+
+	inCluster(t, setup{Options: model.Options{ControlPlanes: 3, Workers: 1}}, func(r *rig) {
+		r.dieBehind("Cordon", r.Worker("run-1"), to(toLifecycle))
+
+		for _, on := range []bool{false, true} {
+			if err := r.CordonAsPerson("worker-0", on); err != nil {
+				t.Fatal(err)
+			}
+		}
+
+		r.Must(r.Worker("run-2"), to(toLifecycle))
+		r.Sound()
+		r.Once()
+
+		if !r.Judge.Verdict().Nodes["worker-0"].Cordoned {
+			t.Error("the cordon of a person was lifted")
+		}
+	})
+}
+
 func TestCordon_CordonedWorkerSpendsTheBudgetOfTheOthers(t *testing.T) {
 	t.Parallel()
 

@@ -67,7 +67,41 @@ func (c *Client) kubeNode(node *corev1.Node) cluster.KubeNode {
 	found := kubeNode(node)
 	found.LastWriter = lastWriter(node.ManagedFields, c.manager())
 
+	if found.Unschedulable {
+		run, ours := c.ownCordon(node)
+		_, machine := node.Annotations[annotationTalosCordon]
+		found.CordonedBy, found.CordonedByTalos = run, machine && !ours
+	}
+
 	return found
+}
+
+// ownCordon reports whether the cordon of a node is ours, and of which run. kubectl uncordon leaves our annotation, so
+// the next cordon of somebody else has it too: then the API server has recorded that another manager wrote the field.
+func (c *Client) ownCordon(node *corev1.Node) (run string, ours bool) {
+	run, marked := node.Annotations[CordonAnnotation]
+	if !marked || slices.ContainsFunc(node.ManagedFields, func(entry metav1.ManagedFieldsEntry) bool {
+		return entry.Manager != c.manager() && ownsCordon(entry)
+	}) {
+		return "", false
+	}
+
+	return run, true
+}
+
+// ownsCordon reports whether the manager of the entry has written whether the node is cordoned.
+func ownsCordon(entry metav1.ManagedFieldsEntry) bool {
+	var fields struct {
+		Spec map[string]json.RawMessage `json:"f:spec"`
+	}
+
+	if entry.FieldsV1 == nil || json.Unmarshal(entry.FieldsV1.GetRawBytes(), &fields) != nil {
+		return false
+	}
+
+	_, owns := fields.Spec["f:unschedulable"]
+
+	return owns
 }
 
 // manager returns the name under which the API server records what the client wrote.
@@ -114,12 +148,6 @@ func kubeNode(node *corev1.Node) cluster.KubeNode {
 		BootID:            node.Status.NodeInfo.BootID,
 		Talos:             strings.HasPrefix(node.Status.NodeInfo.OSImage, "Talos"),
 		ExcludesWorkloads: excludesWorkloads(node.Spec.Taints),
-	}
-
-	if found.Unschedulable {
-		by, ours := node.Annotations[CordonAnnotation]
-		_, machine := node.Annotations[annotationTalosCordon]
-		found.CordonedBy, found.CordonedByTalos = by, machine && !ours
 	}
 
 	// Talos reaches a node by its internal address. A cloud may list the external one first, on which often nothing
@@ -208,7 +236,7 @@ const patchAttempts = 5
 func (c *Client) Cordon(ctx context.Context, node, run string) (ours bool, err error) {
 	err = c.patchNode(ctx, "cordon node "+node, node, func(current *corev1.Node) *nodePatch {
 		if current.Spec.Unschedulable {
-			_, ours = current.Annotations[CordonAnnotation]
+			_, ours = c.ownCordon(current)
 
 			return nil
 		}
@@ -226,15 +254,19 @@ func (c *Client) Cordon(ctx context.Context, node, run string) (ours bool, err e
 	return ours && err == nil, err
 }
 
-// Uncordon makes the node schedulable again if the cordon is ours. If our annotation outlived its cordon, it is
-// removed, so that the next cordon of somebody else is not taken for ours. A node that does not exist is no error.
+// Uncordon makes the node schedulable again if the cordon is ours. If our annotation outlived its cordon, only the
+// annotation is removed. A node that does not exist is no error.
 func (c *Client) Uncordon(ctx context.Context, node string) error {
 	err := c.patchNode(ctx, "uncordon node "+node, node, func(current *corev1.Node) *nodePatch {
-		if _, ours := current.Annotations[CordonAnnotation]; !ours {
+		if _, marked := current.Annotations[CordonAnnotation]; !marked {
 			return nil
 		}
 
 		patch := newNodePatch(current, nil, nil)
+		if _, ours := c.ownCordon(current); !ours && current.Spec.Unschedulable {
+			patch.Spec.Unschedulable = true
+		}
+
 		patch.Metadata.Annotations[ClaimAnnotation] = nil
 
 		return patch

@@ -338,10 +338,30 @@ func (s *Server) commitNode(who actor, node *corev1.Node) (told bool) {
 		node.Spec.Taints = known.shown.taints(node.Spec.Unschedulable)
 	}
 
+	s.ownCordon(who, node)
+
 	told = s.commit(who, s.core(resourceNodes), node)
 	s.world.SetUnschedulable(node.Name, node.Spec.Unschedulable)
 
 	return told
+}
+
+// ownCordon remembers who has cordoned the node, unless that is a client, which marks its cordon.
+func (s *Server) ownCordon(who actor, node *corev1.Node) {
+	of := s.core(resourceNodes)
+
+	standing, _ := of.objects[key{name: node.Name}].(*corev1.Node)
+	if standing == nil || standing.Spec.Unschedulable == node.Spec.Unschedulable || s.tracked(of, standing) {
+		return
+	}
+
+	node.ManagedFields = nil
+	if node.Spec.Unschedulable && who.by != byClient {
+		node.ManagedFields = []metav1.ManagedFieldsEntry{{
+			Manager: who.by, Operation: metav1.ManagedFieldsOperationUpdate, FieldsType: "FieldsV1",
+			FieldsV1: metav1.NewFieldsV1(`{"f:spec":{"f:unschedulable":{}}}`),
+		}}
+	}
 }
 
 // editNode changes a Node object in somebody's name. The lock is held. It reports whether the object exists.

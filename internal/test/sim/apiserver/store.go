@@ -58,7 +58,8 @@ type table struct {
 	verbs []string
 	// custom is how objects of a kind without a Go type are checked.
 	custom *Kind
-	// owned is true if the objects remember who wrote their annotations.
+	// owned is true if the objects remember who wrote what somebody reads: the annotations of a Lease, and the cordon of
+	// a Node.
 	owned bool
 
 	objects map[key]object
@@ -132,7 +133,7 @@ func typed[
 	},
 ](version schema.GroupVersion, name, kind string, namespaced bool, verbs ...string) *table {
 	return &table{
-		version: version, name: name, kind: kind, namespaced: namespaced, verbs: verbs, owned: name == resourceLeases,
+		version: version, name: name, kind: kind, namespaced: namespaced, verbs: verbs, owned: name == resourceLeases || name == resourceNodes,
 		list:    func() runtime.Object { return PL(new(L)) },
 		empty:   func() object { return PO(new(O)) },
 		objects: map[key]object{},

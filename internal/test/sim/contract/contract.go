@@ -72,6 +72,7 @@ func Cases() []Case {
 		{"a cordon of an earlier run of ours stays its", cordonOfAnEarlierRun},
 		{"a person's cordon is left alone", foreignCordon},
 		{"a mark that outlived its cordon claims no other", markWithoutCordon},
+		{"a person's cordon under a mark that outlived ours is left alone", foreignCordonUnderMark},
 		{"a node that is gone cannot be cordoned and need not be uncordoned", goneNode},
 		{"a call that was given up has no effect", givenUp},
 

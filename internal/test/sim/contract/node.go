@@ -281,6 +281,24 @@ func foreignCordon(t *testing.T, f Fixture) {
 	expectCordon(t, f, name, false, "")
 }
 
+func foreignCordonUnderMark(t *testing.T, f Fixture) {
+	name := worker(t, f, 0)
+
+	cordon(t, f, name, "run-1", true)
+	f.CordonAsPerson(t, name, false)
+	f.CordonAsPerson(t, name, true)
+	expectCordon(t, f, name, true, "")
+	cordon(t, f, name, "run-2", false)
+
+	uncordon(t, f, name)
+	expectCordon(t, f, name, true, "")
+
+	f.CordonAsPerson(t, name, false)
+	cordon(t, f, name, "run-3", true)
+	expectCordon(t, f, name, true, "run-3")
+	uncordon(t, f, name)
+}
+
 func markWithoutCordon(t *testing.T, f Fixture) {
 	name := worker(t, f, 0)
 
