@@ -631,9 +631,9 @@ func TestSkip_AlarmOfCorruptionCannotBeSkipped(t *testing.T) {
 	})
 }
 
-// The node that a dead run left cordoned may be what keeps the gate closed: when
-// the window ends it is put back, and the next night begins anew.
-func TestWindow_EndPutsACordonedNodeBack(t *testing.T) {
+// The node that a dead run left cordoned may be what keeps the gate closed: it is
+// put back at once, and upgraded when the gate holds.
+func TestGate_CordonOfADeadRunDoesNotKeepItClosed(t *testing.T) {
 	t.Parallel()
 
 	inCluster(t, setup{}, func(r *rig) {
@@ -649,23 +649,10 @@ func TestWindow_EndPutsACordonedNodeBack(t *testing.T) {
 			return true, "", nil
 		}
 
-		first := within(0, 30*time.Minute)
-		first.Gates = gated(&userGate{timeout: time.Hour, answer: whole}).Gates
-
-		if err := r.Worker("run-2").Apply(context.Background(), first); !errors.Is(err, say.ErrWindow) {
-			t.Errorf("got %v, want the end of the window", err)
-		}
-
-		for name, node := range r.Judge.Verdict().Nodes {
-			if node.Cordoned {
-				t.Errorf("%s is left cordoned", name)
-			}
-		}
-
-		second := within(0, 5*time.Hour)
-		second.Gates = first.Gates
-		r.Must(r.Worker("run-3"), second)
+		r.Must(r.Worker("run-2"), gated(&userGate{timeout: 5 * time.Minute, answer: whole}))
+		r.Sound()
 		r.At(toLifecycle)
+		r.Tidy()
 	})
 }
 

@@ -211,8 +211,8 @@ func (u *nodeUpgrade) upgradeWhenAllowed(ctx context.Context) error {
 	})
 }
 
-// awaitGates waits for the gates before a node is taken out of service. If they do not come to hold, a node that an
-// earlier run has only cordoned is marked to be uncordoned.
+// awaitGates waits for the gates before a node is taken out of service. A node that an earlier run has only cordoned is
+// put back into service if they do not hold, and left to the next plan: its cordon may be what keeps them closed.
 func (u *nodeUpgrade) awaitGates(ctx context.Context) error {
 	waits := u.step.Finish && !u.step.Canary && u.run.policy().HasCanaries()
 	if u.mayHaveInstalled() || u.step.Done || waits || !u.run.hasGates() {
@@ -220,6 +220,16 @@ func (u *nodeUpgrade) awaitGates(ctx context.Context) error {
 	}
 
 	u.enterStep(cluster.StepGates, "")
+
+	if u.step.Finish {
+		if closed := u.run.closedGates(ctx, u.step.Node); len(closed) > 0 {
+			u.abandon(ctx)
+
+			if !u.cordoned {
+				return &permit.WaitsError{Why: "it was put back into service, because " + closed[0].Found}
+			}
+		}
+	}
 
 	err := u.run.awaitGates(ctx, u.step.Node)
 	if err != nil && u.step.Finish {
