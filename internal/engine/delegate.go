@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -600,14 +599,15 @@ type operatorStage struct {
 	seenRequested, seenChanged, acknowledged bool
 	// doneSince is since when the operator says that it is done; zero while it does not.
 	doneSince time.Time
-	// observedAt is when all nodes were last observed, and running what they ran then.
+	// observedAt is when all nodes were last observed.
 	observedAt time.Time
-	running    string
-	problem    string
+	// ran is what each node was seen to run in this stage.
+	ran     map[string]bool
+	problem string
 }
 
 func newOperatorStage(d *delegation, step plan.Step, way []plan.Hop) *operatorStage {
-	l := &operatorStage{delegation: d, step: step, product: productOf(step), path: way, cordoned: map[string]bool{}}
+	l := &operatorStage{delegation: d, step: step, product: productOf(step), path: way, cordoned: map[string]bool{}, ran: map[string]bool{}}
 
 	for _, node := range d.snapshot.Managed() {
 		if node.Kube != nil && node.Kube.Unschedulable && !node.Kube.CordonedByTalos {
@@ -719,8 +719,8 @@ func (l *operatorStage) checkNodes(ctx context.Context) (bool, error) {
 
 	l.observedAt, l.delegation.snapshot = now, observed
 
-	if running := versionsIn(observed); running != l.running && observed.KubernetesError == nil {
-		l.running, l.changed, l.acknowledged = running, l.delegation.run.engine.clock.Now(), l.acknowledged || l.running != ""
+	if first := len(l.ran) == 0; observed.KubernetesError == nil && l.noteRunning(observed) {
+		l.changed, l.acknowledged = l.delegation.run.engine.clock.Now(), l.acknowledged || !first
 	}
 
 	l.problem = l.notReached(observed)
@@ -728,23 +728,26 @@ func (l *operatorStage) checkNodes(ctx context.Context) (bool, error) {
 	return l.problem == "" && !l.report.Of(l.product).Status.Busy(), nil
 }
 
-// versionsIn returns what the nodes run and their boot IDs, for comparison.
-func versionsIn(observed cluster.Observation) string {
-	var text strings.Builder
+// noteRunning notes what the nodes run, and reports whether one of them runs what it was not seen to run before in this
+// stage. A boot is no progress: a node whose new system does not start boots for as long as the operator tries.
+func (l *operatorStage) noteRunning(observed cluster.Observation) (progress bool) {
+	note := func(words ...string) {
+		seen := strings.Join(words, " ")
+		progress = progress || !l.ran[seen]
+		l.ran[seen] = true
+	}
 
 	for _, node := range observed.Managed() {
-		text.WriteString(node.Name)
-
 		if node.Machine != nil {
-			text.WriteString(" " + node.Machine.Talos.String() + " " + node.Machine.BootID)
+			note(node.Name, node.Machine.Talos.String())
 		}
 
-		for _, component := range slices.Sorted(maps.Keys(node.Versions)) {
-			text.WriteString(" " + string(component) + " " + node.Versions[component].String())
+		for component, running := range node.Versions {
+			note(node.Name, string(component), running.String())
 		}
 	}
 
-	return text.String()
+	return progress
 }
 
 // waitingFor says what is being waited for.
@@ -892,7 +895,7 @@ func (l *operatorStage) withdrawAndDescribe(ctx context.Context) string {
 		return strings.TrimSpace(say.Sentence(fmt.Sprintf("%s may still request %s, and its operator keeps trying until that is removed: %v", l.delegation.run.engine.operator, goalOf(l.step), err)) +
 			" " + l.report.Of(l.product).Undo)
 	default:
-		return "The request was taken back, so that the operator does not start again; what it is doing now may continue."
+		return "The request was taken back, so that the operator does not start again; an upgrade that it has begun may go on to the last node."
 	}
 }
 

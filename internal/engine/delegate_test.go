@@ -162,6 +162,53 @@ func TestDelegate_OperatorThatDoesNotGetThereIsAskedNoMore(t *testing.T) {
 	}
 }
 
+// TestDelegate_BootsAreNoProgress: a node boots again and again while its operator tries.
+func TestDelegate_BootsAreNoProgress(t *testing.T) {
+	t.Parallel()
+
+	besideOperator(t, asking(setup{}), &played.Habits{Stalls: true}, func(o *owned) {
+		w := o.beside("1")
+		o.handsOff(w)
+
+		trying, stop := context.WithCancel(context.Background())
+		tried := make(chan error, 1)
+
+		go func() {
+			for {
+				select {
+				case <-trying.Done():
+					tried <- nil
+
+					return
+				case <-time.After(10 * time.Minute):
+				}
+
+				if err := o.World().RebootByHand("worker-1", model.RebootDefault); err != nil {
+					tried <- err
+
+					return
+				}
+			}
+		}()
+
+		begun := time.Now()
+		err := o.delegate(context.Background(), w, to(toLifecycle))
+		took := time.Since(begun)
+
+		stop()
+
+		if err := <-tried; err != nil {
+			t.Fatal(err)
+		}
+
+		o.wantFailure(err, say.ErrOperator, "no progress within node_timeout", "taken back", "tenant-a/prod")
+
+		if took > 40*time.Minute {
+			t.Errorf("it took %s", took)
+		}
+	})
+}
+
 // TestDelegate_OperatorThatSaysForTheFirstTimeThatItIsIdleHasNotReacted: it was started after
 // it had been asked.
 func TestDelegate_OperatorThatSaysForTheFirstTimeThatItIsIdleHasNotReacted(t *testing.T) {

@@ -91,7 +91,7 @@ func (v *vitistack) remembered(secret cluster.Secret, report *cluster.OperatorRe
 	case version.Talos:
 		half, back = &report.Talos, undo(v.of, protocol.KeyReset+"=true")
 	case version.Kubernetes:
-		half, back = &report.Kubernetes, fmt.Sprintf("By hand: set %s of %s to false", busyKey, secretName(secret))
+		half, back = &report.Kubernetes, fmt.Sprintf("By hand: remove %s from %s, and set %s to false", busyStateKey, secretName(secret), busyKey)
 	default:
 		return
 	}
@@ -110,7 +110,8 @@ func (v *vitistack) remembered(secret cluster.Secret, report *cluster.OperatorRe
 		half.Message = fmt.Sprintf("%s of %s is true", busyKey, secretName(secret))
 	}
 
-	if half.Target == "" {
+	// It goes on with what it has begun, even if the annotation is removed.
+	if half.Target == "" || half.Target == target {
 		half.Target, half.Undo = target, back
 	}
 }

@@ -260,6 +260,7 @@ func TestVitistack_UpgradeThatOnlyTheSecretKnowsIsReported(t *testing.T) {
 	}{
 		"and the annotations say idle":        {map[string]string{"talos-status": "idle"}, busy, protocol.StatusInProgress, "1.13.4", "talos-reset-upgrade-state=true"},
 		"and somebody removed the status":     {nil, busy, protocol.StatusInProgress, "1.13.4", "upgrade_in_progress of Secret tenant-a/talos-prod-x1"},
+		"and the same target stands":          {map[string]string{"talos-target": "1.13.4"}, busy, protocol.StatusInProgress, "1.13.4", "talos-reset-upgrade-state=true"},
 		"and another target stands":           {map[string]string{"talos-target": "1.13.5"}, busy, protocol.StatusInProgress, "1.13.5", "talos-target-"},
 		"which ended by the annotations":      {map[string]string{"talos-status": "completed"}, busy, protocol.StatusCompleted, "", ""},
 		"while an earlier one is completed":   {map[string]string{"talos-status": "completed", "talos-target": "1.13.4"}, busy, protocol.StatusInProgress, "1.13.4", ""},
