@@ -131,7 +131,7 @@ func (e *Engine) SaveSnapshot(ctx context.Context, store cluster.SnapshotStore) 
 	saved, err := e.snapshotAny(ctx, observed, store)
 
 	switch {
-	case err != nil && ctx.Err() != nil:
+	case err != nil && ctx.Err() != nil && !errors.Is(cluster.Ended(ctx), context.DeadlineExceeded):
 		return cluster.EtcdSnapshot{}, cluster.Ended(ctx)
 	case err != nil:
 		return cluster.EtcdSnapshot{}, snapshotFailure(err, attribute, again)
@@ -171,7 +171,10 @@ func (e *Engine) snapshotAny(ctx context.Context, observed cluster.Observation, 
 			return cluster.EtcdSnapshot{}, err
 		}
 
-		last = fmt.Errorf("from %s: %w", source.Name, err)
+		// An attempt that was cut off says less than the one before it.
+		if last == nil || ctx.Err() == nil {
+			last = fmt.Errorf("from %s: %w", source.Name, err)
+		}
 
 		if ctx.Err() != nil || pointless(err) {
 			break

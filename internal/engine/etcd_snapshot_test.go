@@ -5,6 +5,7 @@ package engine_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"slices"
 	"strings"
@@ -351,6 +352,39 @@ func TestSnapshot_FailureByItselfSaysWhatIsWrong(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestSnapshot_ThatTakesTooLongSaysWhatWasSeen: the stream of one member breaks, and the next one does not answer in
+// time.
+func TestSnapshot_ThatTakesTooLongSaysWhatWasSeen(t *testing.T) {
+	t.Parallel()
+
+	inCluster(t, setup{}, func(r *rig) {
+		asked, asks := r.Worker("asked"), 0
+		asked.Client.Intercept(func(ctx context.Context, call ports.Call, next func(context.Context) error) error {
+			if call.Method != "EtcdSnapshot" {
+				return next(ctx)
+			}
+
+			if asks++; asks == 1 {
+				return fmt.Errorf("the stream broke: %w", cluster.ErrUnreachable)
+			}
+
+			<-ctx.Done()
+
+			return cluster.Ended(ctx)
+		})
+
+		bounded, cancel := context.WithTimeout(context.Background(), 90*time.Second)
+		defer cancel()
+
+		_, err := asked.Engine.SaveSnapshot(bounded, ports.NewVault())
+
+		failed := failure(t, err, say.ErrSnapshot, "")
+		if !strings.Contains(failed.Seen, "the stream broke") {
+			t.Errorf("it says %s", failed.Detail())
+		}
+	})
 }
 
 // twoAtATime is the judgement of a run that may have two workers unavailable.
