@@ -92,15 +92,15 @@ func newNodeModel(node cluster.Node) nodeModel {
 }
 
 // merge takes values that are missing in this observation from an earlier one, so that a node that is briefly
-// unreachable does not flap in state.
-func (m nodeModel) merge(earlier nodeModel, node cluster.Node) nodeModel {
+// unreachable does not flap in state. Components that are gone from the cluster are not kept.
+func (m nodeModel) merge(earlier nodeModel, node cluster.Node, gone map[string]bool) nodeModel {
 	if node.Machine == nil {
 		m.TalosVersion, m.Image, m.Schematic, m.Platform = earlier.TalosVersion, earlier.Image, earlier.Schematic, earlier.Platform
 	}
 
 	merged := m.ComponentVersions.Attributes()
 	for name, value := range earlier.ComponentVersions.Attributes() {
-		if current, ok := merged[name]; ok && current.IsNull() {
+		if current, ok := merged[name]; ok && current.IsNull() && !gone[name] {
 			merged[name] = value
 		}
 	}
@@ -108,6 +108,25 @@ func (m nodeModel) merge(earlier nodeModel, node cluster.Node) nodeModel {
 	m.ComponentVersions = types.ObjectValueMust(componentTypes(), merged)
 
 	return m
+}
+
+// goneComponents returns the components, as attribute names, that no node runs although the Kubernetes API answered, such
+// as a kube-proxy that was replaced.
+func goneComponents(observed cluster.Observation) map[string]bool {
+	gone := map[string]bool{}
+	if observed.KubernetesError != nil {
+		return gone
+	}
+
+	nodes := observed.Managed()
+
+	for _, component := range cluster.Components(cluster.ControlPlane) {
+		gone[componentAttribute(component)] = !slices.ContainsFunc(nodes, func(node cluster.Node) bool {
+			return !node.Versions[component].IsZero()
+		})
+	}
+
+	return gone
 }
 
 // unseenNodes returns the nodes in earlier that are missing in an observation without the Kubernetes API. Then only
@@ -138,13 +157,14 @@ func unseenFinding(names []string, observed cluster.Observation) cluster.Finding
 // may be null or unknown.
 func nodesValue(observed cluster.Observation, earlier types.Map) (types.Map, diag.Diagnostics) {
 	before, kinds, values := earlier.Elements(), nodeTypes(), map[string]attr.Value{}
+	gone := goneComponents(observed)
 
 	for _, node := range observed.Managed() {
 		name := readable.Word(node.Name)
 
 		model := newNodeModel(node)
 		if known, ok := nodeModelOf(before[name]); ok {
-			model = model.merge(known, node)
+			model = model.merge(known, node, gone)
 		}
 
 		values[name] = model.value(kinds)

@@ -294,6 +294,44 @@ func TestStatus_HeldNodesDoNotCount(t *testing.T) {
 	}
 }
 
+// TestStatus_ComponentThatIsGoneLeavesTheState: kube-proxy was replaced by something else. One that is only missing on
+// some nodes, as while its pods are replaced, stays.
+func TestStatus_ComponentThatIsGoneLeavesTheState(t *testing.T) {
+	t.Parallel()
+
+	runs, both := version.MustParse("1.34.2"), []cluster.Component{cluster.Kubelet, cluster.Proxy}
+	node := func(name string, components ...cluster.Component) cluster.Node {
+		seen := cluster.Node{Name: name, Role: cluster.Worker, Versions: map[cluster.Component]version.Version{}}
+		for _, component := range components {
+			seen.Versions[component] = runs
+		}
+
+		return seen
+	}
+
+	before, _ := nodesValue(cluster.Observation{Nodes: []cluster.Node{node("worker-0", both...), node("worker-1", both...)}},
+		types.MapNull(types.ObjectType{AttrTypes: nodeTypes()}))
+
+	for name, test := range map[string]struct {
+		seen cluster.Observation
+		kept bool
+	}{
+		"on one node":     {cluster.Observation{Nodes: []cluster.Node{node("worker-0", cluster.Kubelet), node("worker-1", both...)}}, true},
+		"on all":          {cluster.Observation{Nodes: []cluster.Node{node("worker-0", cluster.Kubelet), node("worker-1", cluster.Kubelet)}}, false},
+		"without answers": {cluster.Observation{Nodes: []cluster.Node{node("worker-0")}, KubernetesError: cluster.ErrUnreachable}, true},
+	} {
+		after, diagnostics := nodesValue(test.seen, before)
+		if diagnostics.HasError() {
+			t.Fatal(diagnostics)
+		}
+
+		model, _ := nodeModelOf(after.Elements()["worker-0"])
+		if shown := model.ComponentVersions.Attributes()["kube_proxy"]; shown.IsNull() == test.kept {
+			t.Errorf("%s: kube-proxy is shown as %s", name, shown)
+		}
+	}
+}
+
 // decided is a journal in which worker-1 returned from a version to the one before.
 func decided(target string) cluster.Journal {
 	return cluster.Journal{Entries: map[string]cluster.Entry{"id-worker-1": {

@@ -87,7 +87,7 @@ func Remedy(err error) string {
 		return "Check that at least one endpoint of the talosconfig is a control plane that is up and reachable from here " +
 			"(talosctl version --nodes <address>), then run the command again."
 	case errors.Is(err, context.DeadlineExceeded):
-		return "Raise timeouts.read, or look at why the cluster is slow."
+		return "Find out why the cluster takes so long to answer. In the resource and in data talosupgrade_preflight, timeouts.read gives it more time."
 	default:
 		return ""
 	}
