@@ -448,7 +448,7 @@ func imagesSchema() schema.Attribute {
 
 func manifestsSchema() schema.Attribute {
 	return schema.SingleNestedAttribute{
-		MarkdownDescription: "The bootstrap manifests that Talos renders: kube-proxy, CoreDNS, the network, and what kubelets need to join. " +
+		MarkdownDescription: "The bootstrap manifests that Talos renders: kube-proxy, CoreDNS, the network, what kubelets need to join, and the `inlineManifests` and `extraManifests` of the machine configuration. " +
 			"With `sync`, they are brought up to date at the end of every roll, unless every control plane is held.",
 		Optional:      true,
 		Computed:      true,

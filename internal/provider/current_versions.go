@@ -199,7 +199,7 @@ func currentVersionsSchema() schema.Schema {
 							MarkdownDescription: "`false` while the node is cordoned; null if Kubernetes does not report it.",
 							Computed:            true,
 						},
-						"talos_version": attribute.ComputedText("Running Talos version."),
+						"talos_version": attribute.ComputedText("Running Talos version; null if the node did not answer."),
 						"component_versions": schema.SingleNestedAttribute{
 							MarkdownDescription: "Versions of the Kubernetes components that run on the node.",
 							Computed:            true,

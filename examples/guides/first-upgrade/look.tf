@@ -5,7 +5,8 @@ data "talosupgrade_available_versions" "now" {}
 output "nodes" {
   value = {
     for name, node in data.talosupgrade_current_versions.now.nodes :
-    name => "${node.role} at ${node.address}, Talos ${node.talos_version}, kubelet ${node.component_versions.kubelet}"
+    name => format("%s at %s, Talos %s, kubelet %s", node.role, node.address,
+    coalesce(node.talos_version, "unknown"), coalesce(node.component_versions.kubelet, "unknown"))
   }
 }
 

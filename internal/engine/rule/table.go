@@ -61,7 +61,7 @@ func Table() []Rule {
 		{cluster.CheckEtcdAlarms, nodeStages | Component, alarms, "etcd has raised no alarm"},
 		{cluster.CheckEtcdRaftLag, nodeStages, lag, "every member of etcd has caught up"},
 		{CheckControlPlanes, nodeStages, controlPlanes, "every other control plane has finished booting and is Ready"},
-		{CheckControlPlanes, Component, otherControlPlanes, "the other control planes are whole; the kubelet of a worker does not need them"},
+		{CheckControlPlanes, Component, otherControlPlanes, "the other control planes are healthy; the kubelet of a worker does not need them"},
 		{CheckComponents, nodeStages, serving, "the static pods of the other control planes are Ready, where a control plane goes away"},
 		{CheckComponents, Component, staticPods, "every static pod is Ready but the one that is replaced"},
 		{CheckRestarted, Component, restartedKubelets, "kubelets of control planes that have just restarted have kept their static pods"},
