@@ -494,7 +494,12 @@ func (l *operatorStage) request(ctx context.Context) error {
 			return false, err.Error(), permanentOnly(err)
 		}
 
-		if found, err := l.delegation.cleanUpOne(ctx, report); found || err != nil {
+		found, err := l.delegation.cleanUpOne(ctx, report, l.refusals)
+
+		switch {
+		case errors.As(err, new(*occupiedError)):
+			return false, "", err
+		case found || err != nil:
 			return false, "what earlier runs left there to be taken away", permanentOnly(err)
 		}
 
@@ -958,7 +963,7 @@ func (d *delegation) cleanUp(ctx context.Context) {
 		found := false
 
 		if err == nil {
-			found, err = d.cleanUpOne(ctx, report)
+			found, err = d.cleanUpOne(ctx, report, func(cluster.OperatorReport) []cluster.Finding { return nil })
 		}
 
 		if err != nil {
@@ -972,13 +977,12 @@ func (d *delegation) cleanUp(ctx context.Context) {
 	}
 }
 
-// cleanUpOne removes one thing that was left on the object, and reports whether there was one: the hold of a run
-// that died (this run has the lease, so no other run is alive), or a request that has been fulfilled.
-func (d *delegation) cleanUpOne(ctx context.Context, report cluster.OperatorReport) (found bool, err error) {
-	if cluster.IsRun(report.Hold) {
-		return true, d.run.leased.releaseHold(ctx, report.Hold)
-	}
-
+// cleanUpOne removes one thing that was left on the object, and reports whether there was one: a request that has been
+// fulfilled, or the hold of a run that died (this run has the lease, so no other run is alive). The hold stays if
+// something is refused: without it, the operator would begin with that.
+func (d *delegation) cleanUpOne(
+	ctx context.Context, report cluster.OperatorReport, refused func(cluster.OperatorReport) []cluster.Finding,
+) (found bool, err error) {
 	for _, product := range products {
 		to, left := forgotten(d.snapshot, report, product)
 		if !left {
@@ -991,5 +995,13 @@ func (d *delegation) cleanUpOne(ctx context.Context, report cluster.OperatorRepo
 		}
 	}
 
-	return false, nil
+	if !cluster.IsRun(report.Hold) {
+		return false, nil
+	}
+
+	if findings := refused(report); len(findings) > 0 {
+		return false, &occupiedError{findings}
+	}
+
+	return true, d.run.leased.releaseHold(ctx, report.Hold)
 }

@@ -310,6 +310,9 @@ func TestDelegate_OperatorThatMayNotBeAskedIsLeftAlone(t *testing.T) {
 		"held by somebody":     {map[string]string{keyHold: "maintenance"}, say.ErrBlocked, "maintenance"},
 		"asked for another":    {map[string]string{keyTarget: "1.13.3"}, say.ErrOperator, "to bring Talos to 1.13.3"},
 		"asked for Kubernetes": {map[string]string{keyKubeTarget: "1.35.2"}, say.ErrOperator, "to bring Kubernetes to 1.35.2"},
+		"asked for another, under the hold of a dead run": {
+			map[string]string{keyHold: cluster.RunPrefix + "dead", keyTarget: "1.13.3"}, say.ErrOperator, "to bring Talos to 1.13.3",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			besideOperator(t, asking(setup{}), nil, func(o *owned) {
