@@ -572,9 +572,14 @@ func (l *operatorStage) refusals(report cluster.OperatorReport) []cluster.Findin
 			continue
 		}
 
+		remedy := "Let it finish, or take that back. " + report.Of(product).Undo
+		if cluster.IsRun(report.Hold) {
+			remedy = "Either take that back, or end the hold and have the operator do it. " + report.Of(product).Undo + " " + report.Unhold
+		}
+
 		findings = append(findings, l.delegation.run.engine.operatorFinding(
 			fmt.Sprintf("somebody else has asked the operator of %s to bring %s to %s, where the next stage is %s", l.delegation.run.engine.operator, product.Name(), target, goalOf(l.step)),
-			"Let it finish, or take that back. "+report.Of(product).Undo))
+			remedy))
 	}
 
 	return findings
@@ -606,13 +611,14 @@ type operatorStage struct {
 	doneSince time.Time
 	// observedAt is when all nodes were last observed.
 	observedAt time.Time
-	// ran is what each node was seen to run in this stage.
+	// ran is what each node was seen to run in this stage, and boots are their first boot IDs.
 	ran     map[string]bool
+	boots   map[string]string
 	problem string
 }
 
 func newOperatorStage(d *delegation, step plan.Step, way []plan.Hop) *operatorStage {
-	l := &operatorStage{delegation: d, step: step, product: productOf(step), path: way, cordoned: map[string]bool{}, ran: map[string]bool{}}
+	l := &operatorStage{delegation: d, step: step, product: productOf(step), path: way, cordoned: map[string]bool{}, ran: map[string]bool{}, boots: map[string]string{}}
 
 	for _, node := range d.snapshot.Managed() {
 		if node.Kube != nil && node.Kube.Unschedulable && !node.Kube.CordonedByTalos {
@@ -734,7 +740,8 @@ func (l *operatorStage) checkNodes(ctx context.Context) (bool, error) {
 }
 
 // noteRunning notes what the nodes run, and reports whether one of them runs what it was not seen to run before in this
-// stage. A boot is no progress: a node whose new system does not start boots for as long as the operator tries.
+// stage, or has booted for the first time. Further boots are no progress: a node whose new system does not start boots
+// for as long as the operator tries.
 func (l *operatorStage) noteRunning(observed cluster.Observation) (progress bool) {
 	note := func(words ...string) {
 		seen := strings.Join(words, " ")
@@ -745,6 +752,12 @@ func (l *operatorStage) noteRunning(observed cluster.Observation) (progress bool
 	for _, node := range observed.Managed() {
 		if node.Machine != nil {
 			note(node.Name, node.Machine.Talos.String())
+
+			if first, known := l.boots[node.Name]; !known {
+				l.boots[node.Name] = node.Machine.BootID
+			} else if node.Machine.BootID != first {
+				note(node.Name, "booted")
+			}
 		}
 
 		for component, running := range node.Versions {
@@ -963,6 +976,7 @@ func (d *delegation) cleanUp(ctx context.Context) {
 		found := false
 
 		if err == nil {
+			// This run has nothing left to ask for, so that somebody else's request may begin.
 			found, err = d.cleanUpOne(ctx, report, func(cluster.OperatorReport) []cluster.Finding { return nil })
 		}
 

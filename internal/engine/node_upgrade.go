@@ -222,10 +222,11 @@ func (u *nodeUpgrade) awaitGates(ctx context.Context) error {
 	u.enterStep(cluster.StepGates, "")
 
 	if u.step.Finish {
-		if closed := u.run.closedGates(ctx, u.step.Node); len(closed) > 0 {
+		closed := slices.DeleteFunc(u.run.closedGates(ctx, u.step.Node), func(f cluster.Finding) bool { return f.Unknown })
+		if len(closed) > 0 {
 			u.abandon(ctx)
 
-			if !u.cordoned {
+			if _, _, lost := u.run.lock.state(); lost == nil && !u.cordoned {
 				return &permit.WaitsError{Why: "it was put back into service, because " + closed[0].Found}
 			}
 		}

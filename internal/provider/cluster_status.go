@@ -92,15 +92,15 @@ func newNodeModel(node cluster.Node) nodeModel {
 }
 
 // merge takes values that are missing in this observation from an earlier one, so that a node that is briefly
-// unreachable does not flap in state. Components that are gone from the cluster are not kept.
-func (m nodeModel) merge(earlier nodeModel, node cluster.Node, gone map[string]bool) nodeModel {
+// unreachable does not flap in state. kube-proxy is not kept if it is gone from the cluster.
+func (m nodeModel) merge(earlier nodeModel, node cluster.Node, proxyless bool) nodeModel {
 	if node.Machine == nil {
 		m.TalosVersion, m.Image, m.Schematic, m.Platform = earlier.TalosVersion, earlier.Image, earlier.Schematic, earlier.Platform
 	}
 
 	merged := m.ComponentVersions.Attributes()
 	for name, value := range earlier.ComponentVersions.Attributes() {
-		if current, ok := merged[name]; ok && current.IsNull() && !gone[name] {
+		if current, ok := merged[name]; ok && current.IsNull() && !(proxyless && name == componentAttribute(cluster.Proxy)) {
 			merged[name] = value
 		}
 	}
@@ -110,23 +110,11 @@ func (m nodeModel) merge(earlier nodeModel, node cluster.Node, gone map[string]b
 	return m
 }
 
-// goneComponents returns the components, as attribute names, that no node runs although the Kubernetes API answered, such
-// as a kube-proxy that was replaced.
-func goneComponents(observed cluster.Observation) map[string]bool {
-	gone := map[string]bool{}
-	if observed.KubernetesError != nil {
-		return gone
-	}
-
-	nodes := observed.Managed()
-
-	for _, component := range cluster.Components(cluster.ControlPlane) {
-		gone[componentAttribute(component)] = !slices.ContainsFunc(nodes, func(node cluster.Node) bool {
-			return !node.Versions[component].IsZero()
-		})
-	}
-
-	return gone
+// proxyless reports whether no node runs kube-proxy although the Kubernetes API answered: it was replaced.
+func proxyless(observed cluster.Observation) bool {
+	return observed.KubernetesError == nil && !slices.ContainsFunc(observed.Managed(), func(node cluster.Node) bool {
+		return !node.Versions[cluster.Proxy].IsZero()
+	})
 }
 
 // unseenNodes returns the nodes in earlier that are missing in an observation without the Kubernetes API. Then only
@@ -157,14 +145,14 @@ func unseenFinding(names []string, observed cluster.Observation) cluster.Finding
 // may be null or unknown.
 func nodesValue(observed cluster.Observation, earlier types.Map) (types.Map, diag.Diagnostics) {
 	before, kinds, values := earlier.Elements(), nodeTypes(), map[string]attr.Value{}
-	gone := goneComponents(observed)
+	replaced := proxyless(observed)
 
 	for _, node := range observed.Managed() {
 		name := readable.Word(node.Name)
 
 		model := newNodeModel(node)
 		if known, ok := nodeModelOf(before[name]); ok {
-			model = model.merge(known, node, gone)
+			model = model.merge(known, node, replaced)
 		}
 
 		values[name] = model.value(kinds)

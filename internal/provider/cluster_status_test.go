@@ -294,9 +294,9 @@ func TestStatus_HeldNodesDoNotCount(t *testing.T) {
 	}
 }
 
-// TestStatus_ComponentThatIsGoneLeavesTheState: kube-proxy was replaced by something else. One that is only missing on
-// some nodes, as while its pods are replaced, stays.
-func TestStatus_ComponentThatIsGoneLeavesTheState(t *testing.T) {
+// TestStatus_ProxyThatIsGoneLeavesTheState: it was replaced by something else. One that is only missing on some nodes,
+// as while its pods are replaced, stays.
+func TestStatus_ProxyThatIsGoneLeavesTheState(t *testing.T) {
 	t.Parallel()
 
 	runs, both := version.MustParse("1.34.2"), []cluster.Component{cluster.Kubelet, cluster.Proxy}

@@ -77,11 +77,12 @@ func (c *Client) kubeNode(node *corev1.Node) cluster.KubeNode {
 }
 
 // ownCordon reports whether the cordon of a node is ours, and of which run. kubectl uncordon leaves our annotation, so
-// the next cordon of somebody else has it too: then the API server has recorded that another manager wrote the field.
+// the next cordon of somebody else has it too: then the API server has recorded that another manager wrote the field. An
+// entry with our annotation is our own, under whatever name.
 func (c *Client) ownCordon(node *corev1.Node) (run string, ours bool) {
 	run, marked := node.Annotations[CordonAnnotation]
 	if !marked || slices.ContainsFunc(node.ManagedFields, func(entry metav1.ManagedFieldsEntry) bool {
-		return entry.Manager != c.manager() && ownsCordon(entry)
+		return entry.Manager != c.manager() && ownsCordon(entry) && !ownsAnnotation(entry, CordonAnnotation)
 	}) {
 		return "", false
 	}
@@ -320,7 +321,7 @@ func (c *Client) patchNode(ctx context.Context, what, name string, decide func(*
 			return fmt.Errorf("unable to %s: %w", what, err)
 		}
 
-		err = change(ctx, what, c.core.Patch(types.MergePatchType).Resource("nodes").Name(name).Body(body), nil)
+		err = change(ctx, what, c.core.Patch(types.MergePatchType).Resource("nodes").Name(name).Param("fieldManager", c.manager()).Body(body), nil)
 		if !errors.Is(err, cluster.ErrConflict) || attempt == patchAttempts {
 			return err
 		}

@@ -82,16 +82,13 @@ func abandoned(secret cluster.Secret, report *cluster.OperatorReport) {
 func (v *vitistack) remembered(secret cluster.Secret, report *cluster.OperatorReport) {
 	which, target := underway(secret, func(product version.Product) string { return report.Of(product).Current })
 
-	var (
-		half *cluster.OperatorProduct
-		back string
-	)
+	var half *cluster.OperatorProduct
 
 	switch which {
 	case version.Talos:
-		half, back = &report.Talos, undo(v.of, protocol.KeyReset+"=true")
+		half = &report.Talos
 	case version.Kubernetes:
-		half, back = &report.Kubernetes, fmt.Sprintf("By hand: remove %s from %s, and set %s to false", busyStateKey, secretName(secret), busyKey)
+		half = &report.Kubernetes
 	default:
 		return
 	}
@@ -111,8 +108,16 @@ func (v *vitistack) remembered(secret cluster.Secret, report *cluster.OperatorRe
 	}
 
 	// It goes on with what it has begun, even if the annotation is removed.
-	if half.Target == "" || half.Target == target {
-		half.Target, half.Undo = target, back
+	forget := fmt.Sprintf("remove %s from %s, and set %s to false", busyStateKey, secretName(secret), busyKey)
+
+	switch {
+	case half.Target != "" && half.Target != target:
+	case which == version.Talos:
+		half.Target, half.Undo = target, undo(v.of, protocol.KeyReset+"=true")
+	case half.Target == "":
+		half.Target, half.Undo = target, "By hand: "+forget
+	default:
+		half.Undo += ", then " + forget
 	}
 }
 

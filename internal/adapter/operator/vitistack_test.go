@@ -311,6 +311,23 @@ func atWork(half, target, state string) map[string]string {
 	return map[string]string{busyKey: "true", "upgrade_type": half, "upgrade_target": target, stateKey: state}
 }
 
+// TestVitistack_WayBackEndsTheUpgradeInTheSecretToo: the operator goes on with what it has begun, whatever the annotation
+// says.
+func TestVitistack_WayBackEndsTheUpgradeInTheSecretToo(t *testing.T) {
+	t.Parallel()
+
+	const forget = "remove upgrade_state from Secret tenant-a/talos-prod-x1, and set upgrade_in_progress to false"
+
+	for annotation, wanted := range map[string]string{
+		"": "By hand: " + forget, "1.35.2": "upgrade.vitistack.io/kubernetes-target-, then " + forget,
+	} {
+		report, err := operator.New(prod(), vitistack(t, map[string]string{"kubernetes-target": annotation}, atWork("kubernetes", "1.35.2", ""))).Report(t.Context())
+		if back := report.Kubernetes.Undo; err != nil || report.Kubernetes.Target != "1.35.2" || !strings.Contains(back, wanted) {
+			t.Errorf("asked for %q: %q, %v", annotation, back, err)
+		}
+	}
+}
+
 // TestVitistack_FailedUpgradeIsNotWork: the operator leaves its Secret busy after a failure, whatever the
 // annotations say by then.
 func TestVitistack_FailedUpgradeIsNotWork(t *testing.T) {

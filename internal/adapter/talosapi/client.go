@@ -35,6 +35,7 @@ import (
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/protobuf/types/known/emptypb"
 
@@ -456,7 +457,8 @@ func (e *endpoint) settle(ctx context.Context) connectivity.State {
 // alive reports whether the endpoint answers a call about itself. A machine that lost its power leaves a connection
 // behind that looks healthy.
 func (e *endpoint) alive(ctx context.Context) bool {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), connectTimeout)
+	// The call may be about a node, and part of an attempt.
+	ctx, cancel := context.WithTimeout(withAttempt(metadata.NewOutgoingContext(ctx, metadata.MD{}), &attempt{}), connectTimeout)
 	defer cancel()
 
 	_, err := e.api.MachineClient.Version(ctx, &emptypb.Empty{})

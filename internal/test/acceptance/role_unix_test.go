@@ -43,8 +43,7 @@ func TestAccRolesOfAKubeconfig(t *testing.T) {
 
 	w := newWorkspace(t)
 	w.write(use(s)+"\nkubeconfig_path = "+quote(kubeconfig), both(talosTarget, kubernetesTarget)+"\nkubernetes = { manifests = { sync = false } }")
-	w.plan().mustSucceed(2)
-	applied := w.apply().mustSucceed(0)
+	planned, applied := w.plan().mustSucceed(2), w.apply().mustSucceed(0)
 
 	s.wantUpgraded(talosTarget, once(1, 2))
 	s.nothingLeft()
@@ -59,7 +58,7 @@ func TestAccRolesOfAKubeconfig(t *testing.T) {
 		t.Error("no Event says that worker-0 was upgraded")
 	}
 
-	for _, said := range []string{applied.text(), w.plan().mustSucceed(0).text(), w.destroy().mustSucceed(0).text()} {
+	for _, said := range []string{planned.text(), applied.text(), w.plan().mustSucceed(0).text(), w.destroy().mustSucceed(0).text()} {
 		if strings.Contains(said, "forbidden") {
 			t.Errorf("something was not permitted:\n%s", said)
 		}
