@@ -216,7 +216,7 @@ func rendersProxy(node cluster.Node) bool {
 }
 
 // manifestRights says what to do if the kubeconfig may not sync manifests.
-const manifestRights = "Use a kubeconfig that may get, create and patch the manifests that Talos renders, cluster roles included, such as an administrator's; " +
+const manifestRights = "Use a kubeconfig that may get, create, update, patch and, with prune or force, delete the manifests that Talos renders, cluster roles included, such as an administrator's; " +
 	"or set kubernetes.manifests.sync = false, which leaves the manifests to you."
 
 // errNoConnection is returned if only the Talos API of the cluster can be reached.
