@@ -133,8 +133,11 @@ func (d *delegation) runLeased(ctx context.Context) error {
 		return err
 	}
 
+	// What was seen before the lease was taken does not tell whether the operator is still asked for anything.
 	if d.observeAgain(leased) != nil {
-		d.unchecked = true
+		if err := d.lookAgain(leased); err != nil {
+			return err
+		}
 	}
 
 	if d.snapshot.Journal != nil {

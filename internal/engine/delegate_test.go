@@ -7,6 +7,7 @@ import (
 	"errors"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -872,6 +873,39 @@ func TestDelegate_OperatorDoneBeforeTheLeaseIsNotAskedAgain(t *testing.T) {
 		}
 
 		o.wantFree()
+	})
+}
+
+// TestDelegate_RequestThatWasTakenBackIsNotRepeatedUnchecked: somebody takes back the request of a dead run while the lease
+// is waited for, and the next observation fails.
+func TestDelegate_RequestThatWasTakenBackIsNotRepeatedUnchecked(t *testing.T) {
+	t.Parallel()
+
+	besideOperator(t, asking(setup{}), nil, func(o *owned) {
+		o.annotate(keyTarget, toLifecycle)
+
+		var takenBack, failed atomic.Bool
+
+		w := o.beside("1")
+		w.Client.Intercept(func(ctx context.Context, call ports.Call, next func(context.Context) error) error {
+			switch {
+			case call.Method == "WriteLease" && !takenBack.Swap(true):
+				o.annotate(keyTarget, "")
+			case call.Method == "Nodes" && takenBack.Load() && !failed.Swap(true):
+				return cluster.ErrUnreachable
+			}
+
+			return next(ctx)
+		})
+
+		request := to(toLifecycle)
+		request.Gates = []cluster.Gate{&userGate{timeout: time.Minute, answer: func(string) (bool, string, error) { return false, "Volume a/b is degraded", nil }}}
+
+		o.wantFailure(o.delegate(context.Background(), w, request), say.ErrGate, "Volume a/b is degraded")
+
+		if asked := o.annotation(keyTarget); asked != "" {
+			t.Errorf("the operator is asked for %s although the gate is closed", asked)
+		}
 	})
 }
 
