@@ -283,7 +283,7 @@ func (e *Engine) keep(ctx context.Context, lease cluster.Lease, asked time.Time)
 		defer close(held.done)
 
 		for e.clock.Sleep(background, leaseRenewal) == nil {
-			held.renew(background)
+			_ = held.renew(background)
 		}
 	}()
 
@@ -306,18 +306,18 @@ func (l *lock) bind(ctx context.Context) (context.Context, context.CancelFunc) {
 	return bound, func() { end(nil) }
 }
 
-// renew writes the lease once. An API server that does not answer is no loss, however long: the next renewal
-// finds out whose the lease is.
-func (l *lock) renew(ctx context.Context) {
-	if l.renewing.enter(ctx) != nil {
-		return
+// renew writes the lease once, and returns why it could not; nil if the lease is lost. An API server that does not answer
+// is no loss, however long: the next renewal finds out whose the lease is.
+func (l *lock) renew(ctx context.Context) error {
+	if err := l.renewing.enter(ctx); err != nil {
+		return err
 	}
 
 	defer l.renewing.leave()
 
 	wanted, _, lost := l.state()
 	if lost != nil {
-		return
+		return nil
 	}
 
 	holder, asked := wanted.Holder, l.engine.clock.Now()
@@ -327,30 +327,32 @@ func (l *lock) renew(ctx context.Context) {
 	if err == nil {
 		l.written(written, asked)
 
-		return
+		return nil
 	}
 
 	if !errors.Is(err, cluster.ErrConflict) && !errors.Is(err, cluster.ErrOutcomeUnknown) && !errors.Is(err, cluster.ErrNotFound) {
-		return
+		return err
 	}
 
 	// Conflict: somebody wrote it, or our own last write was applied although its reply was lost. Only reading it
 	// again shows which.
-	current, err := l.engine.kubernetes.Lease(ctx)
-	if err != nil {
-		return
+	current, unread := l.engine.kubernetes.Lease(ctx)
+	if unread != nil {
+		return unread
 	}
 
 	if current.Holder != holder {
 		_ = l.lose(takenBy(current))
 
-		return
+		return nil
 	}
 
 	l.mu.Lock()
 	defer l.mu.Unlock()
 
 	l.lease = current
+
+	return err
 }
 
 // takenBy returns the error for a lease that was lost to its present holder.
@@ -438,10 +440,12 @@ func (l *lock) lastRenewed() time.Time {
 // holds reports whether the lease is ours and was renewed so recently that nobody can have taken it. If it is not
 // fresh, it is renewed first. If the API server does not answer, that is no error: seen says what is missing.
 func (l *lock) holds(ctx context.Context) (ok bool, seen string, err error) {
+	var failed error
+
 	_, fresh, lost := l.state()
 
 	if lost == nil && !fresh {
-		l.renew(ctx)
+		failed = l.renew(ctx)
 
 		_, fresh, lost = l.state()
 	}
@@ -449,6 +453,8 @@ func (l *lock) holds(ctx context.Context) (ok bool, seen string, err error) {
 	switch {
 	case lost != nil:
 		return false, "", lost
+	case failed != nil && !fresh:
+		return false, "the lease could not be renewed: " + failed.Error(), nil
 	case !fresh:
 		return false, "the lease could not be renewed", nil
 	default:

@@ -55,6 +55,33 @@ func TestLease_SlowReplyDoesNotMakeItFresher(t *testing.T) {
 	})
 }
 
+// TestLease_RenewalThatIsNotPermittedSaysSo: the role of the user lets it create a Lease and not patch it.
+func TestLease_RenewalThatIsNotPermittedSaysSo(t *testing.T) {
+	t.Parallel()
+
+	inCluster(t, setup{}, func(r *rig) {
+		w := r.Worker("run-1")
+
+		var writes atomic.Int32
+
+		w.Client.Intercept(func(ctx context.Context, call ports.Call, next func(context.Context) error) error {
+			if call.Method == "WriteLease" && writes.Add(1) > 1 {
+				return fmt.Errorf("%w: leases \"talosupgrade\" is forbidden", cluster.ErrDenied)
+			}
+
+			return next(ctx)
+		})
+
+		var failed *say.Failure
+		if err := w.Apply(context.Background(), to(toLifecycle)); !errors.As(err, &failed) ||
+			!strings.Contains(failed.Detail(), "the lease could not be renewed: ") || !strings.Contains(failed.Detail(), "is forbidden") {
+			t.Errorf("got %v", err)
+		}
+
+		r.Sound()
+	})
+}
+
 // TestLease_OutageIsNotTakenForTheDeathOfItsHolder: while the lease cannot be read, its
 // holder cannot renew it either.
 func TestLease_OutageIsNotTakenForTheDeathOfItsHolder(t *testing.T) {
