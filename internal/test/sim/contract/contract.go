@@ -200,7 +200,7 @@ func (f *liveFixture) CordonAsPerson(t *testing.T, node string, on bool) {
 
 	patch := fmt.Appendf(nil, `{"spec":{"unschedulable":%t}}`, on)
 
-	if _, err := f.Other.CoreV1().Nodes().Patch(t.Context(), node, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+	if _, err := f.Other.CoreV1().Nodes().Patch(t.Context(), node, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: "kubectl"}); err != nil {
 		t.Fatal(err)
 	}
 }
