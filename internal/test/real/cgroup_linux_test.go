@@ -213,17 +213,29 @@ func isUnified(dir string) bool {
 	return err == nil
 }
 
-// enter moves a process into the cgroups. In v2 it moves it into a leaf, because only a cgroup without processes can
-// delegate controllers.
-func (c cgroups) enter(pid int) error {
+// leaves returns where the processes of a run are. In v2 that is a leaf, because only a cgroup without processes can
+// delegate controllers, and the machines are below the run.
+func (c cgroups) leaves() (cgroups, error) {
+	var made cgroups
+
 	for _, dir := range c {
 		if isUnified(dir) {
 			dir = filepath.Join(dir, "leaf")
 			if err := os.MkdirAll(dir, 0o755); err != nil {
-				return fmt.Errorf("making a cgroup: %w", err)
+				return nil, fmt.Errorf("making a cgroup: %w", err)
 			}
 		}
 
+		made = append(made, dir)
+	}
+
+	return made, nil
+}
+
+// enter moves a process into the cgroups. That of a machine is the root of what it sees, as in a container runtime: init
+// moves itself into a cgroup below before it delegates controllers.
+func (c cgroups) enter(pid int) error {
+	for _, dir := range c {
 		if err := os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte(strconv.Itoa(pid)), 0o644); err != nil {
 			return fmt.Errorf("moving a process into its cgroup: %w", err)
 		}

@@ -9,7 +9,13 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -17,7 +23,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
-// These tests need no world.
+// These tests need no world, but for the one that writes cgroups.
 
 func TestHierarchiesAreFoundWhereTheyAreMounted(t *testing.T) {
 	const mounts = `30 25 0:26 / /sys/fs/cgroup ro - tmpfs tmpfs ro,mode=755
@@ -38,6 +44,100 @@ func TestHierarchiesAreFoundWhereTheyAreMounted(t *testing.T) {
 			t.Errorf("%q is mounted at %q from %q, want %q", controllers, mount, root, want)
 		}
 	}
+}
+
+// TestUnifiedCgroupsOfAMachineHaveControllers wants a machine to be given what its kubelet needs: with cgroup v2, the
+// cgroup that is the root for the machine has to have controllers.
+func TestUnifiedCgroupsOfAMachineHaveControllers(t *testing.T) {
+	need(t)
+
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	mount, root := cgroupMountOf(mounts, "")
+	if mount == "" {
+		t.Skip("cgroup2 is not mounted here")
+	}
+
+	available := strings.Fields(string(readCgroup(t, mount, "cgroup.controllers")))
+	before := strings.Fields(string(readCgroup(t, mount, "cgroup.subtree_control")))
+
+	if len(available) == 0 {
+		t.Skip("cgroup2 has no controllers here: all of them are in v1")
+	}
+
+	run := cgroups{filepath.Join(mount, runPrefix+"controllers")}
+
+	t.Cleanup(func() {
+		if err := run.remove(sweepPatience); err != nil {
+			t.Error(err)
+		}
+
+		for _, controller := range available {
+			if !slices.Contains(before, controller) {
+				_ = os.WriteFile(filepath.Join(mount, "cgroup.subtree_control"), []byte("-"+controller), 0o644)
+			}
+		}
+	})
+
+	if err := handDown(mount); err != nil {
+		t.Fatal(err)
+	}
+
+	if err := makeCgroup(run[0]); err != nil {
+		t.Fatal(err)
+	}
+
+	command := exec.CommandContext(t.Context(), "sleep", "60")
+	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+
+	if err := command.Start(); err != nil {
+		t.Fatal(err)
+	}
+
+	defer func() { _, _ = command.Process.Kill(), command.Wait() }()
+
+	leaves, err := run.leaves()
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	if err := leaves.enter(command.Process.Pid); err != nil {
+		t.Fatal(err)
+	}
+
+	machine, err := run.below("machine")
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	if err := machine.enter(command.Process.Pid); err != nil {
+		t.Fatal(err)
+	}
+
+	_, place, _ := strings.Cut("\n"+string(readCgroup(t, "/proc", strconv.Itoa(command.Process.Pid), "cgroup")), "\n0::")
+	place, _, _ = strings.Cut(place, "\n")
+	given := strings.Fields(string(readCgroup(t, mount, strings.TrimPrefix(place, root), "cgroup.controllers")))
+
+	if diff := cmp.Diff(available, given); diff != "" {
+		t.Errorf("the machine is in %s, which has other controllers than there are (-there are +it has):\n%s", place, diff)
+	}
+}
+
+func readCgroup(t *testing.T, path ...string) []byte {
+	t.Helper()
+
+	content, err := os.ReadFile(filepath.Join(path...))
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	return content
 }
 
 func TestWhatBelongsToAnotherRunIsNotCounted(t *testing.T) {

@@ -192,7 +192,12 @@ func (r *run) inside(ctx context.Context) (int, error) {
 	defer release()
 
 	// It begins only once it is in the cgroup in which everything that it starts will be.
-	if err := r.cgroups.enter(command.Process.Pid); err != nil {
+	leaves, err := r.cgroups.leaves()
+	if err == nil {
+		err = leaves.enter(command.Process.Pid)
+	}
+
+	if err != nil {
 		return 1, errors.Join(err, command.Process.Kill(), command.Wait())
 	}
 
