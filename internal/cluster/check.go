@@ -59,7 +59,7 @@ type Check struct {
 func Checks() []Check {
 	const (
 		observed = "what cannot be observed cannot be upgraded safely"
-		quorum   = "the cluster could lose its quorum, and with it everything"
+		quorum   = "the cluster could lose its quorum"
 		wrong    = "no upgrade leads there"
 	)
 
@@ -88,9 +88,9 @@ func Checks() []Check {
 		{Name: CheckDrain, About: "the pods of every node can be evicted and have somewhere to go"},
 		{Name: CheckRemovals, About: "nothing is in use that the next release of Kubernetes removes"},
 		{Name: CheckManifests, About: "the bootstrap manifests can be synced"},
-		{Name: CheckLock, About: "nobody else upgrades the cluster with this provider", Firm: "two upgrades at a time would take down two nodes at a time"},
+		{Name: CheckLock, About: "nobody else upgrades the cluster with this provider", Firm: "two nodes would go down at a time"},
 		{Name: CheckSuspended, About: "nobody has suspended the upgrades of the cluster", Firm: "on_suspend and the annotation are the ways to decide about that"},
-		{Name: CheckOperator, About: "an operator that owns the cluster leaves it to this run, or is there to do what it is asked for", Firm: "two upgraders would take down two nodes at a time"},
+		{Name: CheckOperator, About: "an operator that owns the cluster leaves it to this run, or is there to do what it is asked for", Firm: "two nodes would go down at a time"},
 		{Name: CheckPendingInstall, About: "no node has an unconfirmed or failed upgrade behind it", Firm: "a second install would destroy the system a node can return to"},
 		{Name: CheckSingleControlPlane, About: "more than one control plane keeps the Kubernetes API there"},
 		{Name: CheckTwoMembers, About: "etcd does not have two members, where losing either loses quorum"},

@@ -98,7 +98,7 @@ func clusterSchema(ctx context.Context) schema.Schema {
 		},
 		attrname.InstallerImage: schema.StringAttribute{
 			MarkdownDescription: "Installer image for all nodes, such as `factory.talos.dev/metal-installer/<schematic>`, without tag or with that of `talos_version`; each step uses the tag it needs. " +
-				"If unset, each node keeps its repository, platform, secure boot flavour and schematic; only the version changes. " +
+				"If unset, each node keeps its platform, secure boot flavour and schematic, and its repository unless it has no such image of the version (`ghcr.io/siderolabs/installer` from Talos 1.14 on). " +
 				"A schematic in its name is installed as it is, even with other extensions than a node has. An image without one is refused for a node with extensions, " +
 				"and so is an image with which a node would lose its platform or its secure boot mode. " +
 				"A digest (`...@sha256:...`) pins one image of `talos_version`, which nodes must reach in one step.",
@@ -417,7 +417,7 @@ func kubernetesAttributes() map[string]schema.Attribute {
 		attrname.Images: imagesSchema(),
 		attrname.UnavailableKubelets: schema.StringAttribute{
 			MarkdownDescription: "How many workers' kubelets may restart at a time: a number or a percentage, as in `max_unavailable`. Default: `1`. " +
-				"Workers that are not ready count. Pods keep running. Components on control planes move one at a time.",
+				"Workers that are not ready count, but one kubelet may restart unless they already have the new version. Pods keep running. Components on control planes move one at a time.",
 			Optional:   true,
 			Computed:   true,
 			Default:    stringdefault.StaticString(cluster.DefaultPolicy().Kubernetes.MaxUnavailableKubelets.String()),
@@ -742,7 +742,7 @@ func productStatusSchema(name string) schema.Attribute {
 		Computed:            true,
 		Attributes: map[string]schema.Attribute{
 			"status": schema.StringAttribute{
-				MarkdownDescription: "`idle` (not managed), `pending` (another version runs), `blocked` (the other product comes first), `in-progress`, `completed` or `failed`.",
+				MarkdownDescription: "`idle` (not managed), `pending` (another version runs), `blocked` (Kubernetes, until Talos is upgraded), `in-progress`, `completed` or `failed`.",
 				Computed:            true,
 			},
 			"lowest": schema.StringAttribute{

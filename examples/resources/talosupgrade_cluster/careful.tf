@@ -32,7 +32,7 @@ resource "talosupgrade_cluster" "careful" {
   node_timeout = "45m"
   on_failure   = "rollback"
 
-  # The job needs this long, plus twice node_timeout and 15 minutes (40 when upgrading from Talos below 1.13).
+  # The job needs this long, plus twice node_timeout and 30 minutes (60 when upgrading from Talos below 1.13).
   timeouts = {
     create = "4h"
     update = "4h"
