@@ -3,12 +3,15 @@
 package project
 
 import (
+	"bytes"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
 var (
@@ -185,6 +188,51 @@ func TestDesignNamesEveryInvariant(t *testing.T) {
 	for _, invariant := range invariants {
 		if !strings.Contains(string(design), "\n| "+string(invariant[1])+" |") {
 			t.Errorf("DESIGN.md has no row for %s", invariant[1])
+		}
+	}
+}
+
+// TestPagesNameTheGoThatIsNeeded wants README.md to name the Go of the module, and the pages for contributors the newest
+// one that a tool needs: make uses the Go that is there, and downloads no other.
+func TestPagesNameTheGoThatIsNeeded(t *testing.T) {
+	directive := regexp.MustCompile(`(?m)^go (\d+)\.(\d+)\.(\d+)$`)
+	named := regexp.MustCompile(`\bGo (\d+(?:\.\d+)*)\b`)
+
+	needs := func(file string) version.Version {
+		found := directive.FindSubmatch(read(t, file))
+		if found == nil {
+			t.Fatalf("%s has no go directive with a patch", file)
+		}
+
+		return version.MustParse(string(bytes.Join(found[1:], []byte("."))))
+	}
+
+	module := needs(filepath.Join(root, "go.mod"))
+	tools, newest := 0, module
+
+	err := filepath.WalkDir(filepath.Join(root, "internal", "tools"), func(path string, _ fs.DirEntry, err error) error {
+		if err == nil && filepath.Base(path) == "go.mod" {
+			tools++
+
+			newest = version.Highest(newest, needs(path))
+		}
+
+		return err
+	})
+	if err != nil || tools < 5 {
+		t.Fatalf("%d modules of tools: %v", tools, err)
+	}
+
+	for page, want := range map[string]version.Version{"README.md": module, "CONTRIBUTING.md": newest, ".github/RELEASING.md": newest} {
+		all := named.FindAllSubmatch(read(t, filepath.Join(root, page)), -1)
+		if len(all) == 0 {
+			t.Errorf("%s names no Go", page)
+		}
+
+		for _, one := range all {
+			if string(one[1]) != want.String() {
+				t.Errorf("%s names Go %s, want %s", page, one[1], want)
+			}
 		}
 	}
 }

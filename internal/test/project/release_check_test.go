@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -30,6 +31,7 @@ func TestReleaseCheck(t *testing.T) {
 		"ready":                 {key: good},
 		"no date":               {key: good, files: map[string]string{"CHANGELOG.md": "## 0.1.0 (Unreleased)\n"}, expect: "the heading of the changelog has a date"},
 		"a fragment":            {key: good, files: map[string]string{".changelog/unreleased/1.yaml": "kind: FEATURES\n"}, expect: "the changelog has no fragments left"},
+		"a version of before":   {key: good, files: map[string]string{"README.md": "version = \"0.1.0-dev\"\n"}, expect: "no page says that nothing is released"},
 		"a page of before":      {key: good, files: map[string]string{"README.md": "Not released. <!-- before the first release -->\n"}, expect: "no page says that nothing is released"},
 		"an old table":          {key: good, files: map[string]string{"internal/compat/releases.txt": "as-of 2024-01-31\n"}, expect: "the table of releases is of the last 90 days (2024-01-31)"},
 		"a tag that was used":   {key: good, then: [][]string{{"tag", "v0.1.0"}}, expect: "there is no tag v0.1.0"},
@@ -100,7 +102,28 @@ func TestReleaseCheck(t *testing.T) {
 			if got := strings.Join(wrong, "; "); got != given.expect || (err == nil) != (given.expect == "") {
 				t.Errorf("it ended with %v and says that %q is missing, want %q:\n%s", err, got, given.expect, said)
 			}
+
+			if given.expect == "" {
+				tagAsTold(t, dir, keys, good, said)
+			}
 		})
+	}
+}
+
+// tagAsTold runs the command for the tag that .ci/release-check prints, as somebody whose name is not that of the key.
+func tagAsTold(t *testing.T, dir, keys, key, said string) {
+	t.Helper()
+
+	told := regexp.MustCompile(`(?m)^git tag .*$`).FindString(said)
+
+	for _, script := range []string{told, "git tag --verify v0.1.0"} {
+		command := exec.CommandContext(t.Context(), "bash", "-euc", script)
+		command.Dir = dir
+		command.Env = append(os.Environ(), "GNUPGHOME="+keys, "GPG_FINGERPRINT="+key, "GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a@b.c", "GIT_EDITOR=false")
+
+		if output, err := command.CombinedOutput(); err != nil || script == "" {
+			t.Errorf("%q: %v\n%s", script, err, output)
+		}
 	}
 }
 

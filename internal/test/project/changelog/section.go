@@ -67,7 +67,7 @@ func merge(changelog, changes string) (string, error) {
 // split cuts a changelog before its second section.
 func split(changelog string) (newest, rest string) {
 	if at := strings.Index(changelog, "\n## "); at >= 0 {
-		return changelog[:at+1], changelog[at+1:]
+		return changelog[:at], changelog[at+1:]
 	}
 
 	return changelog, ""

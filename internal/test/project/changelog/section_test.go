@@ -107,21 +107,27 @@ func TestWhatCannotBeReadIsNotWritten(t *testing.T) {
 }
 
 // TestChangelogOfTheProject wants the newest section of CHANGELOG.md to be one that changes can be added to, with nothing
-// lost.
+// lost, today and once a release has come before it.
 func TestChangelogOfTheProject(t *testing.T) {
 	text, err := os.ReadFile("../../../../CHANGELOG.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 
-	newest, rest := split(string(text))
+	for name, changelog := range map[string]string{
+		"as it is":        string(text),
+		"after a release": "## 99.0.0 (Unreleased)\n\n" + string(text),
+		"two sections":    before,
+	} {
+		newest, rest := split(changelog)
 
-	parsed, err := parse(newest)
-	if err != nil {
-		t.Fatal(err)
-	}
+		parsed, err := parse(newest)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
 
-	if got := parsed.String(); got != newest {
-		t.Errorf("it becomes another one (%d bytes follow it):\n%s", len(rest), cmp.Diff(newest, got))
+		if got := parsed.String(); got != newest {
+			t.Errorf("%s: it becomes another one (%d bytes follow it):\n%s", name, len(rest), cmp.Diff(newest, got))
+		}
 	}
 }
