@@ -91,6 +91,8 @@ func TestCredentials_UnusableOnesNameTheirAttribute(t *testing.T) {
 func TestCredentials_EndpointsAreNoURLs(t *testing.T) {
 	for written, want := range map[string]string{
 		"https://10.5.0.2:6443":      `Write "10.5.0.2"`,
+		"https://u:s3cret@10.5.0.2":  "Write the host",
+		"u:s3cret@10.5.0.2":          "Write the host",
 		"https://api.example.com/":   `Write "api.example.com"`,
 		"10.5.0.2":                   "",
 		"10.5.0.2:50000":             "",
@@ -115,7 +117,8 @@ func TestCredentials_EndpointsAreNoURLs(t *testing.T) {
 			continue
 		}
 
-		if len(validated) != 1 || validated[0].Summary != "Invalid endpoint" || attributeText(t, validated[0]) != "endpoints[0]" || !strings.Contains(validated[0].Detail, want) {
+		if len(validated) != 1 || validated[0].Summary != "Invalid endpoint" || attributeText(t, validated[0]) != "endpoints[0]" || !strings.Contains(validated[0].Detail, want) ||
+			strings.Contains(validated[0].Detail, "s3cret") {
 			t.Errorf("%s: %v", written, validated)
 		}
 	}

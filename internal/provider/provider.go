@@ -368,6 +368,12 @@ func requireBoth(resp *provider.ValidateConfigResponse, given map[string]bool, p
 // Kubernetes API.
 func endpointText() attribute.Text {
 	return attribute.Text{Accepts: "be a host, or a host with a port", Check: func(at path.Path, text string) diag.Diagnostic {
+		// What is before an @ may be a password.
+		if strings.Contains(text, "@") {
+			return attribute.Problem(at, "Invalid endpoint",
+				" has a user name or a password in it. The Talos API takes only the client certificate.\n\nWrite the host, or the host and the port, alone.")
+		}
+
 		_, host, isURL := strings.Cut(text, "://")
 		if !isURL {
 			return nil

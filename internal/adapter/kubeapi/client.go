@@ -97,6 +97,9 @@ const (
 type Options struct {
 	// UserAgent names the caller to the API server.
 	UserAgent string
+	// SelfContained refuses a kubeconfig whose context runs a program or reads files. It is for one that comes from
+	// another machine, which must not choose what runs, or which files are read, on this one.
+	SelfContained bool
 	// DialContext opens connections; nil dials TCP.
 	DialContext func(ctx context.Context, network, address string) (net.Conn, error)
 	// Transport carries the requests; nil opens connections. If it is set, DialContext and Alternatives are not
@@ -131,7 +134,7 @@ type Client struct {
 // New makes a client from a kubeconfig (YAML) and one of its contexts, or the current one if the name is empty. It
 // opens no connection. Errors wrap [ErrConfig] and never quote the content. The caller must call [Client.Close].
 func New(kubeconfig []byte, contextName string, options Options) (*Client, error) {
-	config, err := parseKubeconfig(kubeconfig, contextName)
+	config, err := parseKubeconfig(kubeconfig, contextName, options.SelfContained)
 	if err != nil {
 		return nil, err
 	}
@@ -366,7 +369,7 @@ func loadKubeconfig(kubeconfig []byte) (*clientcmdapi.Config, error) {
 	return parsed, nil
 }
 
-func parseKubeconfig(kubeconfig []byte, contextName string) (*rest.Config, error) {
+func parseKubeconfig(kubeconfig []byte, contextName string, selfContained bool) (*rest.Config, error) {
 	parsed, err := loadKubeconfig(kubeconfig)
 	if err != nil {
 		return nil, err
@@ -375,6 +378,16 @@ func parseKubeconfig(kubeconfig []byte, contextName string) (*rest.Config, error
 	name, err := pickContext(parsed, contextName)
 	if err != nil {
 		return nil, err
+	}
+
+	chosen := parsed.Contexts[name]
+	if err := checkAddresses(parsed.Clusters[chosen.Cluster]); err != nil {
+		return nil, fmt.Errorf("%w: context %q: cluster %q: %w", ErrConfig, name, chosen.Cluster, err)
+	}
+
+	if outside := outsideOf(parsed.Clusters[chosen.Cluster], parsed.AuthInfos[chosen.AuthInfo]); selfContained && outside != "" {
+		return nil, fmt.Errorf("%w: context %q has %s: a kubeconfig that comes from another machine must hold its credentials itself, because it could have any program run and any file read here",
+			ErrConfig, name, outside)
 	}
 
 	config, err := clientcmd.NewNonInteractiveClientConfig(*parsed, name, &clientcmd.ConfigOverrides{}, nil).ClientConfig()
@@ -425,6 +438,54 @@ func pickContext(parsed *clientcmdapi.Config, wanted string) (string, error) {
 	}
 
 	return name, nil
+}
+
+// checkAddresses returns an error if an address of the cluster is no URL. It quotes none of them, because there may be a
+// password in it.
+func checkAddresses(of *clientcmdapi.Cluster) error {
+	server := of.Server
+	if !strings.Contains(server, "://") {
+		server = "https://" + server
+	}
+
+	if parsed, err := url.Parse(server); err != nil || parsed.Host == "" || parsed.User != nil {
+		return errors.New("server is not an address such as https://10.0.0.1:6443, without a user name and a password")
+	}
+
+	if of.ProxyURL == "" {
+		return nil
+	}
+
+	parsed, err := url.Parse(of.ProxyURL)
+	if err != nil || parsed.Host == "" || !slices.Contains([]string{"http", "https", "socks5"}, parsed.Scheme) {
+		return errors.New("proxy-url is not a URL such as http://proxy:3128, https://proxy:3128 or socks5://proxy:1080")
+	}
+
+	return nil
+}
+
+// outsideOf returns the first field of a context that names a program or a file; empty if there is none.
+func outsideOf(of *clientcmdapi.Cluster, user *clientcmdapi.AuthInfo) string {
+	if of.CertificateAuthority != "" {
+		return "certificate-authority"
+	}
+
+	switch {
+	case user == nil:
+		return ""
+	case user.Exec != nil:
+		return "exec"
+	case user.AuthProvider != nil:
+		return "auth-provider"
+	case user.TokenFile != "":
+		return "tokenFile"
+	case user.ClientCertificate != "":
+		return "client-certificate"
+	case user.ClientKey != "":
+		return "client-key"
+	default:
+		return ""
+	}
 }
 
 var longWords = regexp.MustCompile(`[^\s"']{60,}`)

@@ -41,6 +41,10 @@ func TestClient_NamesWhatIsWrongWithAKubeconfig(t *testing.T) {
 		"key not PEM": {
 			cluster + contexts + "users: [{name: u, user: {client-certificate-data: " + secret + ", client-key-data: " + secret + "}}]\n", "a", "kubeconfig not usable",
 		},
+		"a proxy without a scheme": {strings.Replace(cluster, "}}]", ", proxy-url: \"admin:s3cret@proxy:3128\"}}]", 1) + contexts, "a", "proxy-url is not a URL"},
+		"a proxy that is no URL":   {strings.Replace(cluster, "}}]", ", proxy-url: \"http://admin:s3cret%zz@proxy\"}}]", 1) + contexts, "a", "proxy-url is not a URL"},
+		"a server that is no URL":  {strings.Replace(cluster, "https://", "https://admin:s3cret%zz@", 1) + contexts, "a", "server is not an address"},
+		"a server with a password": {strings.Replace(cluster, "https://", "https://admin:s3cret@", 1) + contexts, "a", "server is not an address"},
 	} {
 		_, err := kubeapi.New([]byte(test.yaml), test.context, kubeapi.Options{})
 		if !errors.Is(err, kubeapi.ErrConfig) {
@@ -55,6 +59,39 @@ func TestClient_NamesWhatIsWrongWithAKubeconfig(t *testing.T) {
 
 		if strings.Contains(err.Error(), secret[:12]) {
 			t.Errorf("%s: the error shows the beginning of a key", name)
+		}
+
+		if strings.Contains(err.Error(), "s3cret") {
+			t.Errorf("%s: the error shows a password: %v", name, err)
+		}
+	}
+}
+
+// TestClient_SelfContainedKubeconfigNamesNoProgramAndNoFile: another machine must not choose what runs here.
+func TestClient_SelfContainedKubeconfigNamesNoProgramAndNoFile(t *testing.T) {
+	t.Parallel()
+
+	const contexts = "contexts: [{name: a, context: {cluster: c, user: u}}, {name: b, context: {cluster: c, user: v}}]\n"
+
+	for name, test := range map[string]struct{ cluster, user, refused string }{
+		"a token":            {"", "token: t", ""},
+		"a program":          {"", "exec: {apiVersion: client.authentication.k8s.io/v1, command: id, interactiveMode: Never}", "exec"},
+		"a file of a token":  {"", "tokenFile: /dev/null", "tokenFile"},
+		"a file of a key":    {"", "client-key: /dev/null", "client-key"},
+		"a certificate":      {"", "client-certificate: /dev/null", "client-certificate"},
+		"an authority":       {", certificate-authority: /dev/null", "token: t", "certificate-authority"},
+		"an old auth plugin": {"", "auth-provider: {name: oidc}", "auth-provider"},
+	} {
+		kubeconfig := []byte("clusters: [{name: c, cluster: {server: \"https://10.5.0.2:6443\"" + test.cluster + "}}]\n" + contexts +
+			"users: [{name: u, user: {" + test.user + "}}, {name: v, user: {token: t}}]\n")
+
+		_, err := kubeapi.New(kubeconfig, "a", kubeapi.Options{SelfContained: true})
+		if refused := err != nil; refused != (test.refused != "") || refused && !strings.Contains(err.Error(), `context "a" has `+test.refused+":") {
+			t.Errorf("%s: %v", name, err)
+		}
+
+		if _, err := kubeapi.New(kubeconfig, "a", kubeapi.Options{}); err != nil && strings.Contains(err.Error(), "another machine") {
+			t.Errorf("%s, from this machine: %v", name, err)
 		}
 	}
 }

@@ -370,6 +370,11 @@ func checkEndpoints(endpoints []string) ([]string, error) {
 // splitEndpoint reads the spellings that talosctl accepts: host, host:port and URLs. The default port is apid's
 // own, or 443 for https URLs.
 func splitEndpoint(endpoint string) (host, port string, err error) {
+	// Whatever is before an @ is not repeated: it may be a password.
+	if strings.Contains(endpoint, "@") {
+		return "", "", errors.New("an endpoint has a user name or a password in it: the Talos API takes only the client certificate, so write the host alone")
+	}
+
 	malformed := fmt.Errorf("endpoint %q is neither a host, host:port nor an https URL", endpoint)
 	port = fmt.Sprint(constants.ApidPort)
 

@@ -3,6 +3,7 @@
 package talosapi
 
 import (
+	"strings"
 	"testing"
 )
 
@@ -23,12 +24,19 @@ func TestEndpoint_SplitReadsWhatTalosctlReads(t *testing.T) {
 		"10.5.0.2, 10.5.0.3":     "error",
 		"a:b:c":                  "error",
 		"https://":               "error",
+
+		"https://admin:s3cret@10.5.0.2": "error",
+		"admin:s3cret@10.5.0.2":         "error",
 	} {
 		host, port, err := splitEndpoint(text)
 
 		got := host + " " + port
 		if err != nil {
 			got = "error"
+		}
+
+		if err != nil && strings.Contains(err.Error(), "s3cret") {
+			t.Errorf("%q: the error shows a password: %v", text, err)
 		}
 
 		if got != want {

@@ -52,7 +52,7 @@ type Connection struct {
 	// kubeconfig is kept, so that not every operation makes the cluster sign another certificate; nil if there is
 	// none.
 	kubeconfig []byte
-	// kubeconfigFrom is a prefix for errors about the kubeconfig; empty if they need none.
+	// kubeconfigFrom is a prefix for errors about a kubeconfig that a cluster returned; empty if it was given.
 	kubeconfigFrom string
 	// Identify passes the ID of the cluster to the Kubernetes client, so that the objects that it writes carry it.
 	Identify func(id string)
@@ -82,6 +82,7 @@ func Dial(ctx context.Context, shared *Settings, access Credentials, wanted stri
 	}
 
 	if made.kubeconfig == nil {
+		made.kubeconfigFrom = "the kubeconfig that the Talos API returned: "
 		made.kubeconfig, err = remembered.kubeconfigAt(ctx, shared.Clock.Now(), talos.Kubeconfig)
 		if errors.Is(err, cluster.ErrCredentials) {
 			// Every call to the Talos API fails for the same reason, and reports it.
@@ -167,7 +168,7 @@ func mayRead(config talosapi.Config) error {
 
 func (c *Connection) addKubernetes(shared *Settings, talos *talosapi.Client, servers *serverAddresses) error {
 	client, err := kubeapi.New(c.kubeconfig, "", kubeapi.Options{
-		UserAgent: shared.UserAgent(), Sleep: shared.Clock.Sleep, Alternatives: servers.addresses,
+		UserAgent: shared.UserAgent(), Sleep: shared.Clock.Sleep, Alternatives: servers.addresses, SelfContained: c.kubeconfigFrom != "",
 	})
 	if err != nil {
 		return fmt.Errorf("%w: %s%w", ErrCredentialsUnusable, c.kubeconfigFrom, err)

@@ -329,6 +329,33 @@ func TestConnection_KubeconfigOfTheUserIsLeftAlone(t *testing.T) {
 	}
 }
 
+// runsAProgram is a user of a kubeconfig.
+const runsAProgram = "exec: {apiVersion: client.authentication.k8s.io/v1, command: id, interactiveMode: Never}"
+
+// TestConnection_OnlyAKubeconfigOfTheUserRunsPrograms: with one from the Talos API, a control plane that somebody has taken
+// would reach the machine that Terraform runs on.
+func TestConnection_OnlyAKubeconfigOfTheUserRunsPrograms(t *testing.T) {
+	runs := strings.Replace(kubeconfigOf("https://127.0.0.1:1"), "token: "+managementToken, runsAProgram, 1)
+	access := Credentials{Endpoints: []string{"127.0.0.1:1"}, Certificate: selfSigned(t)}
+	returned := KubeconfigCache{kubeconfig: []byte(runs), servers: &serverAddresses{}}
+
+	_, err := Dial(t.Context(), testSettings(), access, "", returned)
+	if !errors.Is(err, ErrCredentialsUnusable) || !strings.Contains(err.Error(), "the kubeconfig that the Talos API returned: ") {
+		t.Errorf("one that the Talos API returned: %v", err)
+	}
+
+	access.Kubeconfig = runs
+
+	reached, err := Dial(t.Context(), testSettings(), access, "", KubeconfigCache{servers: &serverAddresses{}})
+	if err != nil {
+		t.Fatalf("one of the user: %v", err)
+	}
+
+	if err := reached.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
 // managementAPI is as much of the API of a management cluster as credentials_from
 // asks for: a KubernetesCluster tenant-a/prod with a Secret beside it.
 type managementAPI struct {
@@ -489,6 +516,10 @@ func TestCredentials_ThatCannotBeLentNameAttributeAndObject(t *testing.T) {
 		"malformed":           {data: map[string]string{"talosconfig": "contexts: [unclosed " + secret}, is: ErrCredentialsUnusable, says: []string{"talosconfig in Secret tenant-a/c-1, where credentials_from leads"}},
 		"a broken key":        {data: map[string]string{"talosconfig": strings.ReplaceAll(usable, "key: ", "key: "+secret)}, is: ErrCredentialsUnusable, says: []string{"Secret tenant-a/c-1"}},
 		"a broken kubeconfig": {data: map[string]string{"talosconfig": usable, "kube.config": "clusters: [unclosed " + secret}, is: ErrCredentialsUnusable, says: []string{"kubeconfig in Secret tenant-a/c-1, where credentials_from leads"}},
+		"a kubeconfig that runs a program": {
+			data: map[string]string{"talosconfig": usable, "kube.config": strings.Replace(kubeconfigOf("https://127.0.0.1:1"), "token: "+managementToken, runsAProgram, 1)},
+			is:   ErrCredentialsUnusable, says: []string{"kubeconfig in Secret tenant-a/c-1, where credentials_from leads", "has exec"},
+		},
 		"nothing answers": {
 			management: &ManagementAccess{Kubeconfig: kubeconfigOf(gone.URL)}, is: cluster.ErrUnreachable, curable: true,
 			says: []string{"credentials_from = tenant-a/prod", "API server in the kubeconfig of management"},
