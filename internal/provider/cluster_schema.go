@@ -804,7 +804,7 @@ func reportSchema() map[string]schema.Attribute {
 			MarkdownDescription: "File for a report of the run, on the machine that runs Terraform, such as `\"${path.root}/upgrade.html\"`: one self-contained HTML page without scripts, " +
 				"with timeline, plan, findings, versions and, if the run stops, the cause and what to do. " +
 				"It is rewritten as the run goes on; an apply with nothing to do leaves it as it is. Missing directories are created. " +
-				"If another file is there, that is an error before anything is touched. The report has the names, addresses and images of nodes, and no secrets.",
+				"If another file is there, that is an error before anything is touched. The report has the names, addresses and images of nodes, and no secrets, unless a line of a node's log has one.",
 			Optional:   true,
 			Validators: []validator.String{reportPathText()},
 		},

@@ -207,7 +207,7 @@ func makeChecks(
 func preflightSchema(ctx context.Context) schema.Schema {
 	attributes := map[string]schema.Attribute{
 		attrname.Passed: schema.BoolAttribute{
-			MarkdownDescription: "Whether an apply would go on: no check has the severity `error`.",
+			MarkdownDescription: "Whether an apply would go on at once: no check has the severity `error`. For a closed gate or a suspension, an apply may wait.",
 			Computed:            true,
 		},
 		attrname.Summary: attribute.ComputedText("Result in one line, with the names of the checks that have errors."),
@@ -264,7 +264,7 @@ func readTimeoutSchema() schema.Attribute {
 func checksSchema() schema.Attribute {
 	return schema.ListNestedAttribute{
 		MarkdownDescription: "The checks that were made, in the order of [the guide](../guides/guards.md#all-checks). Each finding is one element, and so is a check " +
-			"without findings. A check that the upgrade does not call for is not listed.",
+			"without findings. A check that the upgrade does not call for is not listed; nor are those that come after a finding that waiting cannot cure.",
 		Computed: true,
 		NestedObject: schema.NestedAttributeObject{Attributes: map[string]schema.Attribute{
 			"name": attribute.ComputedText("Name of the check, such as `etcd-quorum`."),
