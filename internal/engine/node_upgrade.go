@@ -1028,7 +1028,10 @@ func (u *nodeUpgrade) recordBestEffort(ctx context.Context, phase cluster.Phase)
 }
 
 // resumeLegacy watches a node whose legacy upgrade may or may not have been accepted. If it stays in service, it
-// never received the request: this API leaves no install pending.
+// never received the request, or it still downloads the image, which it does not show. Talos ends that download when
+// the connection ends. If Talos does not learn of the end because the machine of the earlier run is lost, the request
+// may take effect up to PullTimeout later: a worker then reboots out of turn, and a control plane only if Talos itself
+// finds every member of etcd healthy. This API leaves no install pending.
 func (u *nodeUpgrade) resumeLegacy(ctx context.Context) (outcome, error) {
 	since := u.run.engine.clock.Now()
 

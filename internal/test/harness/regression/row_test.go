@@ -529,6 +529,12 @@ func harnessRows() []row {
 			wrong:    "The end of a call that is written down late was told from a second call by whether the node ran.",
 			scenario: "tales \"S4: a second reboot right after the one that was needed\" and \"S4: a reboot of a node at the target that runs still when the call ends\"",
 		},
+		{
+			area: areaHarness, seen: "823c168", test: test{"test/sim/checker", "TestChecker_JudgesEveryTale"},
+			symptom:  "A run was blamed for not having looked at a node after a step that it could not have known of.",
+			wrong:    "The request of a run that died took effect while the node downloaded for the next run, which was judged by the end of its call.",
+			scenario: "drawn stories, TALOSUPGRADE_SEED=2066904145 TALOSUPGRADE_ONLY=one; tale \"S3: the request of a run that died takes effect while the node downloads for the next\"",
+		},
 	}
 }
 

@@ -46,7 +46,7 @@ func judgements() []judgement {
 		restartJudgements(), componentJudgements(), kubernetesClaimJudgements(),
 		etcdJudgements(), unheardJudgements(), neighbourJudgements(), pairJudgements(), beginningJudgements(),
 		rollbackJudgements(), rollbackHazardJudgements(), rollbackClaimJudgements(),
-		operatorJudgements(), statusJudgements(), lookJudgements(),
+		operatorJudgements(), statusJudgements(), lookJudgements(), lateJudgements(),
 	)
 }
 

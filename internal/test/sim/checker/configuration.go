@@ -83,7 +83,7 @@ func (c *Checker) checkConfiguration(n *node, event history.Event, changed []str
 		c.violate(S4, n.name, "configured although that changed no image")
 	}
 
-	if n.seen <= n.step {
+	if n.seen <= n.lastStep(c.now) {
 		c.violate(S3, n.name, "configured %s although nobody had looked at the node since the last disruptive step", what)
 	}
 

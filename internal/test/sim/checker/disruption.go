@@ -95,7 +95,11 @@ func (c *Checker) called(event history.Event) {
 		return
 	}
 
-	c.stepped(n)
+	if client := event.Detail["client"]; client == "" || holds(c.lease.holder, client) {
+		c.stepped(n)
+	} else {
+		c.steppedLate(n)
+	}
 }
 
 // meant reports whether a call is an install for which its client has written an intent: the holder of the lease
@@ -112,9 +116,24 @@ func (c *Checker) meant(event history.Event) bool {
 // or, if somebody has lifted it, the intent of the present run.
 func (c *Checker) stepped(n *node) {
 	for _, other := range c.nodes {
-		turn := other.cordonedBy != "" || open(c.phases[other.name]) && c.meantByHolder(other)
-		if other == n || n.role != worker || other.role != worker || !turn {
+		if c.concerns(n, other) {
 			other.step = c.now
+		}
+	}
+}
+
+// concerns reports whether a step on a node is one for another node as well.
+func (c *Checker) concerns(n, other *node) bool {
+	turn := other.cordonedBy != "" || open(c.phases[other.name]) && c.meantByHolder(other)
+
+	return other == n || n.role != worker || other.role != worker || !turn
+}
+
+// steppedLate notes a step by a call of a run that does not hold the lease any more.
+func (c *Checker) steppedLate(n *node) {
+	for _, other := range c.nodes {
+		if c.concerns(n, other) {
+			other.lateStep = c.now
 		}
 	}
 }

@@ -585,6 +585,64 @@ func lookJudgements() []judgement {
 	}
 }
 
+// lateJudgements are about a request that a run left behind, and that takes effect while the next run's is under way: S3.
+func lateJudgements() []judgement {
+	// asked is a node that downloads the image of a legacy upgrade for run-2, and for run-1 before that.
+	asked := func() *tale {
+		t := begin(3, 2)
+		t.acquire("run-1 (test)")
+		t.look()
+		t.cordon("worker-0", true, "client")
+		t.journal("worker-0", "intent", after, "run-1")
+		t.release()
+		t.acquire("run-2 (test)")
+		t.look()
+		t.journal("worker-0", "intent", after, "run-2")
+
+		return t
+	}
+
+	upgrade := func(t *tale, node, client, code string) {
+		t.tell(node, history.KindRPC, "method", rpcLegacy, "role", "os:admin", "code", code, "mutating", "true", "client", client)
+	}
+
+	return []judgement{
+		// The call of run-1 itself is S7.
+		{name: "S3: the request of a run that died takes effect while the node downloads for the next", want: breaks(s7), tale: func() *tale {
+			t := asked()
+			upgrade(t, "worker-0", "run-1", "OK")
+			upgrade(t, "worker-0", "run-2", "Unavailable")
+
+			return t
+		}},
+		{name: "S3: it had taken effect before the next run asked", want: breaks(s3, s7), tale: func() *tale {
+			t := asked()
+			upgrade(t, "worker-0", "run-1", "OK")
+			t.journal("worker-0", "intent", after, "run-2")
+			upgrade(t, "worker-0", "run-2", "Unavailable")
+
+			return t
+		}},
+		{name: "S3: it had taken effect before a configuration", want: breaks(s3, s7), tale: func() *tale {
+			t := asked()
+			upgrade(t, "worker-0", "run-1", "OK")
+			t.configure("worker-0", kubelet, "client")
+
+			return t
+		}},
+		{name: "S3: the run itself takes a step while the node downloads", want: breaks(s3), tale: func() *tale {
+			t := asked()
+			t.look()
+			t.journal("cp-0", "intent", after, "run-2")
+			t.install("cp-0", after, 0)
+			t.rpc("cp-0", rpcInstall, "OK")
+			upgrade(t, "worker-0", "run-2", "OK")
+
+			return t
+		}},
+	}
+}
+
 // unheardJudgements are about calls whose answers were lost.
 func unheardJudgements() []judgement {
 	lost := func(wait float64) func() *tale {

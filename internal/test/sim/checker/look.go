@@ -141,22 +141,33 @@ func (c *Checker) toldOf(event history.Event) {
 	}
 }
 
+// lastStep is the place of the last disruptive step that matters to the node and that the holder of the lease could
+// know of when it asked for an action: what a run that died left on a node may take effect after that.
+func (n *node) lastStep(asked int64) int64 {
+	if n.lateStep > asked {
+		return n.step
+	}
+
+	return max(n.step, n.lateStep)
+}
+
 // observedBefore asserts S3: since the last step the node itself, etcd on every control plane that was up when the
 // action was asked for, and the Node objects were observed.
 func (c *Checker) observedBefore(n *node, what string, asked int64) {
 	var unseen []string
 
-	if n.seen <= n.step {
+	step := n.lastStep(asked)
+	if n.seen <= step {
 		unseen = append(unseen, n.name)
 	}
 
 	for _, other := range c.controlPlanes() {
-		if other.up && other.cameUp <= asked && other.etcdSeen <= n.step {
+		if other.up && other.cameUp <= asked && other.etcdSeen <= step {
 			unseen = append(unseen, "etcd on "+other.name)
 		}
 	}
 
-	if c.nodesTold && c.nodesRead <= n.step {
+	if c.nodesTold && c.nodesRead <= step {
 		unseen = append(unseen, "the Node objects")
 	}
 

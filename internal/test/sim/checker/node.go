@@ -51,8 +51,8 @@ type node struct {
 	complained         bool
 	voter, etcdHealthy bool
 	// seen and etcdSeen are the places of the last observations of it, step is that of the last disruptive step
-	// that matters to it.
-	seen, etcdSeen, step int64
+	// that matters to it, lateStep that of the last one by a call of a run that did not hold the lease any more.
+	seen, etcdSeen, step, lateStep int64
 
 	// goingDown is true if a call of ours takes it down and it has not booted since, awaited if it has not been
 	// ready since either.
