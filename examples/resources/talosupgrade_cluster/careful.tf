@@ -7,7 +7,7 @@ resource "talosupgrade_cluster" "careful" {
     directory = "/var/backups/etcd"
   }
 
-  # Nor while volumes are rebuilt, nor by day.
+  # Nor, with Longhorn, while volumes are rebuilt, nor by day.
   gates = [{
     preset  = "longhorn"
     timeout = "45m"
