@@ -448,8 +448,12 @@ func checkAddresses(of *clientcmdapi.Cluster) error {
 		server = "https://" + server
 	}
 
-	if parsed, err := url.Parse(server); err != nil || parsed.Host == "" || parsed.User != nil {
-		return errors.New("server is not an address such as https://10.0.0.1:6443, without a user name and a password")
+	if strings.Contains(server, "@") {
+		return errors.New("server contains a user name or a password: set them as username and password of the user in the context")
+	}
+
+	if parsed, err := url.Parse(server); err != nil || parsed.Host == "" {
+		return errors.New("server is not an address such as https://10.0.0.1:6443")
 	}
 
 	if of.ProxyURL == "" {
@@ -488,11 +492,13 @@ func outsideOf(of *clientcmdapi.Cluster, user *clientcmdapi.AuthInfo) string {
 	}
 }
 
-var longWords = regexp.MustCompile(`[^\s"']{60,}`)
+// content is what an error may quote of the document: words long enough for a key or a token, and what a parser of
+// YAML could not use. A name that is there twice is followed by everything in its list, keys and passwords included.
+var content = regexp.MustCompile(`(?s) in list: .*|[^\s"']{60,}|'[\w-][^']+'`)
 
-// withoutContent removes from an error what it quotes of the document and could be a key or a token.
+// withoutContent removes from an error what it quotes of the document and could be a key, a token or a password.
 func withoutContent(text string) string {
-	return longWords.ReplaceAllString(strings.ReplaceAll(text, "\n", " "), "...")
+	return content.ReplaceAllString(strings.ReplaceAll(text, "\n", " "), "...")
 }
 
 const (

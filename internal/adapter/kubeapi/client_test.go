@@ -41,10 +41,19 @@ func TestClient_NamesWhatIsWrongWithAKubeconfig(t *testing.T) {
 		"key not PEM": {
 			cluster + contexts + "users: [{name: u, user: {client-certificate-data: " + secret + ", client-key-data: " + secret + "}}]\n", "a", "kubeconfig not usable",
 		},
+		"two users of one name": {
+			cluster + contexts + "users: [{name: u, user: {client-key-data: " + secret + ", password: s3cret}}, {name: u, user: {}}]\n", "a", `duplicate name "u"`,
+		},
+		"two clusters of one name": {
+			cluster[:len(cluster)-2] + ", {name: c, cluster: {server: \"https://10.5.0.3:6443\", proxy-url: \"http://a:s3cret@proxy\"}}]\n" + contexts, "a", `duplicate name "c"`,
+		},
+		"a password like an alias": {cluster + contexts + "users: [{name: u, user: {password: *s3cret}}]\n", "a", "malformed"},
+		"a server with one slash":  {strings.Replace(cluster, "https://", "https:/admin:s3cret@", 1) + contexts, "a", "server contains a user name"},
 		"a proxy without a scheme": {strings.Replace(cluster, "}}]", ", proxy-url: \"admin:s3cret@proxy:3128\"}}]", 1) + contexts, "a", "proxy-url is not a URL"},
 		"a proxy that is no URL":   {strings.Replace(cluster, "}}]", ", proxy-url: \"http://admin:s3cret%zz@proxy\"}}]", 1) + contexts, "a", "proxy-url is not a URL"},
-		"a server that is no URL":  {strings.Replace(cluster, "https://", "https://admin:s3cret%zz@", 1) + contexts, "a", "server is not an address"},
-		"a server with a password": {strings.Replace(cluster, "https://", "https://admin:s3cret@", 1) + contexts, "a", "server is not an address"},
+		"a server that is no URL":  {strings.Replace(cluster, "https://", "https://admin:s3cret%zz@", 1) + contexts, "a", "server contains a user name"},
+		"a server with a password": {strings.Replace(cluster, "https://", "https://admin:s3cret@", 1) + contexts, "a", "server contains a user name"},
+		"a server without a host":  {strings.Replace(cluster, "10.5.0.2:6443", "", 1) + contexts, "a", "server is not an address"},
 	} {
 		_, err := kubeapi.New([]byte(test.yaml), test.context, kubeapi.Options{})
 		if !errors.Is(err, kubeapi.ErrConfig) {
@@ -59,6 +68,10 @@ func TestClient_NamesWhatIsWrongWithAKubeconfig(t *testing.T) {
 
 		if strings.Contains(err.Error(), secret[:12]) {
 			t.Errorf("%s: the error shows the beginning of a key", name)
+		}
+
+		if strings.Contains(err.Error(), "115 101 99 114 101 116") { // "secret" as a list of bytes
+			t.Errorf("%s: the error shows a key: %v", name, err)
 		}
 
 		if strings.Contains(err.Error(), "s3cret") {

@@ -342,7 +342,30 @@ func newConfig(name string, context clientconfig.Context) (Config, error) {
 		return Config{}, err
 	}
 
+	if err := checkProxy(context.ProxyURL); err != nil {
+		return Config{}, err
+	}
+
+	// Only the certificate signs in. The client would start a browser for the other way, at an address that the
+	// endpoint names, and keep files here.
+	context.Auth.SideroV1 = nil
+
 	return Config{name: name, endpoints: endpoints, context: context, certificate: certificate}, nil
+}
+
+// checkProxy returns an error if the proxy of a context is none that the client can use. It does not quote it, because
+// there may be a password in it.
+func checkProxy(proxy string) error {
+	if proxy == "" || proxy == "direct" {
+		return nil
+	}
+
+	parsed, err := url.Parse(proxy)
+	if err != nil || parsed.Host == "" || !slices.Contains([]string{"http", "https", "socks5"}, parsed.Scheme) {
+		return errors.New("proxy-url is neither direct nor a URL such as http://proxy:3128, https://proxy:3128 or socks5://proxy:1080")
+	}
+
+	return nil
 }
 
 func checkEndpoints(endpoints []string) ([]string, error) {

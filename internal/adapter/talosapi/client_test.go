@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -20,6 +21,8 @@ import (
 	"github.com/cosi-project/runtime/pkg/state"
 	"github.com/siderolabs/go-kubernetes/kubernetes/manifests"
 	"github.com/siderolabs/go-kubernetes/kubernetes/upgrade"
+	clientconfig "github.com/siderolabs/talos/pkg/machinery/client/config"
+	"github.com/siderolabs/talos/pkg/machinery/constants"
 	"github.com/siderolabs/talos/pkg/machinery/resources/k8s"
 	"k8s.io/client-go/rest"
 
@@ -72,7 +75,14 @@ func TestConfig_ParseNamesWhatIsWrongAndKeepsSecrets(t *testing.T) {
 		return fmt.Sprintf("context: prod\ncontexts:\n  prod: {endpoints: [%s], ca: %q, crt: %q, key: %q}\n  staging: {}\n", endpoints, ca, crt, key)
 	}
 
+	proxied := func(proxy string) string {
+		return strings.Replace(context("10.5.0.2", keys.ca, keys.crt, keys.key), "endpoints:", fmt.Sprintf("proxy-url: %q, endpoints:", proxy), 1)
+	}
+
 	for name, test := range map[string]struct{ yaml, wanted, want string }{
+		"malformed proxy":    {proxied("http://admin:s3c/ret@proxy:3128"), "", "proxy-url is neither"},
+		"no scheme of proxy": {proxied("admin:s3cret@proxy:3128"), "", "proxy-url is neither"},
+		"strange proxy":      {proxied("ftp://admin:s3cret@proxy"), "", "proxy-url is neither"},
 		"empty":              {" \n", "", "it is empty"},
 		"malformed YAML":     {"contexts: [" + keys.key, "", "malformed YAML"},
 		"other YAML":         {"contexts: " + keys.key, "", "malformed YAML"},
@@ -105,10 +115,16 @@ func TestConfig_ParseNamesWhatIsWrongAndKeepsSecrets(t *testing.T) {
 			t.Errorf("%s: %v, want it to say %q", name, err, test.want)
 		}
 
-		for _, secret := range []string{keys.key, other.key} {
-			if strings.Contains(err.Error(), secret[:12]) {
-				t.Errorf("%s: the error shows the beginning of a key", name)
+		for _, secret := range []string{keys.key[:12], other.key[:12], "s3c"} {
+			if strings.Contains(err.Error(), secret) {
+				t.Errorf("%s: the error shows the beginning of a key or a password", name)
 			}
+		}
+	}
+
+	for _, proxy := range []string{"direct", "http://admin:s3cret@proxy:3128", "https://proxy", "socks5://[fd00::1]:1080"} {
+		if _, err := talosapi.ParseConfig([]byte(proxied(proxy)), ""); err != nil {
+			t.Errorf("%s: %v", proxy, err)
 		}
 	}
 }
@@ -151,6 +167,48 @@ func TestClient_NewDialsNothing(t *testing.T) {
 
 	if err := client.Close(); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestClient_OnlyTheCertificateSignsIn: the way of Omni would start a browser, at an address that the endpoint names.
+func TestClient_OnlyTheCertificateSignsIn(t *testing.T) {
+	home := t.TempDir()
+	t.Setenv(constants.TalosHomeEnvVar, home)
+
+	inBubble(t, model.Options{}, func(r *rig) {
+		text, err := r.server.Talosconfig()
+		if err != nil {
+			r.Fatal(err)
+		}
+
+		contexts, err := clientconfig.FromBytes(text)
+		if err != nil {
+			r.Fatal(err)
+		}
+
+		contexts.Contexts[contexts.Context].Auth.SideroV1 = &clientconfig.SideroV1{Identity: "me"}
+
+		if text, err = contexts.Bytes(); err != nil {
+			r.Fatal(err)
+		}
+
+		config, err := talosapi.ParseConfig(text, "")
+		if err != nil {
+			r.Fatal(err)
+		}
+
+		client, err := talosapi.New(config, talosapi.Options{DialContext: r.server.Dialer()})
+		if err != nil {
+			r.Fatal(err)
+		}
+
+		defer func() { _ = client.Close() }()
+
+		r.machine(client, cp0)
+	})
+
+	if files, err := os.ReadDir(home); err != nil || len(files) > 0 {
+		t.Errorf("files of another way to sign in: %v, %v", files, err)
 	}
 }
 
