@@ -149,7 +149,7 @@ func TestConnection_RefusesARoleThatReadsNothing(t *testing.T) {
 	}{
 		"a backup": {[]string{"os:etcd:backup"}, "Unusable credentials: the certificate of the client configuration for 127.0.0.1:1 has the role os:etcd:backup, " +
 			"with which a cluster can be neither looked at nor upgraded; a plan needs os:reader, and an upgrade os:admin.\n\n" +
-			"Correct them and run the command again; nothing was contacted."},
+			"Correct them and run the command again; nothing was changed."},
 		"a backup that reads":             {[]string{"os:etcd:backup", "os:reader"}, ""},
 		"an operator":                     {[]string{"os:operator"}, ""},
 		"no role, for the nodes to judge": {nil, ""},

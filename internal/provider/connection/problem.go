@@ -68,7 +68,7 @@ func Problem(doing string, access Credentials, err error) diag.Diagnostic {
 
 // UnusableProblem returns the error of credentials with which nothing can be reached.
 func UnusableProblem(err error) diag.Diagnostic {
-	return diag.NewErrorDiagnostic("Unusable credentials", diagnostic.Sentence(err.Error())+"\n\nCorrect them and run the command again; nothing was contacted.")
+	return diag.NewErrorDiagnostic("Unusable credentials", diagnostic.Sentence(err.Error())+"\n\nCorrect them and run the command again; nothing was changed.")
 }
 
 // Remedy returns what to do about an error of a port; empty if its meaning is not known.
