@@ -33,7 +33,7 @@ func TestReleaseCheck(t *testing.T) {
 		"a fragment":            {key: good, files: map[string]string{".changelog/unreleased/1.yaml": "kind: FEATURES\n"}, expect: "the changelog has no fragments left"},
 		"a version of before":   {key: good, files: map[string]string{"README.md": "version = \"0.1.0-dev\"\n"}, expect: "no page says that nothing is released"},
 		"a page of before":      {key: good, files: map[string]string{"README.md": "Not released. <!-- before the first release -->\n"}, expect: "no page says that nothing is released"},
-		"an old table":          {key: good, files: map[string]string{"internal/compat/releases.txt": "as-of 2024-01-31\n"}, expect: "the table of releases is of the last 90 days (2024-01-31)"},
+		"an old table":          {key: good, files: map[string]string{"internal/compat/releases.txt": "as-of 2024-01-31\n"}, expect: "the table of releases is of the last 60 days (2024-01-31)"},
 		"a tag that was used":   {key: good, then: [][]string{{"tag", "v0.1.0"}}, expect: "there is no tag v0.1.0"},
 		"another branch":        {key: good, then: [][]string{{"switch", "--quiet", "-c", "other"}}, expect: "main is checked out"},
 		"a commit to be pushed": {key: good, then: [][]string{{"commit", "--quiet", "--allow-empty", "-m", "more"}}, expect: "HEAD is origin/main"},
@@ -79,7 +79,7 @@ func TestReleaseCheck(t *testing.T) {
 			}, given.then...) {
 				git := exec.CommandContext(t.Context(), "git", arguments...)
 				git.Dir = dir
-				git.Env = append(os.Environ(), "GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@b.c", "GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a@b.c")
+				git.Env = append(os.Environ(), "GIT_CONFIG_GLOBAL="+os.DevNull, "GIT_CONFIG_NOSYSTEM=1", "GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@b.c", "GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a@b.c")
 
 				if said, err := git.CombinedOutput(); err != nil {
 					t.Fatalf("git %q: %v\n%s", arguments, err, said)
@@ -110,16 +110,18 @@ func TestReleaseCheck(t *testing.T) {
 	}
 }
 
-// tagAsTold runs the command for the tag that .ci/release-check prints, as somebody whose name is not that of the key.
+// tagAsTold runs the command for the tag that .ci/release-check prints, as somebody whose name is not that of the key
+// and who signs with ssh elsewhere.
 func tagAsTold(t *testing.T, dir, keys, key, said string) {
 	t.Helper()
 
-	told := regexp.MustCompile(`(?m)^git tag .*$`).FindString(said)
+	told := regexp.MustCompile(`(?m)^git .*\btag .*$`).FindString(said)
 
 	for _, script := range []string{told, "git tag --verify v0.1.0"} {
 		command := exec.CommandContext(t.Context(), "bash", "-euc", script)
 		command.Dir = dir
-		command.Env = append(os.Environ(), "GNUPGHOME="+keys, "GPG_FINGERPRINT="+key, "GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a@b.c", "GIT_EDITOR=false")
+		command.Env = append(os.Environ(), "GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=gpg.format", "GIT_CONFIG_VALUE_0=ssh",
+			"GNUPGHOME="+keys, "GPG_FINGERPRINT="+key, "GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a@b.c", "GIT_EDITOR=false")
 
 		if output, err := command.CombinedOutput(); err != nil || script == "" {
 			t.Errorf("%q: %v\n%s", script, err, output)
