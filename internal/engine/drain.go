@@ -84,6 +84,9 @@ func (u *nodeUpgrade) roomElsewhere(ctx context.Context) (bool, error) {
 		// A cordon that an earlier run left is taken away by another upgrade of this run.
 		left := n.Ready && n.CordonedBy != "" && !n.ExcludesWorkloads && !u.run.policy().Holds(n.Name)
 
+		// One that is not Ready may be so again at once, and pods wait for it.
+		n.Ready = true
+
 		return n.Name != u.step.Node && (left || rule.RoomOn(n, u.run.engine.runID, busy) != rule.NoRoom)
 	}), err
 }
@@ -282,8 +285,8 @@ func (u *nodeUpgrade) keepCordoned(ctx context.Context) (ok bool, seen string, e
 	return true, "", nil
 }
 
-// abandoned reports whether all pods are terminating and the node is not Ready: its kubelet then confirms no
-// deletion, and waiting for that might never end.
+// abandoned reports whether all pods are terminating and the node has not been Ready for a minute: its kubelet then
+// confirms no deletion, and waiting for that might never end.
 func (u *nodeUpgrade) abandoned(ctx context.Context, pods []cluster.Pod) (bool, error) {
 	if slices.ContainsFunc(pods, func(p cluster.Pod) bool { return !p.Terminating }) {
 		return false, nil
@@ -297,6 +300,6 @@ func (u *nodeUpgrade) abandoned(ctx context.Context, pods []cluster.Pod) (bool, 
 	case err != nil:
 		return false, permanentOnly(err)
 	default:
-		return !node.Ready, nil
+		return !node.Ready && u.run.engine.clock.Now().Sub(node.ReadySince) > awayAfter, nil
 	}
 }

@@ -515,6 +515,62 @@ func TestDrain_OfANotReadyNodeDoesNotWaitForItsKubelet(t *testing.T) {
 	}
 }
 
+// TestDrain_OtherNodeThatIsNotReadyForAMomentHasRoom: pods are evicted all the same, as their budgets want it.
+func TestDrain_OtherNodeThatIsNotReadyForAMomentHasRoom(t *testing.T) {
+	t.Parallel()
+
+	inCluster(t, setup{}, func(r *rig) {
+		r.AddPod("plain", "worker-0", nil)
+
+		w := r.Worker("run-1")
+		r.during(w, "Cordon", "worker-0", func() {
+			r.World().SetFaults([]model.Fault{{Node: "worker-1", Step: model.StepKubelet, Effect: model.EffectNotReady, For: 20 * time.Second}})
+		})
+
+		r.Must(w, bare(to(toLifecycle)))
+		r.At(toLifecycle)
+
+		if evicted := r.Judge.Of(history.KindEvict); len(evicted) == 0 || evicted[0].Node != "worker-0" {
+			t.Errorf("evicted %+v, want the pod of worker-0", evicted)
+		}
+	})
+}
+
+// TestDrain_WaitsForAKubeletThatIsNotReadyForAMoment: its pods have not stopped.
+func TestDrain_WaitsForAKubeletThatIsNotReadyForAMoment(t *testing.T) {
+	t.Parallel()
+
+	inCluster(t, setup{}, func(r *rig) {
+		r.AddPod("plain", "worker-1", nil)
+
+		w := r.Worker("run-1")
+		r.during(w, "Evict", "", func() {
+			r.World().SetFaults([]model.Fault{{Node: "worker-1", Step: model.StepKubelet, Effect: model.EffectNotReady, For: 20 * time.Second}})
+		})
+
+		r.Must(w, bare(to(toLifecycle)))
+		r.At(toLifecycle)
+
+		var back, intent float64
+
+		for _, event := range r.Judge.Of(history.KindKubelet) {
+			if event.Node == "worker-1" && event.Detail["ready"] == "true" && back == 0 {
+				back = event.Sim
+			}
+		}
+
+		for _, event := range r.Judge.Of(history.KindJournal) {
+			if event.Node == "worker-1" && event.Detail["phase"] == "intent" && intent == 0 {
+				intent = event.Sim
+			}
+		}
+
+		if intent < back {
+			t.Errorf("the install was begun at %.1f s, before the kubelet was back at %.1f s and could say that the pod has stopped", intent, back)
+		}
+	})
+}
+
 // TestDrain_LooksAfterItsCordon: somebody uncordons the node while it is being
 // drained, and the pods that were evicted would come back again and again.
 func TestDrain_LooksAfterItsCordon(t *testing.T) {

@@ -24,6 +24,7 @@ func Inventory(members []cluster.Member, nodes []cluster.KubeNode, now time.Time
 	}
 
 	owned, matched := matchMembers(members, nodes, at)
+	whole := len(members) > 0 && listsAll(nodes, owned)
 	known = make([]cluster.Node, 0, len(nodes))
 
 	for i := range nodes {
@@ -44,7 +45,7 @@ func Inventory(members []cluster.Member, nodes []cluster.KubeNode, now time.Time
 			node.Address = lastAddress(kube, at)
 		}
 
-		node.Gone = !node.Member && len(members) > 0 && !kube.Ready && now.Sub(kube.ReadySince) > cluster.GoneAfter
+		node.Gone = !node.Member && whole && !kube.Ready && now.Sub(kube.ReadySince) > cluster.GoneAfter
 		known = append(known, node)
 	}
 
@@ -55,6 +56,18 @@ func Inventory(members []cluster.Member, nodes []cluster.KubeNode, now time.Time
 	}
 
 	return known, foreign
+}
+
+// listsAll reports whether discovery lists every node that is Ready. If it does not, a node may be absent for the same
+// reason: without its service, discovery lists only the node that is asked.
+func listsAll(nodes []cluster.KubeNode, owned []int) bool {
+	for i := range nodes {
+		if nodes[i].Talos && nodes[i].Ready && owned[i] < 0 {
+			return false
+		}
+	}
+
+	return true
 }
 
 // matchMembers returns the index of the member of each node, negative if it has none, and which members have a

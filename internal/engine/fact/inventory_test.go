@@ -63,6 +63,41 @@ func TestInventory_StaleNodeObjectTakesNoMember(t *testing.T) {
 	}
 }
 
+// TestInventory_DiscoveryThatMissesReadyNodesProvesNothing: without its service it lists the machine that is asked, alone.
+func TestInventory_DiscoveryThatMissesReadyNodesProvesNothing(t *testing.T) {
+	t.Parallel()
+
+	now := time.Now()
+	node := func(name string, address string, ready, talos bool) cluster.KubeNode {
+		return cluster.KubeNode{Name: name, Addresses: []string{address}, Ready: ready, ReadySince: now.Add(-cluster.GoneAfter - time.Second), Talos: talos}
+	}
+
+	for title, test := range map[string]struct {
+		listed []string
+		gone   bool
+	}{
+		"every node that is Ready": {[]string{"10.0.1.1", "10.0.1.2"}, true},
+		"only one of them":         {[]string{"10.0.1.1"}, false},
+		"none":                     {nil, false},
+	} {
+		var members []cluster.Member
+		for _, address := range test.listed {
+			members = append(members, cluster.Member{Hostname: address, Role: cluster.Worker, Addresses: []string{address}})
+		}
+
+		known, _ := fact.Inventory(members, []cluster.KubeNode{
+			node("cp-0", "10.0.1.1", true, true), node("worker-0", "10.0.1.2", true, true),
+			node("worker-1", "10.0.1.3", false, true), node("other", "10.0.1.4", true, false),
+		}, now)
+
+		for _, found := range known {
+			if found.Gone != (test.gone && found.Name == "worker-1") {
+				t.Errorf("%s: %s is gone: %v", title, found.Name, found.Gone)
+			}
+		}
+	}
+}
+
 // TestInventory_SetsAsideWhatIsStale, and nothing that may be a machine of its own.
 func TestInventory_SetsAsideWhatIsStale(t *testing.T) {
 	t.Parallel()
