@@ -291,15 +291,41 @@ func TestCatalogue20_FailedSequenceIsNamed(t *testing.T) {
 }
 
 // An upgrade that was accepted and never begun is begun again, once that is
-// certain; one that the node says it is too busy for is not.
-func TestCatalogue21_LockedSequenceLeavesNothingBehind(t *testing.T) {
+// certain, and also if the node says that it is too busy for it.
+func TestCatalogue21_LockedSequenceIsBegunAgain(t *testing.T) {
 	t.Parallel()
 
 	row{legacy: true, twist: answers("Upgrade", 1, lostReply("it had not begun after 1m30s"))}.tried(t)
-	row{
-		legacy: true, twist: answers("Upgrade", 1, saying(cluster.ErrBusy, "sequence not started: locked")),
-		want: cluster.ErrBusy, says: []string{"sequence not started: locked"},
-	}.tried(t)
+	row{legacy: true, twist: answers("Upgrade", 1, saying(cluster.ErrBusy, "sequence not started: locked"))}.tried(t)
+}
+
+// A request whose answer was lost takes effect when the next one has been accepted, which the node says it is
+// too busy for: it is on its way to the new system, and stays cordoned until then.
+func TestCatalogue21_EarlierRequestLocksTheSequence(t *testing.T) {
+	t.Parallel()
+
+	row{legacy: true, twist: func(_ *rig, seen *twisted) {
+		seen.Intercept(func(ctx context.Context, call ports.Call, next func(context.Context) error) error {
+			if call.Node != seen.node || call.Method != "Upgrade" || !seen.on() {
+				return next(ctx)
+			}
+
+			seen.mu.Lock()
+			seen.calls["Upgrade"]++
+			first := seen.calls["Upgrade"] == 1
+			seen.mu.Unlock()
+
+			if first {
+				return lostReply("the connection ended")
+			}
+
+			if err := next(ctx); err != nil {
+				return err
+			}
+
+			return saying(cluster.ErrBusy, "sequence not started: locked")
+		})
+	}}.tried(t)
 }
 
 func TestCatalogue22_ReplyLostInTheRebootIsLookedInto(t *testing.T) {

@@ -976,6 +976,12 @@ func (u *nodeUpgrade) upgradeLegacy(ctx context.Context) error {
 		return u.recordBestEffort(ctx, cluster.PhaseRebooting)
 	case err == nil:
 		return u.awaitLegacyReturn(ctx, &say.InstallerError{Exit: result.Exit, Output: result.Output})
+	case errors.Is(err, cluster.ErrBusy):
+		// The other sequence may be that of an earlier request, whose answer was lost. Every sequence that locks ends
+		// in a boot, which shows what the node runs.
+		u.run.engine.emit(cluster.Event{Kind: cluster.EventWarning, Node: u.step.Node, Text: "the node did not begin the upgrade, because it is at work already, and is waited for: " + err.Error()})
+
+		return nil
 	case neverRan(err):
 		if errors.Is(err, errRefusedByLease) {
 			u.phase = untouched
@@ -1030,8 +1036,8 @@ func (u *nodeUpgrade) recordBestEffort(ctx context.Context, phase cluster.Phase)
 // resumeLegacy watches a node whose legacy upgrade may or may not have been accepted. If it stays in service, it
 // never received the request, or it still downloads the image, which it does not show. Talos ends that download when
 // the connection ends. If Talos does not learn of the end because the machine of the earlier run is lost, the request
-// may take effect up to PullTimeout later: a worker then reboots out of turn, and a control plane only if Talos itself
-// finds every member of etcd healthy. This API leaves no install pending.
+// may take effect up to PullTimeout later: the node then reboots out of turn, a control plane after Talos has found every
+// member of etcd healthy. This API leaves no install pending.
 func (u *nodeUpgrade) resumeLegacy(ctx context.Context) (outcome, error) {
 	since := u.run.engine.clock.Now()
 
