@@ -426,7 +426,13 @@ func (l *lock) state() (lease cluster.Lease, fresh bool, lost error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 
-	return l.lease, now.Sub(l.renewed) < leaseFresh, l.lost
+	return l.lease, elapsed(l.renewed, now) < leaseFresh, l.lost
+}
+
+// elapsed returns the time between two readings of the clock. On some systems the monotonic clock stands still while
+// the machine sleeps, and the wall clock may be set back: the longer of the two times is returned.
+func elapsed(from, to time.Time) time.Duration {
+	return max(to.Sub(from), to.Round(0).Sub(from.Round(0)))
 }
 
 // lastRenewed returns when the lease was last renewed, as [lock.state] counts it.
