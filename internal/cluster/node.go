@@ -237,8 +237,9 @@ type Node struct {
 	// Member is true if discovery lists the machine.
 	Member bool
 	// Gone is true if the node is still listed but no longer exists: either it is registered, has been NotReady
-	// for longer than [GoneAfter] and is absent from discovery; or it is a worker without a Node object that does
-	// not answer and that discovery still lists, as members cannot be removed from it and have to expire.
+	// for longer than [GoneAfter] and is absent from discovery, which lists every Ready node; or it is a worker
+	// without a Node object that does not answer and that discovery still lists, as members cannot be removed from
+	// it and have to expire.
 	Gone bool
 	// Versions are the versions of the components seen running.
 	Versions map[Component]version.Version
