@@ -76,7 +76,7 @@ func (u *nodeUpgrade) roomElsewhere(ctx context.Context) (bool, error) {
 		return true, "", nil
 	})
 
-	others := u.run.shared.beside(u.step.Node)
+	others, now := u.run.shared.beside(u.step.Node), u.run.engine.clock.Now()
 
 	return slices.ContainsFunc(nodes, func(n cluster.KubeNode) bool {
 		_, busy := others[n.Name]
@@ -84,8 +84,8 @@ func (u *nodeUpgrade) roomElsewhere(ctx context.Context) (bool, error) {
 		// A cordon that an earlier run left is taken away by another upgrade of this run.
 		left := n.Ready && n.CordonedBy != "" && !n.ExcludesWorkloads && !u.run.policy().Holds(n.Name)
 
-		// One that is not Ready may be so again at once, and pods wait for it.
-		n.Ready = true
+		// One that was Ready a moment ago may be so again at once, and pods wait for it.
+		n.Ready = n.Ready || now.Sub(n.ReadySince) < cluster.GoneAfter
 
 		return n.Name != u.step.Node && (left || rule.RoomOn(n, u.run.engine.runID, busy) != rule.NoRoom)
 	}), err
