@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/hashicorp/terraform-plugin-framework-validators/stringvalidator"
 	"github.com/hashicorp/terraform-plugin-framework/attr"
 	"github.com/hashicorp/terraform-plugin-framework/datasource"
 	"github.com/hashicorp/terraform-plugin-framework/datasource/schema"
@@ -274,6 +275,7 @@ func availableVersionsSchema() schema.Schema {
 			attrname.Context: schema.StringAttribute{
 				MarkdownDescription: "Context of the talosconfig. Default: the provider's. Cannot be combined with `talos_version`.",
 				Optional:            true,
+				Validators:          []validator.String{stringvalidator.LengthAtLeast(1)},
 			},
 			attrname.TalosVersion: schema.StringAttribute{
 				MarkdownDescription: "Talos version to start from, with or without `v`. Default: the lowest version that a node runs.",

@@ -415,6 +415,7 @@ func TestAvailableVersions_ValidateTheirInput(t *testing.T) {
 		"Kubernetes a variable":   {map[string]tftypes.Value{"kubernetes_version": unknown}, ""},
 		"not known yet":           {map[string]tftypes.Value{"talos_version": unknown, "kubernetes_version": textOf("1.34.0")}, ""},
 		"context":                 {map[string]tftypes.Value{"context": textOf("prod")}, ""},
+		"empty context":           {map[string]tftypes.Value{"context": textOf("")}, "context"},
 		"context and version":     {map[string]tftypes.Value{"context": textOf("prod"), "talos_version": textOf("1.13.0")}, "context"},
 		"minor version":           {map[string]tftypes.Value{"talos_version": textOf("1.13")}, "talos_version"},
 		"word":                    {map[string]tftypes.Value{"talos_version": textOf("1.13.0"), "kubernetes_version": textOf("latest")}, "kubernetes_version"},

@@ -3,6 +3,7 @@
 package provider
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -64,7 +65,6 @@ func TestCredentials_UnusableOnesNameTheirAttribute(t *testing.T) {
 		"malformed":                             {attrname.Talosconfig, "contexts: [unclosed", "malformed YAML"},
 		"a file that is not there":              {attrname.TalosconfigPath, filepath.Join(t.TempDir(), "none"), "no such file"},
 		"a talosconfig whose context is no use": {attrname.Talosconfig, talosconfig, ""},
-		"none":                                  {attrname.Talosconfig, "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			validated, configured := configuredBlock(t, map[string]tftypes.Value{test.attribute: tftypes.NewValue(tftypes.String, test.value)})
@@ -84,6 +84,40 @@ func TestCredentials_UnusableOnesNameTheirAttribute(t *testing.T) {
 				t.Errorf("it says %v", configured)
 			}
 		})
+	}
+}
+
+// TestCredentials_EmptyIsNotUnset: a variable that is empty by mistake, as in context = var.cluster, must not lead to
+// the current context, or to the cluster of TALOSCONFIG.
+func TestCredentials_EmptyIsNotUnset(t *testing.T) {
+	for _, name := range []string{attrname.Talosconfig, attrname.TalosconfigPath, attrname.Context, attrname.Kubeconfig, attrname.KubeconfigPath} {
+		for value, refused := range map[any]bool{"": true, nil: false, tftypes.UnknownValue: false} {
+			t.Run(fmt.Sprintf("%s %v", name, value), func(t *testing.T) {
+				validated, _ := configuredBlock(t, map[string]tftypes.Value{name: tftypes.NewValue(tftypes.String, value)})
+
+				if !refused {
+					if len(validated) > 0 {
+						t.Errorf("it says %v", validated[0])
+					}
+
+					return
+				}
+
+				if len(validated) != 1 || validated[0].Summary != "Unusable credentials" || attributeText(t, validated[0]) != name || !strings.Contains(validated[0].Detail, name+" is empty") {
+					t.Errorf("it says %v", validated)
+				}
+			})
+		}
+	}
+}
+
+// TestCredentials_EnvironmentVariableMayBeEmpty: unlike an attribute, an empty variable is as unset.
+func TestCredentials_EnvironmentVariableMayBeEmpty(t *testing.T) {
+	t.Setenv("TALOSCONFIG", "")
+
+	validated, configured := configuredBlock(t, nil)
+	for _, one := range append(validated, configured...) {
+		t.Errorf("it says %v", one)
 	}
 }
 

@@ -8,10 +8,12 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/hashicorp/terraform-plugin-framework-validators/stringvalidator"
 	"github.com/hashicorp/terraform-plugin-framework/attr"
 	"github.com/hashicorp/terraform-plugin-framework/datasource"
 	"github.com/hashicorp/terraform-plugin-framework/datasource/schema"
 	"github.com/hashicorp/terraform-plugin-framework/diag"
+	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
@@ -170,6 +172,7 @@ func currentVersionsSchema() schema.Schema {
 			attrname.Context: schema.StringAttribute{
 				MarkdownDescription: "Context of the talosconfig. Default: the provider's.",
 				Optional:            true,
+				Validators:          []validator.String{stringvalidator.LengthAtLeast(1)},
 			},
 			attrname.ID:  attribute.ComputedText("Talos cluster ID. If discovery is off, the UID of the namespace `kube-system`."),
 			"talos":      rangeSchema("Talos"),

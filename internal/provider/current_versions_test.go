@@ -3,6 +3,7 @@
 package provider
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/hashicorp/terraform-plugin-framework/datasource"
@@ -72,4 +73,14 @@ func TestCurrentVersions_OfASilentClusterAreAnError(t *testing.T) {
 
 	_, diagnostics := readCurrent(t, fake.clusters(t))
 	check(t, diagnostics, outcome{diag.SeverityError, "No node answered over the Talos API"})
+}
+
+// TestCurrentVersions_EmptyContextIsRefused: it would be that of the provider block.
+func TestCurrentVersions_EmptyContextIsRefused(t *testing.T) {
+	for text, want := range map[string]string{"": "context", "prod": ""} {
+		got := validateData(t, "talosupgrade_current_versions", configOf(t, currentVersionsSchema(), map[string]tftypes.Value{"context": textOf(text)}))
+		if strings.Join(got, " ") != want {
+			t.Errorf("%q: errors at %q, want %q", text, got, want)
+		}
+	}
 }

@@ -11,7 +11,6 @@ import (
 	"strings"
 
 	"github.com/hashicorp/terraform-plugin-framework-validators/listvalidator"
-	"github.com/hashicorp/terraform-plugin-framework-validators/stringvalidator"
 	"github.com/hashicorp/terraform-plugin-framework/datasource"
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/function"
@@ -324,8 +323,6 @@ func (m providerModel) validateManagement(ctx context.Context) diag.Diagnostics 
 		diagnostics.AddAttributeError(at, "Incomplete management cluster", "Neither of "+both+" is set. Set one of them, or remove "+attrname.Management+".")
 	case !text.IsNull() && !file.IsNull():
 		diagnostics.AddAttributeError(at, "Contradictory credentials", "Only one of "+both+" can be used, but both are set. Remove one of them.")
-	case text.ValueString() == "" && file.ValueString() == "":
-		diagnostics.AddAttributeError(at, "Incomplete management cluster", "The one of "+both+" that is set is empty. Give it a value, or remove "+attrname.Management+".")
 	}
 
 	return diagnostics
@@ -386,6 +383,19 @@ func endpointText() attribute.Text {
 	}}
 }
 
+// credentialText refuses an empty text. If it counted as unset, the current context of a talosconfig or the file that
+// the environment names would be used in its place, which may belong to another cluster.
+func credentialText() attribute.Text {
+	return attribute.Text{Accepts: "not be empty", Check: func(at path.Path, text string) diag.Diagnostic {
+		if text != "" {
+			return nil
+		}
+
+		return attribute.Problem(at, "Unusable credentials",
+			" is empty, which is not the same as unset: without it, another cluster may be reached.\n\nGive it a value, or leave it unset: null does the same.")
+	}}
+}
+
 // selected returns the names of the group that are given.
 func selected(group []string, given map[string]bool) []string {
 	var present []string
@@ -410,10 +420,12 @@ func providerSchema() schema.Schema {
 				MarkdownDescription: "Talos client configuration as YAML, such as `data.talos_client_configuration.this.talos_config`.",
 				Optional:            true,
 				Sensitive:           true,
+				Validators:          []validator.String{credentialText()},
 			},
 			attrname.TalosconfigPath: schema.StringAttribute{
 				MarkdownDescription: "Path of a Talos client configuration. Default: the file that `TALOSCONFIG` names.",
 				Optional:            true,
+				Validators:          []validator.String{credentialText()},
 			},
 			attrname.Endpoints: schema.ListAttribute{
 				MarkdownDescription: "Addresses of control planes, with or without a port. Requires `client_configuration`.",
@@ -443,16 +455,19 @@ func providerSchema() schema.Schema {
 			attrname.Context: schema.StringAttribute{
 				MarkdownDescription: "Context of the talosconfig. Default: its current context. Resources, data sources and actions may name another one.",
 				Optional:            true,
+				Validators:          []validator.String{credentialText()},
 			},
 			attrname.Kubeconfig: schema.StringAttribute{
 				MarkdownDescription: "Kubeconfig as YAML, such as `talos_cluster_kubeconfig.this.kubeconfig_raw`. If unset, the Talos API is asked for one, " +
 					"which needs the role `os:admin`. It belongs to one cluster: leave it unset if one talosconfig serves several.",
-				Optional:  true,
-				Sensitive: true,
+				Optional:   true,
+				Sensitive:  true,
+				Validators: []validator.String{credentialText()},
 			},
 			attrname.KubeconfigPath: schema.StringAttribute{
 				MarkdownDescription: "Path of a kubeconfig, instead of `kubeconfig`.",
 				Optional:            true,
+				Validators:          []validator.String{credentialText()},
 			},
 			attrname.Management:      providerManagement(),
 			attrname.CredentialsFrom: providerCredentialsFrom(),
@@ -472,15 +487,17 @@ func providerManagement() schema.Attribute {
 				MarkdownDescription: "Kubeconfig of the management cluster as YAML.",
 				Optional:            true,
 				Sensitive:           true,
+				Validators:          []validator.String{credentialText()},
 			},
 			attrname.KubeconfigPath: schema.StringAttribute{
 				MarkdownDescription: "Path of a kubeconfig of the management cluster, instead of `kubeconfig`.",
 				Optional:            true,
+				Validators:          []validator.String{credentialText()},
 			},
 			attrname.Context: schema.StringAttribute{
 				MarkdownDescription: "Context of that kubeconfig. Default: its current context.",
 				Optional:            true,
-				Validators:          []validator.String{stringvalidator.LengthAtLeast(1)},
+				Validators:          []validator.String{credentialText()},
 			},
 		},
 	}

@@ -255,6 +255,7 @@ func TestManagementCluster_IsValidated(t *testing.T) {
 		"no kubeconfig":                     {map[string]tftypes.Value{"management": management(map[string]tftypes.Value{"context": textOf("a")})}, "management"},
 		"two kubeconfigs":                   {map[string]tftypes.Value{"management": management(map[string]tftypes.Value{"kubeconfig": textOf("a"), "kubeconfig_path": textOf("b")})}, "management"},
 		"an empty kubeconfig":               {map[string]tftypes.Value{"management": management(map[string]tftypes.Value{"kubeconfig": textOf("")})}, "management"},
+		"an empty kubeconfig path":          {map[string]tftypes.Value{"management": management(map[string]tftypes.Value{"kubeconfig_path": textOf("")})}, "management"},
 		"credentials":                       {map[string]tftypes.Value{"management": usable, "credentials_from": prod}, ""},
 		"credentials and a context":         {map[string]tftypes.Value{"management": usable, "credentials_from": prod, "context": textOf("admin@prod")}, ""},
 		"unknown credentials":               {map[string]tftypes.Value{"management": usable, "credentials_from": from(unknown, unknown)}, ""},
