@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/hashicorp/terraform-plugin-framework-validators/listvalidator"
+	"github.com/hashicorp/terraform-plugin-framework/attr"
 	"github.com/hashicorp/terraform-plugin-framework/datasource"
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/function"
@@ -250,7 +251,8 @@ func (m providerModel) elsewhere(ctx context.Context, access *connection.Credent
 	return diagnostics
 }
 
-// credentialsValidator refuses provider blocks that contradict themselves.
+// credentialsValidator refuses provider blocks that contradict themselves. An unknown value contradicts nothing, because
+// it may turn out to be null: while a configuration is validated, every input variable is unknown.
 type credentialsValidator struct{}
 
 // Description implements [provider.ConfigValidator].
@@ -273,13 +275,13 @@ func (credentialsValidator) ValidateProvider(ctx context.Context, req provider.V
 		return
 	}
 
-	given := map[string]bool{
-		attrname.Talosconfig:         !model.Talosconfig.IsNull(),
-		attrname.TalosconfigPath:     !model.TalosconfigPath.IsNull(),
-		attrname.Endpoints:           !model.Endpoints.IsNull(),
-		attrname.ClientConfiguration: !model.ClientConfiguration.IsNull(),
-		attrname.Kubeconfig:          !model.Kubeconfig.IsNull(),
-		attrname.KubeconfigPath:      !model.KubeconfigPath.IsNull(),
+	given := map[string]attr.Value{
+		attrname.Talosconfig:         model.Talosconfig,
+		attrname.TalosconfigPath:     model.TalosconfigPath,
+		attrname.Endpoints:           model.Endpoints,
+		attrname.ClientConfiguration: model.ClientConfiguration,
+		attrname.Kubeconfig:          model.Kubeconfig,
+		attrname.KubeconfigPath:      model.KubeconfigPath,
 	}
 
 	exclusive := [][]string{
@@ -329,10 +331,10 @@ func (m providerModel) validateManagement(ctx context.Context) diag.Diagnostics 
 }
 
 // validateFrom refuses other credentials besides those from a management cluster.
-func (m providerModel) validateFrom(given map[string]bool) diag.Diagnostics {
+func (m providerModel) validateFrom(given map[string]attr.Value) diag.Diagnostics {
 	var diagnostics diag.Diagnostics
 
-	if m.CredentialsFrom.IsNull() {
+	if !attribute.Stated(m.CredentialsFrom) {
 		return diagnostics
 	}
 
@@ -352,8 +354,9 @@ func (m providerModel) validateFrom(given map[string]bool) diag.Diagnostics {
 	return diagnostics
 }
 
-func requireBoth(resp *provider.ValidateConfigResponse, given map[string]bool, present, missing string) {
-	if !given[present] || given[missing] {
+// requireBoth refuses an attribute that is set without the other one.
+func requireBoth(resp *provider.ValidateConfigResponse, given map[string]attr.Value, present, missing string) {
+	if !attribute.Stated(given[present]) || !given[missing].IsNull() {
 		return
 	}
 
@@ -396,12 +399,12 @@ func credentialText() attribute.Text {
 	}}
 }
 
-// selected returns the names of the group that are given.
-func selected(group []string, given map[string]bool) []string {
+// selected returns the names of the group that are given for certain.
+func selected(group []string, given map[string]attr.Value) []string {
 	var present []string
 
 	for _, name := range group {
-		if given[name] {
+		if attribute.Stated(given[name]) {
 			present = append(present, name)
 		}
 	}

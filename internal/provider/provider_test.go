@@ -199,6 +199,60 @@ func TestProvider_RefusesContradictoryCredentials(t *testing.T) {
 	}
 }
 
+// TestProvider_UnknownCredentialsContradictNothing: while a configuration is validated every input variable is
+// unknown, and may turn out to be null. What is certain is said all the same.
+func TestProvider_UnknownCredentialsContradictNothing(t *testing.T) {
+	unknown := tftypes.NewValue(tftypes.String, tftypes.UnknownValue)
+	listType := tftypes.List{ElementType: tftypes.String}
+	certificateType := tftypes.Object{AttributeTypes: map[string]tftypes.Type{
+		"ca_certificate": tftypes.String, "client_certificate": tftypes.String, "client_key": tftypes.String,
+	}}
+	endpoints, someday := tftypes.NewValue(listType, []tftypes.Value{textOf("10.5.0.2")}), tftypes.NewValue(listType, tftypes.UnknownValue)
+	certificate := tftypes.NewValue(certificateType, map[string]tftypes.Value{"ca_certificate": unknown, "client_certificate": unknown, "client_key": unknown})
+	issued := tftypes.NewValue(certificateType, tftypes.UnknownValue)
+	management := empty(managementType(), map[string]tftypes.Value{"kubeconfig_path": textOf("a")})
+	prod := empty(credentialsFromType(), map[string]tftypes.Value{"namespace": textOf("tenant-a"), "name": textOf("prod")})
+	from := tftypes.NewValue(credentialsFromType(), tftypes.UnknownValue)
+
+	for name, test := range map[string]struct {
+		set map[string]tftypes.Value
+		at  string
+	}{
+		"talosconfig or its path":         {map[string]tftypes.Value{"talosconfig": unknown, "talosconfig_path": unknown}, ""},
+		"a talosconfig by default":        {map[string]tftypes.Value{"talosconfig": textOf("a"), "talosconfig_path": unknown}, ""},
+		"a path by default":               {map[string]tftypes.Value{"talosconfig": unknown, "talosconfig_path": textOf("a")}, ""},
+		"kubeconfig or its path":          {map[string]tftypes.Value{"kubeconfig": unknown, "kubeconfig_path": unknown}, ""},
+		"every way":                       {map[string]tftypes.Value{"talosconfig": unknown, "talosconfig_path": unknown, "endpoints": someday, "client_configuration": issued}, ""},
+		"a talosconfig or a certificate":  {map[string]tftypes.Value{"talosconfig": unknown, "endpoints": endpoints, "client_configuration": certificate}, ""},
+		"endpoints, perhaps":              {map[string]tftypes.Value{"endpoints": someday}, ""},
+		"a certificate, perhaps":          {map[string]tftypes.Value{"client_configuration": issued}, ""},
+		"endpoints for what is issued":    {map[string]tftypes.Value{"endpoints": endpoints, "client_configuration": issued}, ""},
+		"a certificate for any endpoints": {map[string]tftypes.Value{"endpoints": someday, "client_configuration": certificate}, ""},
+		"from elsewhere, perhaps":         {map[string]tftypes.Value{"credentials_from": from, "talosconfig": textOf("a"), "kubeconfig": textOf("a")}, ""},
+		"from elsewhere, or given":        {map[string]tftypes.Value{"management": management, "credentials_from": prod, "talosconfig": unknown, "endpoints": someday, "kubeconfig_path": unknown}, ""},
+		"two, and perhaps a third":        {map[string]tftypes.Value{"talosconfig": textOf("a"), "talosconfig_path": textOf("b"), "client_configuration": issued}, "talosconfig_path"},
+		"a certificate of unknown parts":  {map[string]tftypes.Value{"talosconfig": textOf("a"), "endpoints": endpoints, "client_configuration": certificate}, "client_configuration"},
+		"unknown parts without endpoints": {map[string]tftypes.Value{"client_configuration": certificate}, "client_configuration"},
+		"from elsewhere, and one given":   {map[string]tftypes.Value{"management": management, "credentials_from": prod, "talosconfig": unknown, "kubeconfig": textOf("a")}, "credentials_from"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			diagnostics := validateProvider(t.Context(), t, test.set)
+
+			if test.at == "" {
+				if len(diagnostics) != 0 {
+					t.Errorf("it says %v", diagnostics[0])
+				}
+
+				return
+			}
+
+			if len(diagnostics) != 1 || attributeText(t, diagnostics[0]) != test.at {
+				t.Errorf("it says %v", diagnostics)
+			}
+		})
+	}
+}
+
 func TestProvider_EveryFunctionExplainsItself(t *testing.T) {
 	t.Parallel()
 
