@@ -53,11 +53,14 @@ func (r *clusterResource) ModifyPlan(ctx context.Context, req resource.ModifyPla
 		resp.Diagnostics.Append(req.State.Get(ctx, prior)...)
 	}
 
+	claimant, diagnostics := connection.ClaimantOf(ctx, req.Private)
+	resp.Diagnostics.Append(diagnostics...)
+
 	if resp.Diagnostics.HasError() {
 		return
 	}
 
-	work, diagnostics := r.preview(ctx, planned, prior)
+	work, diagnostics := r.preview(ctx, claimant, planned, prior)
 	resp.Diagnostics.Append(diagnostics...)
 
 	switch {
@@ -81,8 +84,9 @@ func (r *clusterResource) ModifyPlan(ctx context.Context, req resource.ModifyPla
 }
 
 // preview describes what an apply would do. It returns whether there is anything to do or to find out: an apply
-// skips a resource whose plan changes nothing. prior is nil for a resource that does not exist yet.
-func (r *clusterResource) preview(ctx context.Context, planned clusterModel, prior *clusterModel) (bool, diag.Diagnostics) {
+// skips a resource whose plan changes nothing. claimant is the name of the resource among claims; empty if it has none.
+// prior is nil for a resource that does not exist yet.
+func (r *clusterResource) preview(ctx context.Context, claimant string, planned clusterModel, prior *clusterModel) (bool, diag.Diagnostics) {
 	var diagnostics diag.Diagnostics
 
 	if access, undecided := r.clusters.Undecided(ctx); undecided {
@@ -133,7 +137,7 @@ func (r *clusterResource) preview(ctx context.Context, planned clusterModel, pri
 		examined.Findings = append(examined.Findings, unseenFinding(absent, seen.Observation))
 	}
 
-	examined.Findings = append(examined.Findings, r.clusters.Claims.RecordPlan(seen.ID, seen.Name, request.Target, work)...)
+	examined.Findings = append(examined.Findings, r.clusters.Claims.RecordPlan(seen.ID, claimant, seen.Name, request.Target, work)...)
 
 	if !work {
 		object = viewObject(bounded, r.clusters, planned, prior, request.Target)

@@ -293,6 +293,74 @@ func TestState_OneResourceMayBeUpdatedMoreThanOnce(t *testing.T) {
 	}
 }
 
+// plan is the plan of a resource with a Talos version; prior is nil for a resource that does not exist yet.
+func (d driven) plan(talos string, prior *tfprotov6.DynamicValue, private []byte) *tfprotov6.PlanResourceChangeResponse {
+	d.Helper()
+
+	config := d.dynamic(empty(d.kind, map[string]tftypes.Value{attrname.TalosVersion: tftypes.NewValue(tftypes.String, talos)}))
+	if prior == nil {
+		prior = d.dynamic(tftypes.NewValue(d.kind, nil))
+	}
+
+	resp, err := d.server.PlanResourceChange(d.Context(), &tfprotov6.PlanResourceChangeRequest{
+		TypeName: attrname.TypeName + "_cluster", PriorState: prior, ProposedNewState: config, Config: config, PriorPrivate: private,
+	})
+	if err != nil {
+		d.Fatal(err)
+	}
+
+	return resp
+}
+
+// errors are the summaries and the details of the errors.
+func (d driven) errors(diagnostics []*tfprotov6.Diagnostic) string {
+	d.Helper()
+
+	var text []string
+
+	for _, one := range told.NotedOnWire(d.T, diagnostics) {
+		if one.Severity == tfprotov6.DiagnosticSeverityError {
+			text = append(text, one.Summary+": "+one.Detail)
+		}
+	}
+
+	return strings.Join(text, "\n")
+}
+
+// TestState_OneResourceMayBePlannedMoreThanOnce: test runs of Terraform plan it through the same provider with one
+// version after the other, before and after it is created.
+func TestState_OneResourceMayBePlannedMoreThanOnce(t *testing.T) {
+	d := drive(t, threeNodes("1.13.0", "1.34.2"))
+
+	for _, talos := range []string{"1.13.4", "1.13.3", "1.13.0"} {
+		if said := d.errors(d.plan(talos, nil, nil).Diagnostics); said != "" {
+			t.Fatalf("before it is created, %s: %s", talos, said)
+		}
+	}
+
+	first := d.plan("1.13.0", nil, nil)
+
+	created, err := d.server.ApplyResourceChange(t.Context(), &tfprotov6.ApplyResourceChangeRequest{
+		TypeName: attrname.TypeName + "_cluster", PriorState: d.dynamic(tftypes.NewValue(d.kind, nil)), PlannedState: first.PlannedState, PlannedPrivate: first.PlannedPrivate,
+		Config: d.dynamic(empty(d.kind, map[string]tftypes.Value{attrname.TalosVersion: tftypes.NewValue(tftypes.String, "1.13.0")})),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	d.silent(created.Diagnostics)
+
+	for _, talos := range []string{"1.13.4", "1.13.3"} {
+		if said := d.errors(d.plan(talos, created.NewState, created.Private).Diagnostics); said != "" {
+			t.Errorf("once it is created, %s: %s", talos, said)
+		}
+	}
+
+	if said := d.errors(d.plan("1.13.4", nil, nil).Diagnostics); !strings.Contains(said, "another talosupgrade_cluster resource of the same provider block brings it to") {
+		t.Errorf("another resource: %q", said)
+	}
+}
+
 // TestState_OfVersion0IsRead: an apply before 0.1.0 has stored the first file, but for the
 // identity of the cluster and the directory of its snapshots, and the
 // second has what that one left unset as well.

@@ -28,12 +28,14 @@ type Claims struct {
 	by map[string]string
 	// files maps each file that a resource writes to that resource.
 	files map[string]string
-	// planned is the first plan for each cluster.
+	// planned is the plan of one resource for each cluster.
 	planned map[string]plannedResource
 }
 
 // plannedResource is a resource as described by its plan.
 type plannedResource struct {
+	// claimant is the name of the resource among claims; empty if it has none, as before it is created.
+	claimant string
 	// name is the name of the connection.
 	name   string
 	target cluster.Target
@@ -56,6 +58,12 @@ func (c *Claims) Claim(id, claimant string) error {
 
 	c.by[id] = claimant
 
+	// A resource without a name has been given one since it was planned.
+	if planned, found := c.planned[id]; found && planned.claimant == "" {
+		planned.claimant = claimant
+		c.planned[id] = planned
+	}
+
 	return nil
 }
 
@@ -73,40 +81,53 @@ func (c *Claims) ClaimFile(path, claimant string) bool {
 	return true
 }
 
-// RecordPlan records that a plan brings the cluster to the target through the named connection, and returns what
-// conflicts with it: a plan of another resource with another target or, if there is work, through another
-// connection. Two resources with the same target and the same connection cannot be distinguished before the apply.
-func (c *Claims) RecordPlan(id, name string, target cluster.Target, work bool) []cluster.Finding {
+// RecordPlan records that a plan of the claimant brings the cluster to the target through the named connection, and
+// returns what conflicts with it: a plan of another resource with another target or, if there is work, through another
+// connection. The claimant is empty for a resource without a name among claims.
+//
+// Terraform may plan a resource more than once through one configured provider, each time with another target, as the
+// runs of a test do. A resource that has no name yet cannot be distinguished from another one without a name, so two
+// targets of such resources fail no plan: the apply refuses the second resource. Nor can two resources with the same
+// target and the same connection be distinguished before the apply.
+func (c *Claims) RecordPlan(id, claimant, name string, target cluster.Target, work bool) []cluster.Finding {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 
-	const remedy = "Keep one resource per cluster."
+	if id == "" {
+		return nil
+	}
 
+	own := plannedResource{claimant: claimant, name: name, target: target}
 	first, planned := c.planned[id]
 
-	switch {
-	case id == "":
-		return nil
-	case !planned:
-		c.planned[id] = plannedResource{name: name, target: target}
+	if !planned || claimant != "" && claimant == first.claimant {
+		c.planned[id] = own
 
 		return nil
-	case !first.target.Talos.Equal(target.Talos) || !first.target.Kubernetes.Equal(target.Kubernetes):
-		return []cluster.Finding{{
-			Check: cluster.CheckLock, Severity: cluster.Permanent,
-			Found: fmt.Sprintf("this resource is to bring the cluster to %s, and another %s_cluster resource of the same provider block brings it to %s",
-				wanted(target), attrname.TypeName, wanted(first.target)),
-			Remedy: remedy,
-		}}
+	}
+
+	const remedy = "Keep one resource per cluster."
+
+	conflict := cluster.Finding{Check: cluster.CheckLock, Severity: cluster.Observed, Remedy: remedy}
+
+	switch same := first.target.Talos.Equal(target.Talos) && first.target.Kubernetes.Equal(target.Kubernetes); {
+	case !same && claimant == "" && first.claimant == "":
+		c.planned[id] = own
+		conflict.Found = fmt.Sprintf("this plan is to bring the cluster to %s, and an earlier one of the same provider block brings it to %s; if that is of another %s_cluster resource, the apply does one of them and refuses the other",
+			wanted(target), wanted(first.target), attrname.TypeName)
+		conflict.Remedy = remedy + " Between the runs of a test nothing has to be done."
+	case !same:
+		conflict.Severity = cluster.Permanent
+		conflict.Found = fmt.Sprintf("this resource is to bring the cluster to %s, and another %s_cluster resource of the same provider block brings it to %s",
+			wanted(target), attrname.TypeName, wanted(first.target))
 	case first.name != name && work:
-		return []cluster.Finding{{
-			Check: cluster.CheckLock, Severity: cluster.Observed, Attribute: attrname.Context,
-			Found:  fmt.Sprintf("another %s_cluster resource upgrades this cluster, which it reaches through %s", attrname.TypeName, first.name),
-			Remedy: remedy,
-		}}
+		conflict.Attribute = attrname.Context
+		conflict.Found = fmt.Sprintf("another %s_cluster resource upgrades this cluster, which it reaches through %s", attrname.TypeName, first.name)
 	default:
 		return nil
 	}
+
+	return []cluster.Finding{conflict}
 }
 
 // wanted returns the target as text: "Talos 1.13.4, Kubernetes 1.35.2".
@@ -123,6 +144,10 @@ func (c *Claims) Release(id, claimant string) {
 	if c.by[id] == claimant {
 		delete(c.by, id)
 	}
+
+	if c.planned[id].claimant == claimant {
+		delete(c.planned, id)
+	}
 }
 
 // keyClaimant is the key of the resource's name among claims in its private state.
@@ -136,16 +161,25 @@ type private interface {
 	SetKey(ctx context.Context, key string, value []byte) diag.Diagnostics
 }
 
+// ClaimantOf returns the name among claims of the resource with the private state; empty if it has none yet.
+func ClaimantOf[P private](ctx context.Context, kept P) (string, diag.Diagnostics) {
+	var name string
+
+	stored, diagnostics := kept.GetKey(ctx, keyClaimant)
+	if json.Unmarshal(stored, &name) != nil {
+		return "", diagnostics
+	}
+
+	return name, diagnostics
+}
+
 // ClaimantIn returns the name among claims of the resource with the private state: a random text that it keeps for
 // life, and that is created if it has none yet.
 func ClaimantIn[P private](ctx context.Context, kept P) (string, diag.Diagnostics) {
-	var (
-		none P
-		name string
-	)
+	var none P
 
-	stored, diagnostics := kept.GetKey(ctx, keyClaimant)
-	if json.Unmarshal(stored, &name) == nil && name != "" {
+	name, diagnostics := ClaimantOf(ctx, kept)
+	if name != "" {
 		return name, diagnostics
 	}
 

@@ -5,6 +5,10 @@ package connection
 import (
 	"errors"
 	"testing"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/wording"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
 func TestClaim_KeepsResourcesOfOneClusterApart(t *testing.T) {
@@ -34,5 +38,91 @@ func TestClaim_KeepsResourcesOfOneClusterApart(t *testing.T) {
 
 	if err := claims.Claim("a", "second"); err != nil {
 		t.Errorf("after the release: %v", err)
+	}
+}
+
+// TestRecordPlan_TellsResourcesOfOneClusterApart: by the names that they have once they are applied.
+func TestRecordPlan_TellsResourcesOfOneClusterApart(t *testing.T) {
+	low, high := cluster.Target{Talos: version.MustParse("1.13.3")}, cluster.Target{Talos: version.MustParse("1.13.4")}
+
+	const none = cluster.Severity(-1)
+
+	type step struct {
+		// claims is true for an apply of the claimant, and destroys for its end.
+		claims, destroys bool
+		claimant, name   string
+		target           cluster.Target
+		want             cluster.Severity
+	}
+
+	for name, steps := range map[string][]step{
+		"one, again": {
+			{claimant: "a", name: "north", target: low, want: none},
+			{claimant: "a", name: "north", target: high, want: none},
+			{claimant: "a", name: "south", target: high, want: none},
+			{claimant: "a", name: "south", target: low, want: none},
+		},
+		"one, before and after it is created": {
+			{name: "north", target: low, want: none},
+			{claims: true, claimant: "a"},
+			{claimant: "a", name: "north", target: high, want: none},
+		},
+		"one that may be two": {
+			{name: "north", target: low, want: none},
+			{name: "north", target: high, want: cluster.Observed},
+			{name: "north", target: high, want: none},
+		},
+		"two": {
+			{claimant: "a", name: "north", target: low, want: none},
+			{claimant: "b", name: "north", target: high, want: cluster.Permanent},
+			{claimant: "b", name: "north", target: low, want: none},
+			{claimant: "b", name: "south", target: low, want: cluster.Observed},
+			{claimant: "a", name: "north", target: high, want: none},
+			{claimant: "b", name: "north", target: low, want: cluster.Permanent},
+		},
+		"a new one beside another": {
+			{claimant: "a", name: "north", target: low, want: none},
+			{name: "north", target: high, want: cluster.Permanent},
+		},
+		"one beside another that is new": {
+			{name: "north", target: low, want: none},
+			{claimant: "a", name: "north", target: high, want: cluster.Permanent},
+		},
+		"a new one beside another that was just created": {
+			{name: "north", target: low, want: none},
+			{claims: true, claimant: "a"},
+			{name: "north", target: high, want: cluster.Permanent},
+		},
+		"one after another": {
+			{claimant: "a", name: "north", target: low, want: none},
+			{destroys: true, claimant: "a"},
+			{name: "north", target: high, want: none},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			claims := NewClaims()
+
+			for index, step := range steps {
+				switch {
+				case step.claims:
+					if err := claims.Claim("c", step.claimant); err != nil {
+						t.Fatal(err)
+					}
+				case step.destroys:
+					claims.Release("c", step.claimant)
+				default:
+					got, found := none, claims.RecordPlan("c", step.claimant, step.name, step.target, true)
+					wording.NoteFindings(t, found)
+
+					if len(found) > 0 {
+						got = found[0].Severity
+					}
+
+					if got != step.want {
+						t.Errorf("step %d: severity %d, want %d", index, got, step.want)
+					}
+				}
+			}
+		})
 	}
 }
