@@ -542,7 +542,7 @@ func (m clusterModel) validateMode() diag.Diagnostics {
 	return diagnostics
 }
 
-// validateDelegated refuses attributes that the operator decides about.
+// validateDelegated refuses attributes that set what the operator decides about.
 func (m clusterModel) validateDelegated() diag.Diagnostics {
 	var (
 		diagnostics diag.Diagnostics
@@ -550,7 +550,7 @@ func (m clusterModel) validateDelegated() diag.Diagnostics {
 	)
 
 	for _, one := range m.choices() {
-		if one.decides == aboutNodes && attribute.Stated(one.value) {
+		if one.decides == aboutNodes && attribute.Decides(one.value) {
 			idle = append(idle, one.name)
 		}
 	}

@@ -893,6 +893,48 @@ func TestValidate_DelegationRefusesUnusedAttributes(t *testing.T) {
 		cases[name] = validationCase{delegating(vitistack, change), name, "nothing looks at " + name + "."}
 	}
 
+	nothing := func(of types.Object) types.Object {
+		values := map[string]attr.Value{}
+
+		for name, kind := range of.AttributeTypes(t.Context()) {
+			value, err := kind.ValueFromTerraform(t.Context(), tftypes.NewValue(kind.TerraformType(t.Context()), nil))
+			if err != nil {
+				t.Fatal(err)
+			}
+
+			values[name] = value
+		}
+
+		return types.ObjectValueMust(of.AttributeTypes(t.Context()), values)
+	}
+
+	// A module passes them on for variables that are not set.
+	for name, change := range map[string]func(*clusterModel){
+		"an empty list": func(m *clusterModel) { m.Canary = texts() },
+		"an empty map": func(m *clusterModel) {
+			m.NodeOverrides = types.MapValueMust(defaults.NodeOverrides.ElementType(t.Context()), nil)
+		},
+		"an object of nulls": func(m *clusterModel) { m.Drain = nothing(defaults.Drain) },
+		"objects in an object": func(m *clusterModel) {
+			parts := nothing(defaults.Kubernetes).Attributes()
+			parts[attrname.Manifests] = nothing(types.ObjectNull(manifestsTypes()))
+			m.Kubernetes = types.ObjectValueMust(kubernetesTypes(), parts)
+		},
+		"an object that may turn out to be one of nulls": func(m *clusterModel) {
+			parts := nothing(defaults.Drain).Attributes()
+			parts[attrname.Timeout] = types.StringUnknown()
+			m.Drain = types.ObjectValueMust(defaults.Drain.AttributeTypes(t.Context()), parts)
+		},
+	} {
+		cases[name] = validationCase{delegating(vitistack, change), "", ""}
+	}
+
+	cases["a part of an object"] = validationCase{delegating(vitistack, func(m *clusterModel) {
+		parts := nothing(defaults.Drain).Attributes()
+		parts[attrname.Timeout] = types.StringValue("5m")
+		m.Drain = types.ObjectValueMust(defaults.Drain.AttributeTypes(t.Context()), parts)
+	}), attrname.Drain, "nothing looks at drain."}
+
 	cases["several of them"] = validationCase{
 		delegating(vitistack, func(m *clusterModel) { m.Order, m.OnFailure = defaults.Order, types.StringValue("rollback") }),
 		attrname.Order, "Remove order, on_failure, or set",

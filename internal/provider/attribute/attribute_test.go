@@ -142,3 +142,36 @@ func texts(elements ...string) types.List {
 
 	return types.ListValueMust(types.StringType, values)
 }
+
+func TestDecides_NothingThatIsEmpty(t *testing.T) {
+	object := func(value attr.Value) types.Object {
+		return types.ObjectValueMust(map[string]attr.Type{"a": value.Type(t.Context())}, map[string]attr.Value{"a": value})
+	}
+	one := []attr.Value{types.StringValue("")}
+
+	for name, test := range map[string]struct {
+		value attr.Value
+		want  bool
+	}{
+		"no value":                  {nil, false},
+		"null":                      {types.StringNull(), false},
+		"unknown":                   {types.StringUnknown(), false},
+		"text":                      {types.StringValue(""), true},
+		"false":                     {types.BoolValue(false), true},
+		"empty list":                {types.ListValueMust(types.StringType, nil), false},
+		"empty set":                 {types.SetValueMust(types.StringType, nil), false},
+		"empty map":                 {types.MapValueMust(types.StringType, nil), false},
+		"list":                      {types.ListValueMust(types.StringType, one), true},
+		"set":                       {types.SetValueMust(types.StringType, one), true},
+		"map":                       {types.MapValueMust(types.StringType, map[string]attr.Value{"": one[0]}), true},
+		"object of null":            {object(types.StringNull()), false},
+		"object of unknown":         {object(types.StringUnknown()), false},
+		"object of an empty list":   {object(types.ListValueMust(types.StringType, nil)), false},
+		"object of another object":  {object(object(types.BoolValue(false))), true},
+		"object of objects of null": {object(object(types.BoolNull())), false},
+	} {
+		if got := attribute.Decides(test.value); got != test.want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+}

@@ -4,6 +4,7 @@ package attribute
 
 import (
 	"context"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -53,6 +54,27 @@ func ComputedText(description string) schema.StringAttribute {
 // Stated reports whether a configuration sets the value. It is false for an unknown value, which may turn out to be
 // null.
 func Stated(value attr.Value) bool { return value != nil && !value.IsNull() && !value.IsUnknown() }
+
+// Decides reports whether a configuration sets anything with the value. It is false for an empty collection, and for an
+// object of which no attribute decides anything, as modules pass them on for variables that are not set.
+func Decides(value attr.Value) bool {
+	if !Stated(value) {
+		return false
+	}
+
+	switch value := value.(type) {
+	case types.List:
+		return len(value.Elements()) > 0
+	case types.Set:
+		return len(value.Elements()) > 0
+	case types.Map:
+		return len(value.Elements()) > 0
+	case types.Object:
+		return slices.ContainsFunc(slices.Collect(maps.Values(value.Attributes())), Decides)
+	default:
+		return true
+	}
+}
 
 // PlainText returns the text, and whether it is set and known.
 func PlainText(value types.String) (string, bool) {
