@@ -111,6 +111,34 @@ func TestRead_NodeThatIsAwayDoesNotFlapInState(t *testing.T) {
 	}
 }
 
+// TestRead_ImageThatCannotBeReadDoesNotFlapInState: os:reader may not read a machine configuration, and the image in it
+// is the same as before.
+func TestRead_ImageThatCannotBeReadDoesNotFlapInState(t *testing.T) {
+	fake := threeNodes("1.13.4", "1.34.2")
+	state := stored(t, fake, "1.13.4", "")
+
+	for index := range fake.nodes {
+		fake.nodes[index].unread, fake.nodes[index].talos = true, "1.13.5"
+	}
+
+	got, diagnostics := read(t.Context(), t, fake.clusters(t), state)
+	check(t, diagnostics)
+
+	before, after := map[string]nodeModel{}, map[string]nodeModel{}
+	wellDone(t, state.Nodes.ElementsAs(t.Context(), &before, false))
+	wellDone(t, got.Nodes.ElementsAs(t.Context(), &after, false))
+
+	for name, node := range after {
+		if node.Image.IsNull() || !node.Image.Equal(before[name].Image) {
+			t.Errorf("the image of %s became %s, and was %s", name, node.Image, before[name].Image)
+		}
+
+		if node.TalosVersion.ValueString() != "1.13.5" {
+			t.Errorf("%s runs %s in state", name, node.TalosVersion)
+		}
+	}
+}
+
 func TestRead_IsBounded(t *testing.T) {
 	fake := threeNodes("1.13.4", "1.34.2")
 	state := stored(t, fake, "1.13.4", "")

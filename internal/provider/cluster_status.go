@@ -92,10 +92,15 @@ func newNodeModel(node cluster.Node) nodeModel {
 }
 
 // merge takes values that are missing in this observation from an earlier one, so that a node that is briefly
-// unreachable does not flap in state. kube-proxy is not kept if it is gone from the cluster.
+// unreachable, or whose machine configuration the credentials may not read, does not flap in state. kube-proxy is not
+// kept if it is gone from the cluster.
 func (m nodeModel) merge(earlier nodeModel, node cluster.Node, proxyless bool) nodeModel {
 	if node.Machine == nil {
-		m.TalosVersion, m.Image, m.Schematic, m.Platform = earlier.TalosVersion, earlier.Image, earlier.Schematic, earlier.Platform
+		m.TalosVersion, m.Schematic, m.Platform = earlier.TalosVersion, earlier.Schematic, earlier.Platform
+	}
+
+	if node.Machine == nil || node.Machine.Config == nil {
+		m.Image = earlier.Image
 	}
 
 	merged := m.ComponentVersions.Attributes()
