@@ -761,17 +761,25 @@ func (m clusterModel) rules(ctx context.Context) ([]*gate.Rule, diag.Diagnostics
 	return rules, diagnostics
 }
 
-// spec returns the gate without Terraform's types. Required values that are not known yet are replaced by valid
-// ones.
+// spec returns the gate without Terraform's types. Values that are required and not known yet are replaced by valid ones.
+// Beside a preset none is required, and a value that is not known yet may turn out to be null.
 func (g gateModel) spec(ctx context.Context, at path.Path, diagnostics *diag.Diagnostics) gate.Spec {
+	required := func(value types.String, meanwhile string) string {
+		if g.Preset.ValueString() != "" {
+			return value.ValueString()
+		}
+
+		return attribute.Supposed(value, meanwhile)
+	}
+
 	return gate.Spec{
 		Label:  at.String(),
 		Preset: g.Preset.ValueString(),
 		Query: cluster.ObjectQuery{
-			APIVersion: attribute.Supposed(g.APIVersion, "v1"), Kind: attribute.Supposed(g.Kind, "ConfigMap"),
+			APIVersion: required(g.APIVersion, "v1"), Kind: required(g.Kind, "ConfigMap"),
 			Namespace: g.Namespace.ValueString(), Name: g.Name.ValueString(), Selector: g.Selector.ValueString(),
 		},
-		Expr:    attribute.Supposed(g.Expr, "has(object.metadata)"),
+		Expr:    required(g.Expr, "has(object.metadata)"),
 		Timeout: positive(ctx, at.AtName(attrname.Timeout), g.Timeout, diagnostics),
 	}
 }

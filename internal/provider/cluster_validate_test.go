@@ -535,6 +535,17 @@ func TestValidate_Guards(t *testing.T) {
 		"a preset that is not known": {
 			gate(func(g *gateModel) { *g = gateModel{Preset: types.StringUnknown(), Expr: types.StringUnknown()} }), "", "",
 		},
+		"a preset beside values that are not known": {
+			gate(func(g *gateModel) {
+				unknown := types.StringUnknown()
+				*g = gateModel{Preset: types.StringValue("longhorn"), APIVersion: unknown, Kind: unknown, Name: unknown, Selector: unknown, Expr: unknown}
+			}), "", "",
+		},
+		"a preset beside a value that is known, and others that are not": {
+			gate(func(g *gateModel) {
+				*g = gateModel{Preset: types.StringValue("longhorn"), APIVersion: types.StringUnknown(), Kind: types.StringValue("ConfigMap")}
+			}), "gates[1]", "kind is set beside preset",
+		},
 		"a preset in a namespace that is not known": {
 			gate(func(g *gateModel) {
 				*g = gateModel{Preset: types.StringValue("longhorn"), Namespace: types.StringUnknown()}
