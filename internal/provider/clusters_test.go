@@ -15,6 +15,7 @@ import (
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/connection"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/wording/told"
 )
 
 func TestClusters_ConcurrentOperationsShareOneConnection(t *testing.T) {
@@ -161,9 +162,9 @@ func TestClaim_SecondResourceIsAWarningAtPlan(t *testing.T) {
 	}
 }
 
-// TestClaim_AnotherTargetOfANewResourceIsAWarningAtPlan: it may be the same resource, which a test plans again. This is
-// also said where one of the two is at its target already, and would be at work against the other with the next apply.
-func TestClaim_AnotherTargetOfANewResourceIsAWarningAtPlan(t *testing.T) {
+// TestClaim_SecondResourceWithAnotherTargetIsAnErrorAtPlan: also where one of the two is at its
+// target already, and would be at work against the other with the next apply.
+func TestClaim_SecondResourceWithAnotherTargetIsAnErrorAtPlan(t *testing.T) {
 	for name, targets := range map[string][2]*clusterModel{
 		"another Talos":            {desired("1.13.4", ""), desired("1.13.3", "")},
 		"Talos that runs":          {desired("1.13.0", ""), desired("1.13.3", "")},
@@ -177,21 +178,13 @@ func TestClaim_AnotherTargetOfANewResourceIsAWarningAtPlan(t *testing.T) {
 				t.Fatalf("the first: %v", diagnostics)
 			}
 
-			for attempt, want := range []int{1, 0} {
-				said := 0
+			_, diagnostics := planned(t, clusters, nil, targets[1])
+			if diagnostics.ErrorsCount() != 1 {
+				t.Fatalf("the second: %v", diagnostics)
+			}
 
-				_, diagnostics := planned(t, clusters, nil, targets[1])
-				for _, one := range diagnostics {
-					if one.Severity() == diag.SeverityError {
-						t.Errorf("it says %s: %s", one.Summary(), one.Detail())
-					}
-
-					said += strings.Count(one.Detail(), "an earlier one of the same provider block brings it to")
-				}
-
-				if said != want {
-					t.Errorf("attempt %d: it is said %d times, want %d: %v", attempt, said, want, diagnostics)
-				}
+			if detail := told.Noted(t, diagnostics).Errors()[0].Detail(); !strings.Contains(detail, "another talosupgrade_cluster resource of the same provider block brings it to") || !strings.Contains(detail, "Keep one resource per cluster.") {
+				t.Errorf("it says %s", detail)
 			}
 		})
 	}

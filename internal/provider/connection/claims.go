@@ -86,9 +86,8 @@ func (c *Claims) ClaimFile(path, claimant string) bool {
 // connection. The claimant is empty for a resource without a name among claims.
 //
 // Terraform may plan a resource more than once through one configured provider, each time with another target, as the
-// runs of a test do. A resource that has no name yet cannot be distinguished from another one without a name, so two
-// targets of such resources fail no plan: the apply refuses the second resource. Nor can two resources with the same
-// target and the same connection be distinguished before the apply.
+// runs of a test do. Once the resource is created, it is known by its name. Two resources with the same target and the
+// same connection cannot be distinguished before the apply.
 func (c *Claims) RecordPlan(id, claimant, name string, target cluster.Target, work bool) []cluster.Finding {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -106,16 +105,9 @@ func (c *Claims) RecordPlan(id, claimant, name string, target cluster.Target, wo
 		return nil
 	}
 
-	const remedy = "Keep one resource per cluster."
-
-	conflict := cluster.Finding{Check: cluster.CheckLock, Severity: cluster.Observed, Remedy: remedy}
+	conflict := cluster.Finding{Check: cluster.CheckLock, Severity: cluster.Observed, Remedy: "Keep one resource per cluster."}
 
 	switch same := first.target.Talos.Equal(target.Talos) && first.target.Kubernetes.Equal(target.Kubernetes); {
-	case !same && claimant == "" && first.claimant == "":
-		c.planned[id] = own
-		conflict.Found = fmt.Sprintf("this plan is to bring the cluster to %s, and an earlier one of the same provider block brings it to %s; if that is of another %s_cluster resource, the apply does one of them and refuses the other",
-			wanted(target), wanted(first.target), attrname.TypeName)
-		conflict.Remedy = remedy + " Between the runs of a test nothing has to be done."
 	case !same:
 		conflict.Severity = cluster.Permanent
 		conflict.Found = fmt.Sprintf("this resource is to bring the cluster to %s, and another %s_cluster resource of the same provider block brings it to %s",

@@ -67,10 +67,10 @@ func TestRecordPlan_TellsResourcesOfOneClusterApart(t *testing.T) {
 			{claims: true, claimant: "a"},
 			{claimant: "a", name: "north", target: high, want: none},
 		},
-		"one that may be two": {
+		"two that are new": {
 			{name: "north", target: low, want: none},
-			{name: "north", target: high, want: cluster.Observed},
-			{name: "north", target: high, want: none},
+			{name: "north", target: high, want: cluster.Permanent},
+			{name: "north", target: low, want: none},
 		},
 		"two": {
 			{claimant: "a", name: "north", target: low, want: none},
