@@ -107,7 +107,7 @@ func clusterSchema(ctx context.Context) schema.Schema {
 		},
 		attrname.Timeouts: timeoutsSchema(ctx),
 		attrname.ID: schema.StringAttribute{
-			MarkdownDescription: "Talos cluster ID. If discovery is off, the UID of the namespace `kube-system`.",
+			MarkdownDescription: "Talos cluster ID. If the cluster has none, the UID of the namespace `kube-system`.",
 			Computed:            true,
 			PlanModifiers:       []planmodifier.String{stringplanmodifier.UseStateForUnknown()},
 		},
@@ -642,7 +642,7 @@ func failureSchema() map[string]schema.Attribute {
 		},
 		attrname.OnSuspend: schema.StringAttribute{
 			MarkdownDescription: "What an apply does while upgrades are [suspended](../guides/suspending-upgrades.md): `wait` (default) continues when they are resumed, within `timeouts`; " +
-				"`stop` ends the apply with an error, and the next one continues. In either case nothing new starts, and nodes in progress are finished.",
+				"`stop` ends the apply with an error, and the next one continues. In either case nothing new starts, and nodes that this apply began are finished.",
 			Optional:   true,
 			Computed:   true,
 			Default:    stringdefault.StaticString(string(policy.OnSuspend)),

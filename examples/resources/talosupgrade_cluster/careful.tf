@@ -22,7 +22,7 @@ resource "talosupgrade_cluster" "careful" {
   canary = ["worker-0"]
   settle = "5m"
 
-  # A longer drain stops the run, with the node back in service. So does a volume that stays attached.
+  # A longer drain, or a volume that stays attached, stops the run and uncordons the node.
   drain = {
     timeout          = "10m"
     wait_for_volumes = "required"

@@ -81,3 +81,50 @@ func TestAccOneClusterThroughTwoContexts(t *testing.T) {
 	w.plan().mustSucceed(0)
 	s.wantUpgraded(talosTarget, once(1, 1))
 }
+
+// TestAccTestRunsPlanOneResourceAgain: the runs of a test share one configured provider, and each has a version of its
+// own. Every credential is a variable, which is unknown while Terraform validates.
+func TestAccTestRunsPlanOneResourceAgain(t *testing.T) {
+	full(t)
+
+	s := start(t, sim.Options{ControlPlanes: 1, Workers: 1, Talos: talosModern})
+	w := newWorkspace(t)
+
+	w.raw("variable \"talos_version\" {\n  type = string\n}\n\n" +
+		"resource \"talosupgrade_cluster\" \"this\" {\n  talos_version = var.talos_version\n}\n")
+
+	runs := fmt.Sprintf(`variables {
+  talosconfig      = null
+  talosconfig_path = %q
+}
+
+provider "talosupgrade" {
+  talosconfig      = var.talosconfig
+  talosconfig_path = var.talosconfig_path
+}
+
+run "as_it_is" {
+  variables {
+    talos_version = %q
+  }
+}
+
+run "upgraded" {
+  variables {
+    talos_version = %q
+  }
+
+  assert {
+    condition     = talosupgrade_cluster.this.nodes["worker-0"].talos_version == var.talos_version
+    error_message = "worker-0 was not upgraded"
+  }
+}
+`, s.Talosconfig(), talosModern, talosTarget)
+
+	if err := os.WriteFile(filepath.Join(w.dir, "upgrade.tftest.hcl"), []byte(runs), 0o600); err != nil {
+		t.Fatal(err)
+	}
+
+	w.run("test", "-json").mustSucceed(0)
+	s.wantUpgraded(talosTarget, once(1, 1))
+}
