@@ -41,7 +41,7 @@ func TestAccPipelineJob_KilledGoesOn(t *testing.T) {
 	}
 
 	args, _ := within(containers[0], "args").([]any)
-	script := strings.Replace(fmt.Sprint(args...), "/configuration/", configuration.dir+"/", 1)
+	script := strings.ReplaceAll(fmt.Sprint(args...), "/configuration/", configuration.dir+"/")
 
 	access := s.asServiceAccount(newKubectl(t, s.ManagementKubeconfig()))
 
@@ -54,6 +54,10 @@ func TestAccPipelineJob_KilledGoesOn(t *testing.T) {
 
 		return w
 	}
+
+	locking := pod()
+	locking.dir, locking.command = configuration.dir, command(t).Path
+	locking.run("init", "-backend=false").mustSucceed(0)
 
 	s.forget()
 

@@ -59,7 +59,7 @@ func rowsOfNodes() []row {
 // rowsOfClusters returns the faults of connections, credentials, configurations and Kubernetes.
 func rowsOfClusters() []row {
 	return []row{
-		{"Legacy: the sequence is locked.", "The call is acknowledged; an event says LOCKED, without the actor; nothing happens.", open, "No event within 90 s means that it never began, which the node's boot confirms. Where the event is seen, it was refused."},
+		{"Legacy: the sequence is locked.", "The call is acknowledged; an event says LOCKED, without the actor; nothing happens.", open, "No event within 90 s means that it never began, which the node's boot confirms. Where the event is seen, the node is at work on something else, such as an earlier request, and its next boot is waited for."},
 		{"A reboot breaks the stream of events.", "EOF, reset, or a clean end.", open, "None of them is an end of the installer. The boot ID tells."},
 		{"The endpoint is the node that reboots.", "As a node that refuses connections, for every call.", heals, "Other endpoints take over at once; the only one is found again within seconds of its return."},
 		{"An endpoint is a worker.", "`PermissionDenied`, no request forwarding.", final, "About the endpoint, not the node: endpoints must be control planes. Others are tried first."},
