@@ -237,9 +237,9 @@ type Node struct {
 	// Member is true if discovery lists the machine.
 	Member bool
 	// Gone is true if the node is still listed but no longer exists: either it is registered, has been NotReady
-	// for longer than [GoneAfter] and is absent from discovery, which lists every Ready node; or it is a worker
-	// without a Node object that does not answer and that discovery still lists, as members cannot be removed from
-	// it and have to expire.
+	// for longer than [GoneAfter] and is absent from discovery, which lists every Ready node that runs Talos; or it
+	// is a worker without a Node object that does not answer and that discovery still lists, as members cannot be
+	// removed from it and have to expire.
 	Gone bool
 	// Versions are the versions of the components seen running.
 	Versions map[Component]version.Version
@@ -291,7 +291,7 @@ type StaleNode struct {
 
 // Observation is the state of a whole cluster at one moment.
 type Observation struct {
-	// ID is the Talos cluster ID, or the UID of the namespace kube-system if discovery is off.
+	// ID is the Talos cluster ID, or the UID of the namespace kube-system if the cluster has none.
 	ID   string
 	Name string
 	// Taken is when the observation was complete.

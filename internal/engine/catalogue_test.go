@@ -328,6 +328,38 @@ func TestCatalogue21_EarlierRequestLocksTheSequence(t *testing.T) {
 	}}.tried(t)
 }
 
+// A node that is at work each time is left as it is, and it is said that somebody else is at work there.
+func TestCatalogue21_SequenceThatIsAlwaysLocked(t *testing.T) {
+	t.Parallel()
+
+	row{
+		legacy: true, twist: answers("Upgrade", always, saying(cluster.ErrBusy, "sequence not started: locked")),
+		want: cluster.ErrBusy, says: []string{"the node was asked", "the node runs its old system as before", "sequence not started: locked", "Somebody else is installing on this node"},
+	}.tried(t)
+}
+
+// Somebody else upgrades the node to another version at the same moment: that is named once the node is back.
+func TestCatalogue21_SomebodyElseLocksTheSequence(t *testing.T) {
+	t.Parallel()
+
+	row{
+		legacy: true, node: "worker-1", armed: true, again: true, want: cluster.ErrBusy, says: []string{"came back with Talos 1.13.3", "sequence not started: locked", "Somebody else is installing on this node"},
+		twist: func(r *rig, seen *twisted) {
+			seen.Intercept(func(ctx context.Context, call ports.Call, next func(context.Context) error) error {
+				if call.Node != seen.node || call.Method != "Upgrade" || !seen.on() {
+					return next(ctx)
+				}
+
+				if err := r.World().UpgradeByHand(seen.node, "ghcr.io/siderolabs/installer:v1.13.3"); err != nil {
+					return err
+				}
+
+				return saying(cluster.ErrBusy, "sequence not started: locked")
+			})
+		},
+	}.tried(t)
+}
+
 func TestCatalogue22_ReplyLostInTheRebootIsLookedInto(t *testing.T) {
 	t.Parallel()
 

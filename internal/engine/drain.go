@@ -81,11 +81,11 @@ func (u *nodeUpgrade) roomElsewhere(ctx context.Context) (bool, error) {
 	return slices.ContainsFunc(nodes, func(n cluster.KubeNode) bool {
 		_, busy := others[n.Name]
 
-		// A cordon that an earlier run left is taken away by another upgrade of this run.
-		left := n.Ready && n.CordonedBy != "" && !n.ExcludesWorkloads && !u.run.policy().Holds(n.Name)
-
 		// One that was Ready a moment ago may be so again at once, and pods wait for it.
 		n.Ready = n.Ready || now.Sub(n.ReadySince) < cluster.GoneAfter
+
+		// A cordon that an earlier run left is taken away by another upgrade of this run.
+		left := n.Ready && n.CordonedBy != "" && !n.ExcludesWorkloads && !u.run.policy().Holds(n.Name)
 
 		return n.Name != u.step.Node && (left || rule.RoomOn(n, u.run.engine.runID, busy) != rule.NoRoom)
 	}), err

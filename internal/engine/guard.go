@@ -124,7 +124,7 @@ func (g *guarding) try(ctx, unbounded context.Context) (bool, string, error) {
 		defer g.looking.leave()
 
 		// Answers from before a long wait are too old.
-		if g.prepare != nil && g.run.engine.clock.Now().Sub(asked) > permit.MostAge {
+		if g.prepare != nil && cluster.Elapsed(asked, g.run.engine.clock.Now()) > permit.MostAge {
 			g.prepare(ctx)
 		}
 	}

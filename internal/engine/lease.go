@@ -426,13 +426,7 @@ func (l *lock) state() (lease cluster.Lease, fresh bool, lost error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 
-	return l.lease, elapsed(l.renewed, now) < leaseFresh, l.lost
-}
-
-// elapsed returns the time between two readings of the clock. On some systems the monotonic clock stands still while
-// the machine sleeps, and the wall clock may be set back: the longer of the two times is returned.
-func elapsed(from, to time.Time) time.Duration {
-	return max(to.Sub(from), to.Round(0).Sub(from.Round(0)))
+	return l.lease, cluster.Elapsed(l.renewed, now) < leaseFresh, l.lost
 }
 
 // lastRenewed returns when the lease was last renewed, as [lock.state] counts it.

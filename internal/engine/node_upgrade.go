@@ -58,7 +58,9 @@ type nodeUpgrade struct {
 	booted string
 	// installs counts the installs whose installer printed something.
 	installs int
-	result   nodeResult
+	// busy is why the node did not begin a legacy upgrade, because it was at work already; nil if it never was.
+	busy   error
+	result nodeResult
 
 	// allowed is the time that the node may take, from cordon to uncordon.
 	allowed *allowance
@@ -977,9 +979,10 @@ func (u *nodeUpgrade) upgradeLegacy(ctx context.Context) error {
 	case err == nil:
 		return u.awaitLegacyReturn(ctx, &say.InstallerError{Exit: result.Exit, Output: result.Output})
 	case errors.Is(err, cluster.ErrBusy):
-		// The other sequence may be that of an earlier request, whose answer was lost. Every sequence that locks ends
-		// in a boot, which shows what the node runs.
-		u.run.engine.emit(cluster.Event{Kind: cluster.EventWarning, Node: u.step.Node, Text: "the node did not begin the upgrade, because it is at work already, and is waited for: " + err.Error()})
+		// The other sequence may be that of an earlier request, whose answer was lost. Unless it shuts the node down, it
+		// ends in a boot, which shows what the node runs.
+		u.busy = err
+		u.run.engine.emit(cluster.Event{Kind: cluster.EventWarning, Node: u.step.Node, Text: "the node is at work already and did not begin the upgrade; its next boot is waited for: " + err.Error()})
 
 		return nil
 	case neverRan(err):
@@ -1377,7 +1380,8 @@ func (u *nodeUpgrade) compareBoot(machine cluster.Machine) (outcome, error) {
 
 		return arrived, nil
 	default:
-		return arrived, fmt.Errorf("the node came back with Talos %s and schematic %q, which is neither the old system nor the one that was installed", machine.Talos, machine.Schematic)
+		return arrived, errors.Join(fmt.Errorf("the node came back with Talos %s and schematic %q, which is neither the old system nor the one that was installed",
+			machine.Talos, machine.Schematic), u.busy)
 	}
 }
 
@@ -1495,7 +1499,12 @@ func (u *nodeUpgrade) recordOldSystem(ctx context.Context, phase cluster.Phase, 
 
 // giveUp fails an upgrade whose install did not take effect in any attempt.
 func (u *nodeUpgrade) giveUp(ctx context.Context) error {
-	failed := fmt.Errorf("%w: %s: the node runs its old system as before", say.ErrInstaller, u.untaken(u.entry.Attempt))
+	const old = "the node runs its old system as before"
+
+	failed := fmt.Errorf("%w: %s: "+old, say.ErrInstaller, u.untaken(u.entry.Attempt))
+	if u.busy != nil {
+		failed = fmt.Errorf("%s: "+old+": %w", u.untaken(u.entry.Attempt), u.busy)
+	}
 
 	return errors.Join(failed, u.forget(ctx), u.awaitServing(ctx))
 }

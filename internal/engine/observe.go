@@ -118,7 +118,7 @@ func (e *Engine) gather(ctx context.Context) clusterFacts {
 
 	_ = group.Wait()
 
-	// The UID stands in if discovery is off, but not if it did not answer: an identity that changes with outages
+	// The UID stands in if the cluster has no ID, but not if it did not answer: an identity that changes with outages
 	// would look like another cluster.
 	facts.id = discovered
 	if facts.id == "" && idErr == nil {

@@ -781,7 +781,7 @@ func nodesSchema() schema.Attribute {
 					Attributes:          componentAttributes(),
 				},
 				attrname.InstallImage: schema.StringAttribute{
-					MarkdownDescription: "`machine.install.image`, which a reinstallation would use; null until credentials may read it.",
+					MarkdownDescription: "`machine.install.image`, which a reinstallation would use, as last read; null until credentials may read it.",
 					Computed:            true,
 				},
 				"schematic": schema.StringAttribute{

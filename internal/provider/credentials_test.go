@@ -111,16 +111,6 @@ func TestCredentials_EmptyIsNotUnset(t *testing.T) {
 	}
 }
 
-// TestCredentials_EnvironmentVariableMayBeEmpty: unlike an attribute, an empty variable is as unset.
-func TestCredentials_EnvironmentVariableMayBeEmpty(t *testing.T) {
-	t.Setenv("TALOSCONFIG", "")
-
-	validated, configured := configuredBlock(t, nil)
-	for _, one := range append(validated, configured...) {
-		t.Errorf("it says %v", one)
-	}
-}
-
 // TestCredentials_EndpointsAreNoURLs: one with https:// is most likely that of the Kubernetes API.
 func TestCredentials_EndpointsAreNoURLs(t *testing.T) {
 	for written, want := range map[string]string{

@@ -174,7 +174,7 @@ func currentVersionsSchema() schema.Schema {
 				Optional:            true,
 				Validators:          []validator.String{stringvalidator.LengthAtLeast(1)},
 			},
-			attrname.ID:  attribute.ComputedText("Talos cluster ID. If discovery is off, the UID of the namespace `kube-system`."),
+			attrname.ID:  attribute.ComputedText("Talos cluster ID. If the cluster has none, the UID of the namespace `kube-system`."),
 			"talos":      rangeSchema("Talos"),
 			"kubernetes": rangeSchema("Kubernetes"),
 			attrname.Images: schema.SingleNestedAttribute{

@@ -395,7 +395,7 @@ func credentialText() attribute.Text {
 		}
 
 		return attribute.Problem(at, "Unusable credentials",
-			" is empty, which is not the same as unset: without it, another cluster may be reached.\n\nGive it a value, or leave it unset: null does the same.")
+			" is empty, which is not the same as unset.\n\nGive it a value, or set it to null.")
 	}}
 }
 

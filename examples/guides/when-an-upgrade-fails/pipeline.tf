@@ -11,7 +11,7 @@ resource "talosupgrade_cluster" "prod" {
     backoff  = "1m"
   }
 
-  # Longer than a roll takes. The job may run 70 minutes longer (100 below Talos 1.13), to finish the node in progress.
+  # Longer than a roll takes. The job needs 70 minutes more (100 below Talos 1.13), to finish the node in progress.
   timeouts = {
     create = "3h"
     update = "3h"

@@ -448,11 +448,13 @@ func checkAddresses(of *clientcmdapi.Cluster) error {
 		server = "https://" + server
 	}
 
-	if strings.Contains(server, "@") {
-		return errors.New("server contains a user name or a password: set them as username and password of the user in the context")
-	}
+	parsed, err := url.Parse(server)
 
-	if parsed, err := url.Parse(server); err != nil || parsed.Host == "" {
+	switch valid := err == nil && parsed.Hostname() != "" && !strings.HasSuffix(parsed.Host, ":"); {
+	case valid && parsed.User == nil:
+	case strings.Contains(server, "@"):
+		return errors.New("server contains a user name or a password: set them as username and password of the user in the context")
+	default:
 		return errors.New("server is not an address such as https://10.0.0.1:6443")
 	}
 
@@ -460,7 +462,7 @@ func checkAddresses(of *clientcmdapi.Cluster) error {
 		return nil
 	}
 
-	parsed, err := url.Parse(of.ProxyURL)
+	parsed, err = url.Parse(of.ProxyURL)
 	if err != nil || parsed.Host == "" || !slices.Contains([]string{"http", "https", "socks5"}, parsed.Scheme) {
 		return errors.New("proxy-url is not a URL such as http://proxy:3128, https://proxy:3128 or socks5://proxy:1080")
 	}
@@ -494,7 +496,7 @@ func outsideOf(of *clientcmdapi.Cluster, user *clientcmdapi.AuthInfo) string {
 
 // content is what an error may quote of the document: words long enough for a key or a token, and what a parser of
 // YAML could not use. A name that is there twice is followed by everything in its list, keys and passwords included.
-var content = regexp.MustCompile(`(?s) in list: .*|[^\s"']{60,}|'[\w-][^']+'`)
+var content = regexp.MustCompile("(?s) in list: .*| map key.*|`[^`]*`|[^\\s\"']{60,}|'[\\w-][^']+'")
 
 // withoutContent removes from an error what it quotes of the document and could be a key, a token or a password.
 func withoutContent(text string) string {

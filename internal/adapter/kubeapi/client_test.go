@@ -47,13 +47,16 @@ func TestClient_NamesWhatIsWrongWithAKubeconfig(t *testing.T) {
 		"two clusters of one name": {
 			cluster[:len(cluster)-2] + ", {name: c, cluster: {server: \"https://10.5.0.3:6443\", proxy-url: \"http://a:s3cret@proxy\"}}]\n" + contexts, "a", `duplicate name "c"`,
 		},
-		"a password like an alias": {cluster + contexts + "users: [{name: u, user: {password: *s3cret}}]\n", "a", "malformed"},
-		"a server with one slash":  {strings.Replace(cluster, "https://", "https:/admin:s3cret@", 1) + contexts, "a", "server contains a user name"},
-		"a proxy without a scheme": {strings.Replace(cluster, "}}]", ", proxy-url: \"admin:s3cret@proxy:3128\"}}]", 1) + contexts, "a", "proxy-url is not a URL"},
-		"a proxy that is no URL":   {strings.Replace(cluster, "}}]", ", proxy-url: \"http://admin:s3cret%zz@proxy\"}}]", 1) + contexts, "a", "proxy-url is not a URL"},
-		"a server that is no URL":  {strings.Replace(cluster, "https://", "https://admin:s3cret%zz@", 1) + contexts, "a", "server contains a user name"},
-		"a server with a password": {strings.Replace(cluster, "https://", "https://admin:s3cret@", 1) + contexts, "a", "server contains a user name"},
-		"a server without a host":  {strings.Replace(cluster, "10.5.0.2:6443", "", 1) + contexts, "a", "server is not an address"},
+		"a password like an alias":     {cluster + contexts + "users: [{name: u, user: {password: *s3cret}}]\n", "a", "malformed"},
+		"a user with an empty key":     {cluster + contexts + "users: [{name: u, user: {~: s3cret}}]\n", "a", "malformed"},
+		"a user that is a key":         {cluster + contexts + "users: [{name: u, user: {{password: s3cret}: a}}]\n", "a", "malformed"},
+		"a password that is no number": {cluster + contexts + "users: [{name: u, user: {password: !!int s3cret}}]\n", "a", "malformed"},
+		"a server with one slash":      {strings.Replace(cluster, "https://", "https:/admin:s3cret@", 1) + contexts, "a", "server contains a user name"},
+		"a proxy without a scheme":     {strings.Replace(cluster, "}}]", ", proxy-url: \"admin:s3cret@proxy:3128\"}}]", 1) + contexts, "a", "proxy-url is not a URL"},
+		"a proxy that is no URL":       {strings.Replace(cluster, "}}]", ", proxy-url: \"http://admin:s3cret%zz@proxy\"}}]", 1) + contexts, "a", "proxy-url is not a URL"},
+		"a server that is no URL":      {strings.Replace(cluster, "https://", "https://admin:s3cret%zz@", 1) + contexts, "a", "server contains a user name"},
+		"a server with a password":     {strings.Replace(cluster, "https://", "https://admin:s3cret@", 1) + contexts, "a", "server contains a user name"},
+		"a server without a host":      {strings.Replace(cluster, "10.5.0.2:6443", "", 1) + contexts, "a", "server is not an address"},
 	} {
 		_, err := kubeapi.New([]byte(test.yaml), test.context, kubeapi.Options{})
 		if !errors.Is(err, kubeapi.ErrConfig) {

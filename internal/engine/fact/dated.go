@@ -2,7 +2,11 @@
 
 package fact
 
-import "time"
+import (
+	"time"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+)
 
 // Dated is the answer to a question, with the times of both. An answer precedes a step if its question began
 // before it. The age counts from the answer, because a machine is asked last for what changes from one moment to
@@ -39,5 +43,5 @@ type Need struct {
 
 // fits reports whether there is an answer, and it is recent enough.
 func (d Dated[T]) fits(need Need) bool {
-	return need.Age > 0 && d.Err == nil && !d.Got.IsZero() && need.Now.At.Sub(d.Got) < need.Age && d.Asked.At.After(need.After) && d.Asked.Steps.Grave == need.Now.Steps.Grave
+	return need.Age > 0 && d.Err == nil && !d.Got.IsZero() && cluster.Elapsed(d.Got, need.Now.At) < need.Age && d.Asked.At.After(need.After) && d.Asked.Steps.Grave == need.Now.Steps.Grave
 }

@@ -105,7 +105,7 @@ func Permit(w World, a Ask) Verdict {
 	case !w.Leased:
 		made.Kind, made.Missing = Wait, "the lease was not renewed in time"
 	case !a.Acts:
-	case a.Stage != rule.Component && w.Now.At.Sub(w.Seen) > MostAge:
+	case a.Stage != rule.Component && cluster.Elapsed(w.Seen, w.Now.At) > MostAge:
 		made.Kind, made.Slow, made.Missing = Wait, true, "the look at the cluster took too long to act on it"
 	case !a.Cordons && w.overtaken():
 		made.Kind, made.Missing = Wait, "another node was being changed meanwhile"
