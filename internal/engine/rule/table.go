@@ -63,7 +63,7 @@ func Table() []Rule {
 		{CheckControlPlanes, nodeStages, controlPlanes, "every other control plane has finished booting and is Ready"},
 		{CheckControlPlanes, Component, otherControlPlanes, "the other control planes are healthy; the kubelet of a worker does not need them"},
 		{CheckComponents, nodeStages, serving, "the static pods of the other control planes are Ready, where a control plane goes away"},
-		{CheckComponents, Component, staticPods, "every static pod is Ready but the one that is replaced"},
+		{CheckComponents, Component, staticPods, "every static pod is Ready but those still to be replaced"},
 		{CheckRestarted, Component, restartedKubelets, "kubelets of control planes that have just restarted have kept their static pods"},
 		{CheckKubelets, Component, kubelets, "fewer kubelets have failed to come up with the new version than may restart at a time, and no canary"},
 		{CheckSkew, Component, skew, "no API server is of an older minor version than what is to talk to it"},

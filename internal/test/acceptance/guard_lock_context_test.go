@@ -91,6 +91,7 @@ func TestAccTestRunsPlanOneResourceAgain(t *testing.T) {
 	w := newWorkspace(t)
 
 	w.raw("variable \"talos_version\" {\n  type = string\n}\n\n" +
+		"variable \"talosconfig\" {\n  default = null\n}\n\nvariable \"talosconfig_path\" {\n  default = null\n}\n\n" +
 		"resource \"talosupgrade_cluster\" \"this\" {\n  talos_version = var.talos_version\n}\n")
 
 	runs := fmt.Sprintf(`variables {

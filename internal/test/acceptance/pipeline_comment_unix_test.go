@@ -52,7 +52,7 @@ func TestPipelineComments_GitHub(t *testing.T) {
 		t.Errorf("asked for\n%s(%v), want\n%s", said, err, want)
 	}
 
-	if said, err := os.ReadFile(body); err != nil || string(said) != "<!-- talos-prod -->\n```text\nPlan: 1 to change\n```\n" {
+	if said, err := os.ReadFile(body); err != nil || string(said) != "<!-- talos-prod -->\n~~~text\nPlan: 1 to change\n~~~\n" {
 		t.Errorf("the comment is %q (%v)", said, err)
 	}
 }
