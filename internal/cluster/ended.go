@@ -31,12 +31,6 @@ func (e *endedError) Unwrap() error { return e.cause }
 // [net.Error].
 func (e *endedError) Timeout() bool { return errors.Is(e.cause, context.DeadlineExceeded) }
 
-// Elapsed returns the time between two readings of the clock. On some systems the monotonic clock stands still while the
-// machine sleeps, and the wall clock may be set back: the longer of the two times is returned.
-func Elapsed(from, to time.Time) time.Duration {
-	return max(to.Sub(from), to.Round(0).Sub(from.Round(0)))
-}
-
 // Ended returns why the context ended, in words for people, or nil if it has not ended. The error wraps
 // context.Canceled or context.DeadlineExceeded, unless the context has a cause of its own, which is returned as
 // it is.

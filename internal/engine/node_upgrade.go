@@ -58,7 +58,8 @@ type nodeUpgrade struct {
 	booted string
 	// installs counts the installs whose installer printed something.
 	installs int
-	// busy is why the node did not begin a legacy upgrade, because it was at work already; nil if it never was.
+	// busy is why the node did not begin the last legacy upgrade that it was asked for, because it was at work already;
+	// nil if it was not.
 	busy   error
 	result nodeResult
 
@@ -964,7 +965,7 @@ func (u *nodeUpgrade) upgradeLegacy(ctx context.Context) error {
 
 	u.enterStep(cluster.StepLegacy, u.step.Image)
 
-	u.phase = installCalled
+	u.phase, u.busy = installCalled, nil
 	// The node does not install from the store that was pulled into before. It downloads the image again, which
 	// uses up none of its time.
 	downloaded := u.allowed.hold(cluster.PullTimeout)

@@ -176,26 +176,7 @@ func TestClient_OnlyTheCertificateSignsIn(t *testing.T) {
 	t.Setenv(constants.TalosHomeEnvVar, home)
 
 	inBubble(t, model.Options{}, func(r *rig) {
-		text, err := r.server.Talosconfig()
-		if err != nil {
-			r.Fatal(err)
-		}
-
-		contexts, err := clientconfig.FromBytes(text)
-		if err != nil {
-			r.Fatal(err)
-		}
-
-		contexts.Contexts[contexts.Context].Auth.SideroV1 = &clientconfig.SideroV1{Identity: "me"}
-
-		if text, err = contexts.Bytes(); err != nil {
-			r.Fatal(err)
-		}
-
-		config, err := talosapi.ParseConfig(text, "")
-		if err != nil {
-			r.Fatal(err)
-		}
+		config := r.changed(func(context *clientconfig.Context) { context.Auth.SideroV1 = &clientconfig.SideroV1{Identity: "me"} })
 
 		client, err := talosapi.New(config, talosapi.Options{DialContext: r.server.Dialer()})
 		if err != nil {

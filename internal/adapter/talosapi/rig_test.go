@@ -225,8 +225,8 @@ func (r *rig) through(endpoints ...string) *talosapi.Client {
 	return r.over(endpoints, func(string) bool { return true })
 }
 
-// over returns a client with some of the endpoints only, that reaches some addresses ("host:port").
-func (r *rig) over(endpoints []string, reaches func(address string) bool) *talosapi.Client {
+// changed returns the credentials of the talosconfig with a changed context.
+func (r *rig) changed(change func(*clientconfig.Context)) talosapi.Config {
 	r.Helper()
 
 	text, err := r.server.Talosconfig()
@@ -239,7 +239,7 @@ func (r *rig) over(endpoints []string, reaches func(address string) bool) *talos
 		r.Fatal(err)
 	}
 
-	contexts.Contexts[r.world.ClusterName()].Endpoints = endpoints
+	change(contexts.Contexts[r.world.ClusterName()])
 
 	if text, err = contexts.Bytes(); err != nil {
 		r.Fatal(err)
@@ -249,6 +249,15 @@ func (r *rig) over(endpoints []string, reaches func(address string) bool) *talos
 	if err != nil {
 		r.Fatal(err)
 	}
+
+	return config
+}
+
+// over returns a client with some of the endpoints only, that reaches some addresses ("host:port").
+func (r *rig) over(endpoints []string, reaches func(address string) bool) *talosapi.Client {
+	r.Helper()
+
+	config := r.changed(func(context *clientconfig.Context) { context.Endpoints = endpoints })
 
 	made, err := talosapi.New(config, talosapi.Options{DialContext: func(ctx context.Context, address string) (net.Conn, error) {
 		if !reaches(address) {

@@ -95,11 +95,8 @@ func (c *Checker) called(event history.Event) {
 		return
 	}
 
-	if client := event.Detail["client"]; client == "" || holds(c.lease.holder, client) {
-		c.stepped(n)
-	} else {
-		c.steppedLate(n)
-	}
+	client := event.Detail["client"]
+	c.stepped(n, client != "" && !holds(c.lease.holder, client))
 }
 
 // meant reports whether a call is an install for which its client has written an intent: the holder of the lease
@@ -113,27 +110,18 @@ func (c *Checker) meant(event history.Event) bool {
 
 // stepped notes a disruptive step on a node: the next node that is disturbed has to be observed first. The step of
 // a worker in its own turn was counted when the turn began; other workers may move meanwhile. Its cordon shows that,
-// or, if somebody has lifted it, the intent of the present run.
-func (c *Checker) stepped(n *node) {
+// or, if somebody has lifted it, the intent of the present run. late is true for a call of a run that does not hold the
+// lease any more.
+func (c *Checker) stepped(n *node, late bool) {
 	for _, other := range c.nodes {
-		if c.concerns(n, other) {
-			other.step = c.now
-		}
-	}
-}
+		turn := other.cordonedBy != "" || open(c.phases[other.name]) && c.meantByHolder(other)
 
-// concerns reports whether a step on a node is one for another node as well.
-func (c *Checker) concerns(n, other *node) bool {
-	turn := other.cordonedBy != "" || open(c.phases[other.name]) && c.meantByHolder(other)
-
-	return other == n || n.role != worker || other.role != worker || !turn
-}
-
-// steppedLate notes a step by a call of a run that does not hold the lease any more.
-func (c *Checker) steppedLate(n *node) {
-	for _, other := range c.nodes {
-		if c.concerns(n, other) {
+		switch {
+		case other != n && n.role == worker && other.role == worker && turn:
+		case late:
 			other.lateStep = c.now
+		default:
+			other.step = c.now
 		}
 	}
 }

@@ -92,7 +92,7 @@ func (c *Checker) booted(n *node, event history.Event) {
 
 	if n.goingDown {
 		// A boot because of us is a step of its own.
-		c.stepped(n)
+		c.stepped(n, false)
 	}
 
 	if !fallback && !returned && !(n.armed == talos) {
