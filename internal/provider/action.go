@@ -135,7 +135,7 @@ func (a *clusterAction) ValidateConfig(ctx context.Context, req action.ValidateC
 	}
 }
 
-// Invoke implements [action.Action].
+// Invoke implements [action.Action]. The configuration is valid: package serve has it validated again once it is known.
 func (a *clusterAction) Invoke(ctx context.Context, req action.InvokeRequest, resp *action.InvokeResponse) {
 	var named, timeout types.String
 
@@ -143,12 +143,6 @@ func (a *clusterAction) Invoke(ctx context.Context, req action.InvokeRequest, re
 	resp.Diagnostics.Append(req.Config.GetAttribute(ctx, path.Root(attrname.Timeout), &timeout)...)
 
 	limit := duration(path.Root(attrname.Timeout), timeout, a.limit, &resp.Diagnostics)
-
-	// Terraform does not validate the configuration of an action again once its variables are known.
-	if !named.IsNull() && !named.IsUnknown() && named.ValueString() == "" {
-		resp.Diagnostics.AddAttributeError(path.Root(attrname.Context), "Invalid context",
-			attrname.Context+" is empty, which would be the context of the provider block.\n\nName a context of the talosconfig, or remove "+attrname.Context+".")
-	}
 
 	if resp.Diagnostics.HasError() {
 		return

@@ -122,8 +122,6 @@ func rollbackRequest(ctx context.Context, on *invocation) (request engine.NodeRe
 	diagnostics.Append(on.config.GetAttribute(ctx, path.Root(attrname.Reason), &reason)...)
 	diagnostics.Append(on.config.GetAttribute(ctx, path.Root(attrname.Drain), &model.Drain)...)
 	diagnostics.Append(on.config.GetAttribute(ctx, path.Root(attrname.PublishTo), &model.PublishTo)...)
-	// Terraform does not validate the configuration of an action again once its variables are known.
-	diagnostics.Append(validatePublishTo(ctx, on.config)...)
 
 	policy, more := model.planned(ctx).policy(ctx)
 	diagnostics.Append(more...)

@@ -297,37 +297,17 @@ func TestAction_FailureAfterItsTimeoutSaysBoth(t *testing.T) {
 	}
 }
 
-// TestAction_RefusesWhatVariablesTurnOutToBe: Terraform validates an action while its variables are unknown, and not again.
-// An empty context would be that of the provider block.
-func TestAction_RefusesWhatVariablesTurnOutToBe(t *testing.T) {
+// TestAction_RefusesAnOperatorThatWouldUndoIt, before anything is asked.
+func TestAction_RefusesAnOperatorThatWouldUndoIt(t *testing.T) {
+	fake := threeNodes("1.12.6", "1.34.1")
 	kind := tftypes.Object{AttributeTypes: map[string]tftypes.Type{"api_version": tftypes.String, "kind": tftypes.String, "namespace": tftypes.String, "name": tftypes.String}}
 	object := tftypes.NewValue(kind, map[string]tftypes.Value{
 		"api_version": tftypes.NewValue(tftypes.String, nil), "kind": wireText("TalosControlPlane"), "namespace": wireText("tenant-a"), "name": wireText("prod"),
 	})
 
-	for name, test := range map[string]struct {
-		action, attribute, later string
-		set                      map[string]tftypes.Value
-	}{
-		"an empty context":               {"resume", "context", "context is empty", map[string]tftypes.Value{"context": wireText("")}},
-		"an operator that would undo it": {"rollback", "publish_to", "it would undo the rollback", map[string]tftypes.Value{"node": wireText("worker-0"), "publish_to": object}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			fake := threeNodes("1.12.6", "1.34.1")
-			at := fmt.Sprintf("AttributeName(%q)", test.attribute)
-
-			if failed := fake.invoke(t.Context(), t, test.action, test.set, nil).failed(t); failed.Attribute.String() != at {
-				t.Errorf("at first it says %q at %s", failed.Detail, failed.Attribute)
-			}
-
-			_, actions, schema := fake.actionServer(t)
-			config := onWire(t, schema.ActionSchemas["talosupgrade_"+test.action].Schema, test.set)
-
-			failed := invoked(t.Context(), t, actions, test.action, config, nil).failed(t)
-			if failed.Attribute.String() != at || !strings.Contains(failed.Detail, test.later) {
-				t.Errorf("it says %q at %s", failed.Detail, failed.Attribute)
-			}
-		})
+	failed := fake.invoke(t.Context(), t, "rollback", map[string]tftypes.Value{"node": wireText("worker-0"), "publish_to": object}, nil).failed(t)
+	if failed.Attribute.String() != `AttributeName("publish_to")` || !strings.Contains(failed.Detail, "it would undo the rollback") || fake.dialled > 0 {
+		t.Errorf("it says %q at %s, and dialled %d times", failed.Detail, failed.Attribute, fake.dialled)
 	}
 }
 

@@ -17,7 +17,8 @@ import (
 )
 
 // server is the provider as the command line calls it. Calls that may take time are bound to the lifetime of the
-// process, and all their diagnostics are made printable here.
+// process, and all their diagnostics are made printable here. A configuration that the command line validates only while
+// its variables are unknown, or not at all, is validated here before it is used.
 type server struct {
 	tfprotov6.ProviderServer
 	// actions and lists are the parts of the framework's server that the interface tfprotov6.ProviderServer does not
@@ -101,8 +102,27 @@ func (s *server) ValidateProviderConfig(ctx context.Context, req *tfprotov6.Vali
 
 // ConfigureProvider implements [tfprotov6.ProviderServer].
 func (s *server) ConfigureProvider(ctx context.Context, req *tfprotov6.ConfigureProviderRequest) (*tfprotov6.ConfigureProviderResponse, error) {
-	return carry(ctx, s, req, s.ProviderServer.ConfigureProvider,
+	return carry(ctx, s, req, s.configureValid,
 		func(r *tfprotov6.ConfigureProviderResponse) []*tfprotov6.Diagnostic { return r.Diagnostics })
+}
+
+// configureValid configures the provider if its configuration is valid. Terraform does not validate a provider block in a
+// test file (1.14.8, internal/moduletest/graph/node_provider.go, 2026-12-01).
+func (s *server) configureValid(ctx context.Context, req *tfprotov6.ConfigureProviderRequest) (*tfprotov6.ConfigureProviderResponse, error) {
+	validated, err := s.ProviderServer.ValidateProviderConfig(ctx, &tfprotov6.ValidateProviderConfigRequest{Config: req.Config})
+	if err != nil {
+		return nil, err
+	}
+
+	if slices.ContainsFunc(validated.Diagnostics, isError) {
+		return &tfprotov6.ConfigureProviderResponse{Diagnostics: validated.Diagnostics}, nil
+	}
+
+	return s.ProviderServer.ConfigureProvider(ctx, req)
+}
+
+func isError(said *tfprotov6.Diagnostic) bool {
+	return said.Severity == tfprotov6.DiagnosticSeverityError
 }
 
 // ValidateResourceConfig implements [tfprotov6.ProviderServer].
@@ -217,17 +237,42 @@ func (s *server) ValidateActionConfig(ctx context.Context, req *tfprotov6.Valida
 
 // PlanAction implements [tfprotov6.ActionServer].
 func (s *server) PlanAction(ctx context.Context, req *tfprotov6.PlanActionRequest) (*tfprotov6.PlanActionResponse, error) {
-	return carry(ctx, s, req, s.actions.PlanAction,
+	return carry(ctx, s, req, s.planValidAction,
 		func(r *tfprotov6.PlanActionResponse) []*tfprotov6.Diagnostic { return r.Diagnostics })
 }
 
-// InvokeAction implements [tfprotov6.ActionServer]. The stream is read until the action has ended, even if nobody
+// planValidAction plans an action if its configuration is valid.
+func (s *server) planValidAction(ctx context.Context, req *tfprotov6.PlanActionRequest) (*tfprotov6.PlanActionResponse, error) {
+	found, err := s.actionErrors(ctx, req.ActionType, req.Config)
+	if err != nil {
+		return nil, err
+	}
+
+	if found != nil {
+		return &tfprotov6.PlanActionResponse{Diagnostics: found}, nil
+	}
+
+	return s.actions.PlanAction(ctx, req)
+}
+
+// actionErrors returns the diagnostics of a configuration of an action if there is an error among them. Terraform validates
+// it only while all input variables are unknown (1.14.8, internal/terraform/node_action_validate.go, 2026-12-01).
+func (s *server) actionErrors(ctx context.Context, name string, config *tfprotov6.DynamicValue) ([]*tfprotov6.Diagnostic, error) {
+	validated, err := s.actions.ValidateActionConfig(ctx, &tfprotov6.ValidateActionConfigRequest{ActionType: name, Config: config})
+	if err != nil || !slices.ContainsFunc(validated.Diagnostics, isError) {
+		return nil, err
+	}
+
+	return validated.Diagnostics, nil
+}
+
+// InvokeAction implements [tfprotov6.ActionServer]. An action whose configuration is invalid ends at once. The stream is read until the action has ended, even if nobody
 // listens any more: the framework would otherwise leave the action blocked on its next line.
 func (s *server) InvokeAction(ctx context.Context, req *tfprotov6.InvokeActionRequest) (*tfprotov6.InvokeActionServerStream, error) {
 	bound, done := s.life.begin(ctx)
 	bound, cancel := context.WithCancel(bound)
 
-	stream, err := s.actions.InvokeAction(bound, req)
+	stream, err := s.invokeValidAction(bound, req)
 	if err != nil {
 		cancel()
 		done()
@@ -256,6 +301,22 @@ func (s *server) InvokeAction(ctx context.Context, req *tfprotov6.InvokeActionRe
 			}
 		}
 	}}, nil
+}
+
+// invokeValidAction invokes an action if its configuration is valid.
+func (s *server) invokeValidAction(ctx context.Context, req *tfprotov6.InvokeActionRequest) (*tfprotov6.InvokeActionServerStream, error) {
+	found, err := s.actionErrors(ctx, req.ActionType, req.Config)
+	if err != nil {
+		return nil, err
+	}
+
+	if found != nil {
+		return &tfprotov6.InvokeActionServerStream{Events: func(push func(tfprotov6.InvokeActionEvent) bool) {
+			push(tfprotov6.InvokeActionEvent{Type: tfprotov6.CompletedInvokeActionEventType{Diagnostics: found}})
+		}}, nil
+	}
+
+	return s.actions.InvokeAction(ctx, req)
 }
 
 func (s *server) note(going *invocation) {

@@ -16,7 +16,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-go/tfprotov6"
 )
 
-// talker says what it was told to whatever it is asked, once it has been cancelled.
+// talker says what it was told to whatever it is asked, once it has been cancelled; a validation at once.
 type talker struct {
 	tfprotov6.ProviderServer
 
@@ -240,6 +240,58 @@ func TestServer_CallsAreCancelledAndTheirWordsPrintable(t *testing.T) {
 
 	if !reflect.DeepEqual(validated.Diagnostics, want) || !reflect.DeepEqual(planned.Diagnostics, want) {
 		t.Errorf("an action says %+v and %+v", validated.Diagnostics, planned.Diagnostics)
+	}
+}
+
+// picky finds an error in each configuration that it validates. Nothing else may be asked of it.
+type picky struct{ talker }
+
+func (p picky) ValidateProviderConfig(context.Context, *tfprotov6.ValidateProviderConfigRequest) (*tfprotov6.ValidateProviderConfigResponse, error) {
+	return &tfprotov6.ValidateProviderConfigResponse{Diagnostics: p.diagnostics}, nil
+}
+
+func (picky) ConfigureProvider(context.Context, *tfprotov6.ConfigureProviderRequest) (*tfprotov6.ConfigureProviderResponse, error) {
+	panic("it was configured")
+}
+
+func (picky) PlanAction(context.Context, *tfprotov6.PlanActionRequest) (*tfprotov6.PlanActionResponse, error) {
+	panic("the action was planned")
+}
+
+func (picky) InvokeAction(context.Context, *tfprotov6.InvokeActionRequest) (*tfprotov6.InvokeActionServerStream, error) {
+	panic("the action was invoked")
+}
+
+// TestServer_InvalidConfigurationIsNotUsed, though the command line has not validated it with these values.
+func TestServer_InvalidConfigurationIsNotUsed(t *testing.T) {
+	want := []*tfprotov6.Diagnostic{
+		{Severity: tfprotov6.DiagnosticSeverityWarning, Summary: "an old name"}, {Severity: tfprotov6.DiagnosticSeverityError, Summary: "context is empty"},
+	}
+	life := newLifetime(func() {})
+	s := newServer(picky{talker{diagnostics: want}}, life)
+
+	configured, err := s.ConfigureProvider(t.Context(), &tfprotov6.ConfigureProviderRequest{})
+	if err != nil || !reflect.DeepEqual(configured.Diagnostics, want) {
+		t.Errorf("it is configured with %+v, %v", configured, err)
+	}
+
+	planned, err := s.PlanAction(t.Context(), &tfprotov6.PlanActionRequest{})
+	if err != nil || !reflect.DeepEqual(planned.Diagnostics, want) {
+		t.Errorf("the action is planned with %+v, %v", planned, err)
+	}
+
+	stream, err := s.InvokeAction(t.Context(), &tfprotov6.InvokeActionRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	events := slices.Collect(stream.Events)
+	if last := (tfprotov6.CompletedInvokeActionEventType{Diagnostics: want}); len(events) != 1 || !reflect.DeepEqual(events[0].Type, last) {
+		t.Errorf("the action says %+v", events)
+	}
+
+	if life.running != 0 || len(s.invoked) != 0 {
+		t.Errorf("%d calls and %d actions are going on", life.running, len(s.invoked))
 	}
 }
 

@@ -107,6 +107,68 @@ resource "talosupgrade_cluster" "this" {
 	s.nothingLeft()
 }
 
+// TestAccActionsRefuseWhatVariablesTurnOutToBe: Terraform validates an action while its variables are unknown, and not
+// again. An empty context would be that of the provider block, and "false" no suspension.
+func TestAccActionsRefuseWhatVariablesTurnOutToBe(t *testing.T) {
+	full(t)
+
+	s := start(t, sim.Options{ControlPlanes: 1, Workers: 1, Talos: talosModern})
+	w := withActions(t)
+
+	w.raw("provider \"talosupgrade\" {\n" + use(s) + "\n}\n" + `
+variable "value" {
+  type = string
+}
+
+action "talosupgrade_suspend" "reason" {
+  config {
+    reason = var.value
+  }
+}
+
+action "talosupgrade_suspend" "context" {
+  config {
+    context = var.value
+    reason  = "ola: storage is degraded"
+  }
+}
+
+action "talosupgrade_etcd_snapshot" "directory" {
+  config {
+    directory = var.value
+  }
+}
+
+action "talosupgrade_rollback" "kind" {
+  config {
+    node       = "worker-0"
+    publish_to = { kind = var.value, namespace = "tenant-a", name = "prod" }
+  }
+}
+
+action "talosupgrade_rollback" "volumes" {
+  config {
+    node  = "worker-0"
+    drain = { wait_for_volumes = var.value }
+  }
+}
+`)
+
+	for name, test := range map[string]struct{ value, says string }{
+		"suspend.reason":          {"false", "which is as good as no suspension"},
+		"suspend.context":         {"", "string length must be at least 1"},
+		"etcd_snapshot.directory": {"~/b", "~/b"},
+		"rollback.kind":           {"TalosControlPlane", "it would undo the rollback"},
+		"rollback.volumes":        {"Required", "Required"},
+	} {
+		w.apply("-invoke=action.talosupgrade_"+name, "-var=value="+test.value).mustFail(test.says)
+	}
+
+	if changed := s.changes(); len(changed) > 0 {
+		t.Errorf("something was changed: %v", changed)
+	}
+}
+
 // TestAccActionsAreNoneOfAnOlderCommandLine wants a command line without actions to accept the provider as before.
 func TestAccActionsAreNoneOfAnOlderCommandLine(t *testing.T) {
 	smoke(t)

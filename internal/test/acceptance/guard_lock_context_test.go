@@ -129,3 +129,36 @@ run "upgraded" {
 	w.run("test", "-json").mustSucceed(0)
 	s.wantUpgraded(talosTarget, once(1, 1))
 }
+
+// TestAccTestFilesProviderBlockIsValidated: Terraform does not validate it. An empty context would be the current one of
+// the talosconfig.
+func TestAccTestFilesProviderBlockIsValidated(t *testing.T) {
+	full(t)
+
+	s := start(t, sim.Options{ControlPlanes: 1, Workers: 1, Talos: talosModern})
+	w := newWorkspace(t)
+
+	w.raw("variable \"context\" {\n  type = string\n}\n\nresource \"talosupgrade_cluster\" \"this\" {\n  talos_version = " + quote(talosTarget) + "\n}\n")
+
+	runs := fmt.Sprintf(`variables {
+  context = ""
+}
+
+provider "talosupgrade" {
+  talosconfig_path = %q
+  context          = var.context
+}
+
+run "upgraded" {}
+`, s.Talosconfig())
+
+	if err := os.WriteFile(filepath.Join(w.dir, "upgrade.tftest.hcl"), []byte(runs), 0o600); err != nil {
+		t.Fatal(err)
+	}
+
+	w.run("test", "-json").mustFail("context is empty")
+
+	if changed := s.changes(); len(changed) > 0 {
+		t.Errorf("something was changed: %v", changed)
+	}
+}
