@@ -297,6 +297,9 @@ func TestPublication_LeftByAnEarlierApplyIsEnded(t *testing.T) {
 		t.Errorf("the object says %v, running %v", status, current)
 	}
 
+	// The rig keeps no private state, by which the resource would be known.
+	clusters.Claims = connection.NewClaims()
+
 	_, diagnostics = planned(t, clusters, got, got)
 	check(t, diagnostics)
 }

@@ -82,12 +82,13 @@ func (c *Claims) ClaimFile(path, claimant string) bool {
 }
 
 // RecordPlan records that a plan of the claimant brings the cluster to the target through the named connection, and
-// returns what conflicts with it: a plan of another resource with another target or, if there is work, through another
-// connection. The claimant is empty for a resource without a name among claims.
+// returns what conflicts with it: a plan of another resource. The claimant is empty for a resource without a name among
+// claims.
 //
 // Terraform may plan a resource more than once through one configured provider, each time with another target, as the
-// runs of a test do. Once the resource is created, it is known by its name. Two resources with the same target and the
-// same connection cannot be distinguished before the apply.
+// runs of a test do. Once the resource is created, it is known by its name. Two resources without a name are known to be
+// two only by their targets; if there is work, they are suspected to be two if they reach the cluster through two
+// connections.
 func (c *Claims) RecordPlan(id, claimant, name string, target cluster.Target, work bool) []cluster.Finding {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -105,14 +106,18 @@ func (c *Claims) RecordPlan(id, claimant, name string, target cluster.Target, wo
 		return nil
 	}
 
-	conflict := cluster.Finding{Check: cluster.CheckLock, Severity: cluster.Observed, Remedy: "Keep one resource per cluster."}
+	conflict := cluster.Finding{Check: cluster.CheckLock, Severity: cluster.Permanent, Remedy: "Keep one resource per cluster."}
+	apart := claimant != "" || first.claimant != ""
 
 	switch same := first.target.Talos.Equal(target.Talos) && first.target.Kubernetes.Equal(target.Kubernetes); {
 	case !same:
-		conflict.Severity = cluster.Permanent
 		conflict.Found = fmt.Sprintf("this resource is to bring the cluster to %s, and another %s_cluster resource of the same provider block brings it to %s",
 			wanted(target), attrname.TypeName, wanted(first.target))
-	case first.name != name && work:
+	case apart, first.name != name && work:
+		if !apart {
+			conflict.Severity = cluster.Observed
+		}
+
 		conflict.Attribute = attrname.Context
 		conflict.Found = fmt.Sprintf("another %s_cluster resource upgrades this cluster, which it reaches through %s", attrname.TypeName, first.name)
 	default:

@@ -71,12 +71,13 @@ func TestRecordPlan_TellsResourcesOfOneClusterApart(t *testing.T) {
 			{name: "north", target: low, want: none},
 			{name: "north", target: high, want: cluster.Permanent},
 			{name: "north", target: low, want: none},
+			{name: "south", target: low, want: cluster.Observed},
 		},
 		"two": {
 			{claimant: "a", name: "north", target: low, want: none},
 			{claimant: "b", name: "north", target: high, want: cluster.Permanent},
-			{claimant: "b", name: "north", target: low, want: none},
-			{claimant: "b", name: "south", target: low, want: cluster.Observed},
+			{claimant: "b", name: "north", target: low, want: cluster.Permanent},
+			{claimant: "b", name: "south", target: low, want: cluster.Permanent},
 			{claimant: "a", name: "north", target: high, want: none},
 			{claimant: "b", name: "north", target: low, want: cluster.Permanent},
 		},
@@ -92,6 +93,7 @@ func TestRecordPlan_TellsResourcesOfOneClusterApart(t *testing.T) {
 			{name: "north", target: low, want: none},
 			{claims: true, claimant: "a"},
 			{name: "north", target: high, want: cluster.Permanent},
+			{name: "north", target: low, want: cluster.Permanent},
 		},
 		"one after another": {
 			{claimant: "a", name: "north", target: low, want: none},

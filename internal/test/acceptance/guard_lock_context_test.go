@@ -80,6 +80,10 @@ func TestAccOneClusterThroughTwoContexts(t *testing.T) {
 	w.apply().mustSucceed(0)
 	w.plan().mustSucceed(0)
 	s.wantUpgraded(talosTarget, once(1, 1))
+
+	// The first has nothing to do, and so would not be there when the other one is applied.
+	configuration(`"blue", "green"`)
+	w.plan().mustFail("talosupgrade_cluster resource upgrades this cluster, which it reaches through", "Keep one resource per cluster")
 }
 
 // TestAccTestRunsPlanOneResourceAgain: the runs of a test share one configured provider, and each has a version of its
