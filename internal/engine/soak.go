@@ -233,10 +233,10 @@ func (w *soak) remaining(now time.Time) time.Duration {
 	return longest
 }
 
-// overdue returns a node that has used up its time.
+// overdue returns a node that has used up its time, which begins with the first observation of it.
 func (w *soak) overdue(now time.Time) (name string, node *soakingNode) {
 	for _, name := range slices.Sorted(maps.Keys(w.watched)) {
-		if found := *w.watched[name]; now.Sub(found.waiting) >= w.most+guardTimeout {
+		if found := *w.watched[name]; !found.waiting.IsZero() && now.Sub(found.waiting) >= w.most+guardTimeout {
 			return name, &found
 		}
 	}

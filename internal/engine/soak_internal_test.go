@@ -56,3 +56,25 @@ func TestSoak_MovedNodesSpeakForThemselves(t *testing.T) {
 		})
 	}
 }
+
+// TestSoak_NodeThatNobodyHasLookedAtIsNotOverdue: its upgrade ended while an observation of the others was made.
+func TestSoak_NodeThatNobodyHasLookedAtIsNotOverdue(t *testing.T) {
+	t.Parallel()
+
+	const settle = 2 * time.Minute
+
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	w := newSoak(settle)
+	w.watch(plan.Step{Node: "worker-0", Role: cluster.Worker}, now, now)
+	w.judge(cluster.Observation{Nodes: []cluster.Node{{Name: "worker-0", Role: cluster.Worker}}}, now)
+
+	if state := w.state(now, nil); !state.waiting || state.overdue != nil {
+		t.Errorf("at first it is %+v", state)
+	}
+
+	w.judge(cluster.Observation{Nodes: []cluster.Node{{Name: "worker-0", Role: cluster.Worker, Unreachable: cluster.ErrUnreachable}}}, now)
+
+	if state := w.state(now.Add(settle+guardTimeout), nil); state.late != "worker-0" {
+		t.Errorf("after its time it is %+v", state)
+	}
+}
