@@ -119,12 +119,22 @@ func TestFailure_RareFindingsAreWorded(t *testing.T) {
 		{Name: "other", Role: cluster.Worker, Kube: &cluster.KubeNode{Ready: true, Unschedulable: true, CordonedBy: "run-1"}},
 	}}
 	kubelet := plan.Step{Node: "worker-1", Role: cluster.Worker, Component: cluster.Kubelet, To: next}
+	// An earlier run set the scheduler of cp-0, whose pod never appeared; that of cp-1 waits for its turn.
+	podless := cluster.Observation{}
+	for name, named := range map[string]string{"cp-0": "1.35.2", "cp-1": "1.34.2"} {
+		podless.Nodes = append(podless.Nodes, cluster.Node{
+			Name: name, Role: cluster.ControlPlane,
+			Machine: &cluster.Machine{Config: &cluster.MachineConfig{Images: map[cluster.Component]string{cluster.Scheduler: "registry.k8s.io/kube-scheduler:v" + named}}},
+			Pods:    map[cluster.Component]cluster.ComponentPod{cluster.APIServer: {Ready: true}},
+		})
+	}
 
 	for says, found := range map[string][]cluster.Finding{
 		"none of them may start now": (&rollout{made: plan.Plan{Budget: 1}}).idleReasons(),
 		"1 workers may be unavailable at a time, and these are not Ready or cordoned": (&rollout{snapshot: away, made: plan.Plan{Budget: 1}}).idleReasons(),
 		"kube-apiserver runs 1.34.2, and kubelet 1.35.2 on worker-1 would be newer":   judged(rule.CheckSkew, rule.Component, rule.View{Observation: behind, Step: kubelet}),
 		"no kube-apiserver pod is known":                                              judged(rule.CheckComponents, rule.Component, rule.View{Observation: behind, Step: kubelet}),
+		"no kube-scheduler pod is known":                                              judged(rule.CheckComponents, rule.Component, rule.View{Observation: podless, Step: kubelet}),
 		"its pods could only go to nodes":                                             judged(rule.CheckRoom, rule.Cordon, rule.View{Observation: room, Step: plan.Step{Node: "own", Role: cluster.Worker}, Run: "run-1", Cordoning: true}),
 		"does not say how much space":                                                 diskFindings(cluster.Node{Name: "worker-1"}, nil, nil, 1<<20),
 		"its disk has: unreachable, and its kubelet reports DiskPressure":             diskFindings(cluster.Node{Name: "worker-1", Kube: &cluster.KubeNode{Pressure: []string{cluster.DiskPressure}}}, nil, cluster.ErrUnreachable, 1<<20),

@@ -244,19 +244,23 @@ func (p *planner) checkServing() {
 	}
 }
 
-// noteAiling notes the components of the node that run the target and are not Ready, each with the reason if it
-// is known. It has to run before steps are scheduled, which move the recorded versions.
+// noteAiling notes the components of the node that run the target and are not Ready, or are to run it and have no pod,
+// each with the reason if it is known. It has to run before steps are scheduled, which move the recorded versions.
 func (p *planner) noteAiling(node *plannedNode) {
 	for i := range node.parts {
 		t := &node.parts[i]
-		if !t.running.Equal(p.target.Kubernetes) || !t.lowest().Equal(p.target.Kubernetes) {
+		pod, there := node.Pods[t.component]
+		missing := t.component.Static() && t.running.IsZero() && !there && p.snapshot.KubernetesError == nil
+
+		if !t.lowest().Equal(p.target.Kubernetes) || !missing && !t.running.Equal(p.target.Kubernetes) {
 			continue
 		}
 
-		pod, there := node.Pods[t.component]
 		on := fmt.Sprintf("%s on %s", t.component, node.Name)
 
 		switch {
+		case missing:
+			p.ailing = append(p.ailing, ailment{check: cluster.CheckControlPlane, node: node.Name, text: troubled(on, "it has no pod")})
 		case t.component.Static() && there && !pod.Ready:
 			p.ailing = append(p.ailing, ailment{check: cluster.CheckControlPlane, node: node.Name, text: troubled(on, pod.Trouble)})
 		case t.component == cluster.Kubelet && node.Kube != nil && !node.Kube.Ready:

@@ -19,6 +19,10 @@ func TestControlPlane_AtTheTargetAndNotServingIsMentioned(t *testing.T) {
 			scene: met().ailing("cp-2", cluster.Scheduler, "CrashLoopBackOff: back-off 5m0s"), check: "control-plane-components", severity: cluster.Advice,
 			says: []string{"at Kubernetes 1.35.0 and not Ready: kube-scheduler on cp-2 (CrashLoopBackOff: back-off 5m0s)", "kubectl"},
 		},
+		"a static pod that is missing": {
+			scene: met().podless("cp-2", cluster.Scheduler), check: "control-plane-components", severity: cluster.Advice,
+			says: []string{"at Kubernetes 1.35.0 and not Ready: kube-scheduler on cp-2 (it has no pod)"},
+		},
 		"a kubelet": {
 			scene: met().notReady("worker-1"), check: "nodes-ready", severity: cluster.Advice, says: []string{"not Ready: kubelet on worker-1 (check"},
 		},
@@ -35,6 +39,7 @@ func TestControlPlane_AtTheTargetAndNotServingIsMentioned(t *testing.T) {
 	for behaviour, s := range map[string]*scene{
 		"what has a step":                 met().component("cp-2", cluster.Scheduler, "1.34.2").ailing("cp-2", cluster.Scheduler, "CrashLoopBackOff"),
 		"what is named lags":              met().namesComponent("cp-2", cluster.Scheduler, "registry.k8s.io/kube-scheduler:v1.34.2").ailing("cp-2", cluster.Scheduler, ""),
+		"what is missing and lags":        met().podless("cp-2", cluster.Scheduler).namesComponent("cp-2", cluster.Scheduler, "registry.k8s.io/kube-scheduler:v1.34.2"),
 		"a kubelet that has a step":       met().component("worker-1", cluster.Kubelet, "1.34.2").notReady("worker-1"),
 		"a node that is left alone":       met().notReady("worker-1").holds("worker-1"),
 		"what is switched off":            met().ailing("cp-2", cluster.Scheduler, "").disabled("cp-2", cluster.Scheduler),

@@ -245,6 +245,14 @@ func (s *scene) ailing(node string, component cluster.Component, trouble string)
 	return s
 }
 
+// podless removes a static pod of the node.
+func (s *scene) podless(node string, component cluster.Component) *scene {
+	delete(s.node(node).Pods, component)
+	delete(s.node(node).Versions, component)
+
+	return s
+}
+
 // outdated makes Kubernetes show a pod of the node as it was before the boot.
 func (s *scene) outdated(node string, component cluster.Component) *scene {
 	pod := s.node(node).Pods[component]

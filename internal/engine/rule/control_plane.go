@@ -10,6 +10,8 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/fact"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/health"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/image"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
 // controlPlanes requires every other control plane to have finished booting and to be Ready, whichever node is
@@ -105,14 +107,14 @@ func staticPods(s View) []cluster.Finding {
 			}
 
 			pod, found := node.Pods[component]
-			if component != cluster.APIServer && node.Versions[component].Less(s.Step.To) {
+			if component != cluster.APIServer && versionOf(node, component).Less(s.Step.To) {
 				// Its own upgrade is still pending, and may be the cure.
 				continue
 			}
 
 			switch {
-			case !found && component == cluster.APIServer:
-				findings = append(findings, NewFinding(CheckComponents, node.Name, "no kube-apiserver pod is known of this control plane",
+			case !found:
+				findings = append(findings, NewFinding(CheckComponents, node.Name, fmt.Sprintf("no %s pod is known of this control plane", component),
 					"Look at the node (talosctl containers --kubernetes, kubectl -n kube-system get pods).", nil)...)
 			case found && !pod.Ready:
 				findings = append(findings, NewFinding(CheckComponents, node.Name, fmt.Sprintf("its %s is not Ready%s", component, fact.Troubled(pod)),
@@ -122,6 +124,18 @@ func staticPods(s View) []cluster.Finding {
 	}
 
 	return findings
+}
+
+// versionOf returns the version that the component of the node runs or, if that is unknown, the one that the machine
+// configuration names; zero if neither is known. A component whose pod is missing was set by an earlier run, or waits for
+// its turn.
+func versionOf(node cluster.Node, component cluster.Component) version.Version {
+	running := node.Versions[component]
+	if !running.IsZero() || node.Machine == nil || node.Machine.Config == nil {
+		return running
+	}
+
+	return image.Version(node.Machine.Config.Images[component])
 }
 
 // restartedKubelets requires the kubelets of the other control planes to be done with their static pods before
