@@ -299,25 +299,29 @@ func (p *planner) checkIdentity() {
 }
 
 // checkDeparted warns if it is unknown whether an image boots, because a node was deleted while it was being
-// upgraded with it. The upgrade continues without such nodes; autoscalers delete nodes that do not come back.
+// upgraded with it, or after the run that upgraded it was killed. The upgrade continues without such nodes; autoscalers
+// delete nodes that do not come back. A node of the same name is [planner.misfiledEntry].
 func (p *planner) checkDeparted() {
 	if p.snapshot.Journal == nil || !slices.ContainsFunc(p.nodes, func(n plannedNode) bool { return n.moves > 0 }) {
 		return
 	}
 
-	back := map[string]bool{}
+	back, names := map[string]bool{}, map[string]bool{}
 	for i := range p.nodes {
-		back[p.nodes[i].key] = true
+		back[p.nodes[i].key], names[p.nodes[i].Name] = true, true
 	}
 
 	for _, key := range slices.Sorted(maps.Keys(p.snapshot.Journal.Entries)) {
-		if entry := p.snapshot.Journal.Entries[key]; entry.Open() && entry.Departed && !back[key] {
-			p.add(cluster.Finding{
-				Check: cluster.CheckPendingInstall, Severity: cluster.Advice, Node: entry.Node,
-				Found:  fmt.Sprintf("it was deleted while it was being upgraded with %s, and nobody has seen whether that boots; the upgrade goes on without it", entry.Image),
-				Remedy: "Find out why its machine did not come back before other nodes get the same image.",
-			})
+		entry := p.snapshot.Journal.Entries[key]
+		if !entry.Open() || back[key] || !entry.Departed && names[entry.Node] {
+			continue
 		}
+
+		p.add(cluster.Finding{
+			Check: cluster.CheckPendingInstall, Severity: cluster.Advice, Node: entry.Node,
+			Found:  fmt.Sprintf("it was deleted while it was being upgraded with %s, and nobody has seen whether that boots; the upgrade goes on without it", entry.Image),
+			Remedy: "Find out why its machine did not come back before other nodes get the same image.",
+		})
 	}
 }
 

@@ -238,6 +238,10 @@ func TestCheck_TroubleOfNodesStopsAnApply(t *testing.T) {
 			scene: newScene(3, 2).entry("worker-3", cluster.PhaseRebooting, "boot-worker-3").departed("worker-3"), check: "pending-install", severity: cluster.Advice,
 			node: "worker-3", says: []string{"nobody has seen whether that boots", "goes on without it"},
 		},
+		"a worker that was deleted after its run was killed": {
+			scene: newScene(3, 2).entry("worker-3", cluster.PhaseRebooting, "boot-worker-3"), check: "pending-install", severity: cluster.Advice,
+			node: "worker-3", says: []string{"nobody has seen whether that boots", "goes on without it"},
+		},
 		"a full disk": {
 			scene: newScene(3, 2).pressed("worker-1", "DiskPressure"), check: "disk-space", severity: cluster.Observed, node: "worker-1", says: []string{"DiskPressure", "kubectl describe node worker-1"},
 		},
