@@ -1710,6 +1710,9 @@ func (u *nodeUpgrade) nameInstallImage(ctx context.Context) (bool, string, error
 		return false, err.Error(), permanentOnly(err)
 	case machine.Config == nil:
 		return false, "", errors.New("it cannot be read with these credentials")
+	case u.entry.Schematic != "" && machine.Schematic != u.entry.Schematic:
+		// The install of an earlier run never began, and this run does not want its image.
+		return true, "", nil
 	case !machine.Config.Installs, machine.Config.InstallImage == "", machine.Config.InstallImage == u.entry.Image:
 		// A configuration that names no image leaves the choice to Talos, which is kept.
 		return true, "", nil

@@ -286,6 +286,32 @@ func TestInstallImage_UnsetStaysUnset(t *testing.T) {
 	})
 }
 
+// TestInstallImage_DoesNotFollowAnInstallThatNeverBegan: the node runs the version of the entry, as before, and not its
+// schematic, which nobody wants any more.
+func TestInstallImage_DoesNotFollowAnInstallThatNeverBegan(t *testing.T) {
+	t.Parallel()
+
+	inCluster(t, setup{}, func(r *rig) {
+		request := naming(fromLifecycle)
+		request.Target.InstallerImage = "factory.talos.dev/metal-installer/" + schematicOfTests
+
+		before := map[string]string{}
+		for _, node := range r.World().Nodes() {
+			before[node.Name] = node.InstallImage
+		}
+
+		r.killedAt("run-1", "Install", 1, request)
+		r.Must(r.Worker("run-2"), naming(fromLifecycle))
+		r.Tidy()
+
+		for _, node := range r.World().Nodes() {
+			if node.InstallImage != before[node.Name] {
+				t.Errorf("the configuration of %s names %s, and %s before; it runs schematic %q", node.Name, node.InstallImage, before[node.Name], node.Schematic)
+			}
+		}
+	})
+}
+
 // A fallback is no confirmed upgrade.
 func TestInstallImage_DoesNotFollowAFallback(t *testing.T) {
 	t.Parallel()
