@@ -7,7 +7,7 @@ resource "talosupgrade_cluster" "careful" {
     directory = "/var/backups/etcd"
   }
 
-  # Nor, with Longhorn, while volumes are rebuilt, nor by day.
+  # Nothing begins while Longhorn rebuilds volumes, or by day. Without Longhorn, remove the gate: it would stop the run.
   gates = [{
     preset  = "longhorn"
     timeout = "45m"

@@ -33,7 +33,7 @@ const (
 	guideConditions    = `kubectl get kubernetescluster my-cluster -o jsonpath='{range .status.conditions[*]}{.type}={.status} {.reason}: {.message}{"\n"}{end}'`
 	guideHeartbeat     = `kubectl get kubernetescluster my-cluster -o jsonpath='{.metadata.annotations.upgrade\.vitistack\.io/talosupgrade-last-update}'`
 	guideObjectEvents  = `kubectl events --for kubernetescluster/my-cluster`
-	guideNodeEvents    = `kubectl events --for node/cp-0`
+	guideNodeEvents    = `kubectl -n default events --for node/cp-0`
 	guideConfigMap     = `kubectl -n kube-system get configmap talosupgrade -o jsonpath='{.metadata.annotations}' | jq`
 	guideConfigMapWait = `kubectl -n kube-system wait configmap talosupgrade --for=jsonpath='{.metadata.annotations.upgrade\.vitistack\.io/talos-status}'=completed --timeout=30m`
 	guideFollow        = `while sleep 1; do kubectl -n kube-system get configmaps --field-selector metadata.name=talosupgrade -w -o jsonpath='{.metadata.annotations.upgrade\.vitistack\.io/talos-message}{"\n"}'; done`

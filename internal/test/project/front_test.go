@@ -67,29 +67,31 @@ func replaceFront(t *testing.T, page string, wanted func(current string) string)
 	return want
 }
 
-// onMachines are the minor versions that make machines upgrades from or to.
-var onMachines = []string{"1.12", "1.13", "1.14"}
+// onMachines says on which machines make machines upgrades from or to a minor version.
+var onMachines = map[string]string{
+	"1.12": "one worker in QEMU", "1.13": "QEMU", "1.14": "one worker in QEMU",
+}
 
 // versions returns a table of the supported minor versions, newest first.
 func versions() string {
 	talos := compat.BuiltIn().Releases(version.Talos)
 	newest := talos[len(talos)-1].Minor()
 
-	lines := []string{"<!-- versions -->", "| Talos | Kubernetes | upgrades from or to it |", "|---|---|---|"}
+	lines := []string{"<!-- versions -->", "| Talos | Kubernetes | upgrades from or to it are tested on |", "|---|---|---|"}
 
 	for _, row := range slices.Backward(compat.Rows()) {
-		seen := "tested on the simulator"
-		if slices.Contains(onMachines, row.Talos.String()) {
-			seen = "tested in virtual machines and on the simulator"
+		seen := "the simulator"
+		if machines := onMachines[row.Talos.String()]; machines != "" {
+			seen += ", " + machines
 		}
 
 		switch {
 		case row.Talos.Compare(plan.OldestTested().Minor()) < 0:
-			seen = "accepted, never tested"
+			seen = "nothing; accepted"
 		case row.Talos.Compare(newest) > 0:
-			seen = "accepted, never tested: not released yet"
+			seen = "nothing: not released yet; accepted"
 		case row.Talos.Compare(plan.NewestTested()) > 0:
-			seen = "accepted, never tested"
+			seen = "nothing; accepted"
 		}
 
 		lines = append(lines, fmt.Sprintf("| %s | %s to %s | %s |", row.Talos, row.KubernetesMin, row.KubernetesMax, seen))
