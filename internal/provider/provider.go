@@ -456,9 +456,10 @@ func providerSchema() schema.Schema {
 				},
 			},
 			attrname.Context: schema.StringAttribute{
-				MarkdownDescription: "Context of the talosconfig. Default: its current context. Resources, data sources and actions may name another one.",
-				Optional:            true,
-				Validators:          []validator.String{credentialText()},
+				MarkdownDescription: "Context of the talosconfig. Resources, data sources and actions may name another one. Default: its current context, as it is in each run: " +
+					"if it changes between a plan and its apply, a first apply upgrades another cluster than the plan showed. After that, the state has the ID of the cluster, and another one is refused.",
+				Optional:   true,
+				Validators: []validator.String{credentialText()},
 			},
 			attrname.Kubeconfig: schema.StringAttribute{
 				MarkdownDescription: "Kubeconfig as YAML, such as `talos_cluster_kubeconfig.this.kubeconfig_raw`. If unset, the Talos API is asked for one, " +
