@@ -23,6 +23,7 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"net/url"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -367,6 +368,42 @@ func loadKubeconfig(kubeconfig []byte) (*clientcmdapi.Config, error) {
 	}
 
 	return parsed, nil
+}
+
+// ResolveFrom returns a kubeconfig that was read from the file, with the relative paths in it resolved from the directory
+// of the file, as kubectl does. A kubeconfig without any, or that cannot be parsed, is returned as it is.
+func ResolveFrom(file string, kubeconfig []byte) []byte {
+	parsed, err := clientcmd.Load(kubeconfig)
+	if err != nil {
+		return kubeconfig
+	}
+
+	var named []*string
+
+	for _, one := range parsed.Clusters {
+		one.LocationOfOrigin = file
+		named = append(named, clientcmd.GetClusterFileReferences(one)...)
+	}
+
+	for _, one := range parsed.AuthInfos {
+		one.LocationOfOrigin = file
+		named = append(named, clientcmd.GetAuthInfoFileReferences(one)...)
+	}
+
+	if !slices.ContainsFunc(named, func(path *string) bool { return *path != "" && !filepath.IsAbs(*path) }) {
+		return kubeconfig
+	}
+
+	if clientcmd.ResolveLocalPaths(parsed) != nil {
+		return kubeconfig
+	}
+
+	resolved, err := clientcmd.Write(*parsed)
+	if err != nil {
+		return kubeconfig
+	}
+
+	return resolved
 }
 
 func parseKubeconfig(kubeconfig []byte, contextName string, selfContained bool) (*rest.Config, error) {

@@ -3,6 +3,7 @@
 package connection
 
 import (
+	"bytes"
 	"context"
 	"crypto/ed25519"
 	"crypto/rand"
@@ -694,6 +695,46 @@ func TestCredentials_ThatCannotBeUsedAreRefused(t *testing.T) {
 				t.Errorf("the secret is in the error: %s", err)
 			}
 		})
+	}
+}
+
+// TestCredentials_PathsInAKubeconfigAreRelativeToItsFile, as kubectl reads them, and to nothing else.
+func TestCredentials_PathsInAKubeconfigAreRelativeToItsFile(t *testing.T) {
+	dir := t.TempDir()
+	elsewhere := filepath.Join(t.TempDir(), "prod.key")
+	relative := "clusters: [{name: c, cluster: {server: \"https://10.5.0.2:6443\", certificate-authority: ca.crt}}]\n" +
+		"users: [{name: u, user: {client-certificate: keys/prod.crt, client-key: " + elsewhere + "}}]\n"
+	absolute := "users: [{name: u, user: {client-key: " + elsewhere + "}}]\n"
+
+	for name, content := range map[string]string{"relative": relative, "absolute": absolute, "malformed": "clusters: {", "talosconfig": "contexts: {a: {ca: ca.crt}}\n"} {
+		file := filepath.Join(dir, name)
+		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+
+		given, err := (Credentials{KubeconfigPath: file}).kubeconfig()
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		managed, _, err := (ManagementAccess{KubeconfigPath: file}).kubeconfig()
+		if err != nil || !bytes.Equal(managed, given) {
+			t.Errorf("%s: of the management cluster it is %q, %v", name, managed, err)
+		}
+
+		if name != "relative" {
+			if string(given) != content {
+				t.Errorf("%s: it is changed to %q", name, given)
+			}
+
+			continue
+		}
+
+		for _, path := range []string{filepath.Join(dir, "ca.crt"), filepath.Join(dir, "keys", "prod.crt"), elsewhere} {
+			if !strings.Contains(string(given), ": "+path+"\n") {
+				t.Errorf("it does not name %s:\n%s", path, given)
+			}
+		}
 	}
 }
 

@@ -62,7 +62,7 @@ func (m ManagementAccess) kubeconfig() (data []byte, source string, err error) {
 		return []byte(m.Kubeconfig), "provider attribute " + attrname.Management + "." + attrname.Kubeconfig, nil
 	}
 
-	return readCredentials(m.KubeconfigPath, "provider attribute "+attrname.Management+"."+attrname.KubeconfigPath)
+	return readKubeconfig(m.KubeconfigPath, "provider attribute "+attrname.Management+"."+attrname.KubeconfigPath)
 }
 
 // CredentialsSource is the object in the management cluster whose Secret contains the credentials.
@@ -319,7 +319,7 @@ func (c Credentials) kubeconfig() ([]byte, error) {
 		return nil, nil
 	}
 
-	data, _, err := readCredentials(c.KubeconfigPath, "provider attribute kubeconfig_path")
+	data, _, err := readKubeconfig(c.KubeconfigPath, "provider attribute kubeconfig_path")
 
 	return data, err
 }
@@ -336,4 +336,19 @@ func readCredentials(file, source string) ([]byte, string, error) {
 	}
 
 	return data, source + " (" + file + ")", nil
+}
+
+// readKubeconfig is [readCredentials] of a kubeconfig, in which paths are relative to its file.
+func readKubeconfig(file, source string) ([]byte, string, error) {
+	data, source, err := readCredentials(file, source)
+	if err != nil {
+		return nil, "", err
+	}
+
+	expanded, err := attribute.ExpandHome(file)
+	if err != nil {
+		return nil, "", fmt.Errorf("%w: %s: %w", ErrCredentialsUnusable, source, err)
+	}
+
+	return kubeapi.ResolveFrom(expanded, data), source, nil
 }
