@@ -535,6 +535,18 @@ func harnessRows() []row {
 			wrong:    "The request of a run that died took effect while the node downloaded for the next run, which was judged by the end of its call.",
 			scenario: "drawn stories, TALOSUPGRADE_SEED=2066904145 TALOSUPGRADE_ONLY=one; tale \"S3: the request of a run that died takes effect while the node downloads for the next\"",
 		},
+		{
+			area: areaHarness, seen: "8024164", test: test{"test/harness/story", "TestStories_OfSoaksStayGood"},
+			symptom:  "A run that succeeded was blamed for a worker that it had left alone.",
+			wrong:    "A worker whose Node object a person deletes while it is down is taken for removed. The story expected it to be upgraded.",
+			scenario: "drawn stories, TALOSUPGRADE_SEED=3058611140 TALOSUPGRADE_ONLY=one",
+		},
+		{
+			area: areaHarness, seen: "8024164", test: test{"test/harness/story", "TestStories_OfSoaksStayGood"},
+			symptom:  "The last apply of a story was refused, because a control plane had no static pods.",
+			wrong:    "The story did not wait until the kubelet of a control plane whose Node object had been deleted showed them again.",
+			scenario: "drawn stories, TALOSUPGRADE_SEED=3058617079 TALOSUPGRADE_ONLY=one",
+		},
 	}
 }
 

@@ -87,7 +87,8 @@ func (s *stage) away() []string {
 	cordons := s.Cordons()
 
 	for _, state := range s.World().Nodes() {
-		etcd := state.Role == model.Worker || state.EtcdHealthy && state.APIServerUp && s.caughtUp(state.Name)
+		// Until the kubelet has reported the pods of its boot, Kubernetes shows none of a Node object that is new.
+		etcd := state.Role == model.Worker || state.EtcdHealthy && state.APIServerUp && state.PodsReported && s.caughtUp(state.Name)
 		_, known := cordons[state.Name]
 
 		if !state.Reachable || !state.Kubelet.Ready || !state.Ready || !etcd || !known || state.Stage != model.StageRunning {
@@ -265,7 +266,7 @@ func (s *stage) arrived(run *apply) {
 	}
 
 	for _, state := range s.World().Nodes() {
-		if s.joined[state.Name] && s.cameUp(state.Name).After(run.begun) {
+		if s.joined[state.Name] && s.cameUp(state.Name).After(run.begun) || run.unlisted[state.Name] {
 			continue
 		}
 

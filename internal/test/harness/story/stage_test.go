@@ -231,6 +231,8 @@ type apply struct {
 	strike  *harness.Strike
 	cancel  context.CancelFunc
 	begun   time.Time
+	// unlisted are the workers that looked as if they were removed when the run began: no Node object, no answer.
+	unlisted map[string]bool
 	// done is closed once the run has returned and written its last annotations.
 	done chan struct{}
 	// cancelAt is the mutating call after which the run is cancelled, 0 for none.
@@ -345,12 +347,26 @@ type blow struct {
 	mutation int
 }
 
+// unlisted returns the workers without a Node object that do not answer.
+func (s *stage) unlisted() map[string]bool {
+	found, cordons := map[string]bool{}, s.Cordons()
+
+	for _, state := range s.World().Nodes() {
+		if _, registered := cordons[state.Name]; !registered && !state.Reachable && state.Role == model.Worker {
+			found[state.Name] = true
+		}
+	}
+
+	return found
+}
+
 // begin starts a run with a client of its own.
 func (s *stage) begin(request engine.Request, struck blow) *apply {
 	ctx, cancel := context.WithCancel(context.Background())
 
 	run := &apply{
 		name: fmt.Sprintf("run-%d", len(s.runs)+1), request: request, cancel: cancel, begun: time.Now(), done: make(chan struct{}),
+		unlisted: s.unlisted(),
 	}
 	run.strike = harness.NewStrike(struck.kind, func(call ports.Call) bool {
 		return struck.kind != cancelled && struck.mutation > 0 && call.Mutation == struck.mutation

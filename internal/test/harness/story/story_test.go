@@ -194,6 +194,19 @@ func TestStories_EndAtTheTarget(t *testing.T) {
 	t.Logf("%s; seed %d", count, seed)
 }
 
+// TestStories_OfSoaksStayGood draws the stories that were judged wrongly in a soak.
+func TestStories_OfSoaksStayGood(t *testing.T) {
+	set(t, "checks", map[bool]string{false: "1", true: "5"}[testing.Short()])
+	set(t, "steps", "12")
+	set(t, "nofailfile", "true")
+
+	one := lane{flags: &sync.Mutex{}, count: newTally()}
+
+	for _, seed := range []uint64{3058611140, 3058617079} {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) { one.story(t, seed) })
+	}
+}
+
 // tally counts what the stories of a test had in them.
 type tally struct {
 	mu      sync.Mutex
