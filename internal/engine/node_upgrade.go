@@ -1711,7 +1711,7 @@ func (u *nodeUpgrade) nameInstallImage(ctx context.Context) (bool, string, error
 	case machine.Config == nil:
 		return false, "", errors.New("it cannot be read with these credentials")
 	case u.entry.Schematic != "" && machine.Schematic != u.entry.Schematic:
-		// The install of an earlier run never began, and this run does not want its image.
+		// The node does not run that image: its install never began, or somebody installed another one.
 		return true, "", nil
 	case !machine.Config.Installs, machine.Config.InstallImage == "", machine.Config.InstallImage == u.entry.Image:
 		// A configuration that names no image leaves the choice to Talos, which is kept.

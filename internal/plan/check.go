@@ -300,7 +300,7 @@ func (p *planner) checkIdentity() {
 
 // checkDeparted warns if it is unknown whether an image boots, because a node was deleted while it was being
 // upgraded with it, or after the run that upgraded it was killed. The upgrade continues without such nodes; autoscalers
-// delete nodes that do not come back. A node of the same name is [planner.misfiledEntry].
+// delete nodes that do not come back. A node of the same name that has a step is [planner.misfiledEntry].
 func (p *planner) checkDeparted() {
 	if p.snapshot.Journal == nil || !slices.ContainsFunc(p.nodes, func(n plannedNode) bool { return n.moves > 0 }) {
 		return
@@ -308,7 +308,8 @@ func (p *planner) checkDeparted() {
 
 	back, names := map[string]bool{}, map[string]bool{}
 	for i := range p.nodes {
-		back[p.nodes[i].key], names[p.nodes[i].Name] = true, true
+		node := &p.nodes[i]
+		back[node.key], names[node.Name] = true, node.hasNodeStep()
 	}
 
 	for _, key := range slices.Sorted(maps.Keys(p.snapshot.Journal.Entries)) {
@@ -319,8 +320,9 @@ func (p *planner) checkDeparted() {
 
 		p.add(cluster.Finding{
 			Check: cluster.CheckPendingInstall, Severity: cluster.Advice, Node: entry.Node,
-			Found:  fmt.Sprintf("it was deleted while it was being upgraded with %s, and nobody has seen whether that boots; the upgrade goes on without it", entry.Image),
-			Remedy: "Find out why its machine did not come back before other nodes get the same image.",
+			Found: fmt.Sprintf("it is gone, and was being upgraded with %s: nobody has seen whether that boots; the upgrade goes on without it", entry.Image),
+			Remedy: fmt.Sprintf("Find out why its machine did not come back before other nodes get the same image. If it never will, remove the key %s: "+
+				"kubectl -n kube-system edit configmap talosupgrade-journal.", key),
 		})
 	}
 }

@@ -231,7 +231,8 @@ func (c heals) restores(one component) bool {
 	return c.moves(one) || c.last == one || taken || c.last == component{one.node, cluster.Kubelet}
 }
 
-// checkServing notes the components that are at the target and not Ready, as no step is left that would notice.
+// checkServing notes the components that are at the target and not Ready, or missing, as no step is left that would
+// notice.
 func (p *planner) checkServing() {
 	if p.target.Kubernetes.IsZero() {
 		return
@@ -269,7 +270,7 @@ func (p *planner) noteAiling(node *plannedNode) {
 	}
 }
 
-// ailment is a component at the target that is not Ready.
+// ailment is a component at the target that is not Ready, or that is to run it and has no pod.
 type ailment struct{ check, node, text string }
 
 // adviseServing reports the components that are not Ready, except for those that prevent the roll and are
@@ -296,7 +297,7 @@ func (p *planner) adviseServing() {
 			continue
 		}
 
-		remedy := "Look at them (kubectl -n kube-system describe pods)"
+		remedy := "Look at them (kubectl -n kube-system describe pods, talosctl containers --kubernetes)"
 		if check == cluster.CheckNodesReady {
 			remedy = "Look at them (kubectl describe node)"
 		}

@@ -157,7 +157,7 @@ func TestClaim_SecondResourceIsAWarningAtPlan(t *testing.T) {
 
 		want := []outcome{{diag.SeverityWarning, "one control plane"}, {diag.SeverityWarning, "Rolling upgrade"}}
 		if name == "south" {
-			want = append([]outcome{{diag.SeverityWarning, "another talosupgrade_cluster resource upgrades this cluster, which it reaches through north"}}, want...)
+			want = append([]outcome{{diag.SeverityWarning, "another talosupgrade_cluster resource is for this cluster, which it reaches through north"}}, want...)
 		}
 
 		_, diagnostics := planned(t, clusters, nil, inContext(name))

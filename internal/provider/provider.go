@@ -469,7 +469,7 @@ func providerSchema() schema.Schema {
 				Validators: []validator.String{credentialText()},
 			},
 			attrname.KubeconfigPath: schema.StringAttribute{
-				MarkdownDescription: "Path of a kubeconfig, instead of `kubeconfig`.",
+				MarkdownDescription: "Path of a kubeconfig, instead of `kubeconfig`. Relative paths in it are relative to the file, as for `kubectl`.",
 				Optional:            true,
 				Validators:          []validator.String{credentialText()},
 			},

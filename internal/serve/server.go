@@ -266,8 +266,9 @@ func (s *server) actionErrors(ctx context.Context, name string, config *tfprotov
 	return validated.Diagnostics, nil
 }
 
-// InvokeAction implements [tfprotov6.ActionServer]. An action whose configuration is invalid ends at once. The stream is read until the action has ended, even if nobody
-// listens any more: the framework would otherwise leave the action blocked on its next line.
+// InvokeAction implements [tfprotov6.ActionServer]. An action whose configuration is invalid ends at once. The stream is
+// read until the action has ended, even if nobody listens any more: the framework would otherwise leave the action blocked
+// on its next line.
 func (s *server) InvokeAction(ctx context.Context, req *tfprotov6.InvokeActionRequest) (*tfprotov6.InvokeActionServerStream, error) {
 	bound, done := s.life.begin(ctx)
 	bound, cancel := context.WithCancel(bound)

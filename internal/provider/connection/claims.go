@@ -114,12 +114,16 @@ func (c *Claims) RecordPlan(id, claimant, name string, target cluster.Target, wo
 		conflict.Found = fmt.Sprintf("this resource is to bring the cluster to %s, and another %s_cluster resource of the same provider block brings it to %s",
 			wanted(target), attrname.TypeName, wanted(first.target))
 	case apart, first.name != name && work:
-		if !apart {
+		// Two that exist and have nothing to do harm nobody yet.
+		if !work && claimant != "" && first.claimant != "" || !apart {
 			conflict.Severity = cluster.Observed
 		}
 
-		conflict.Attribute = attrname.Context
-		conflict.Found = fmt.Sprintf("another %s_cluster resource upgrades this cluster, which it reaches through %s", attrname.TypeName, first.name)
+		conflict.Found = fmt.Sprintf("another %s_cluster resource is for this cluster", attrname.TypeName)
+		if first.name != name {
+			conflict.Attribute = attrname.Context
+			conflict.Found += ", which it reaches through " + first.name
+		}
 	default:
 		return nil
 	}

@@ -50,9 +50,11 @@ func TestRecordPlan_TellsResourcesOfOneClusterApart(t *testing.T) {
 	type step struct {
 		// claims is true for an apply of the claimant, and destroys for its end.
 		claims, destroys bool
-		claimant, name   string
-		target           cluster.Target
-		want             cluster.Severity
+		// idle is true if there is nothing to do.
+		idle           bool
+		claimant, name string
+		target         cluster.Target
+		want           cluster.Severity
 	}
 
 	for name, steps := range map[string][]step{
@@ -78,12 +80,14 @@ func TestRecordPlan_TellsResourcesOfOneClusterApart(t *testing.T) {
 			{claimant: "b", name: "north", target: high, want: cluster.Permanent},
 			{claimant: "b", name: "north", target: low, want: cluster.Permanent},
 			{claimant: "b", name: "south", target: low, want: cluster.Permanent},
+			{claimant: "b", name: "south", target: low, idle: true, want: cluster.Observed},
 			{claimant: "a", name: "north", target: high, want: none},
 			{claimant: "b", name: "north", target: low, want: cluster.Permanent},
 		},
 		"a new one beside another": {
 			{claimant: "a", name: "north", target: low, want: none},
 			{name: "north", target: high, want: cluster.Permanent},
+			{name: "north", target: low, idle: true, want: cluster.Permanent},
 		},
 		"one beside another that is new": {
 			{name: "north", target: low, want: none},
@@ -113,7 +117,7 @@ func TestRecordPlan_TellsResourcesOfOneClusterApart(t *testing.T) {
 				case step.destroys:
 					claims.Release("c", step.claimant)
 				default:
-					got, found := none, claims.RecordPlan("c", step.claimant, step.name, step.target, true)
+					got, found := none, claims.RecordPlan("c", step.claimant, step.name, step.target, !step.idle)
 					wording.NoteFindings(t, found)
 
 					if len(found) > 0 {

@@ -345,10 +345,8 @@ func readKubeconfig(file, source string) ([]byte, string, error) {
 		return nil, "", err
 	}
 
-	expanded, err := attribute.ExpandHome(file)
-	if err != nil {
-		return nil, "", fmt.Errorf("%w: %s: %w", ErrCredentialsUnusable, source, err)
-	}
+	// That has expanded it without an error.
+	expanded, _ := attribute.ExpandHome(file)
 
 	return kubeapi.ResolveFrom(expanded, data), source, nil
 }

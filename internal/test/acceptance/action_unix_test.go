@@ -157,9 +157,9 @@ action "talosupgrade_rollback" "volumes" {
 	for name, test := range map[string]struct{ value, says string }{
 		"suspend.reason":          {"false", "which is as good as no suspension"},
 		"suspend.context":         {"", "string length must be at least 1"},
-		"etcd_snapshot.directory": {"~/b", "~/b"},
+		"etcd_snapshot.directory": {"~/b", "Write pathexpand("},
 		"rollback.kind":           {"TalosControlPlane", "it would undo the rollback"},
-		"rollback.volumes":        {"Required", "Required"},
+		"rollback.volumes":        {"Required", "value must be one of"},
 	} {
 		w.apply("-invoke=action.talosupgrade_"+name, "-var=value="+test.value).mustFail(test.says)
 	}

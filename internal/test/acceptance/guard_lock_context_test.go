@@ -71,7 +71,7 @@ func TestAccOneClusterThroughTwoContexts(t *testing.T) {
 	s.unchanged()
 
 	configuration(`"blue", "green"`)
-	w.plan().mustSucceed(2).mustWarn("another talosupgrade_cluster resource upgrades this cluster")
+	w.plan().mustSucceed(2).mustWarn("another talosupgrade_cluster resource is for this cluster")
 
 	w.apply().mustFail("another talosupgrade_cluster resource")
 	s.wantUpgraded(talosTarget, once(1, 1))
@@ -83,7 +83,7 @@ func TestAccOneClusterThroughTwoContexts(t *testing.T) {
 
 	// The first has nothing to do, and so would not be there when the other one is applied.
 	configuration(`"blue", "green"`)
-	w.plan().mustFail("talosupgrade_cluster resource upgrades this cluster, which it reaches through", "Keep one resource per cluster")
+	w.plan().mustFail("talosupgrade_cluster resource is for this cluster, which it reaches through", "Keep one resource per cluster")
 }
 
 // TestAccTestRunsPlanOneResourceAgain: the runs of a test share one configured provider, and each has a version of its

@@ -87,11 +87,11 @@ func versions() string {
 
 		switch {
 		case row.Talos.Compare(plan.OldestTested().Minor()) < 0:
-			seen = "nothing; accepted"
+			seen = "nothing (accepted)"
 		case row.Talos.Compare(newest) > 0:
-			seen = "nothing: not released yet; accepted"
+			seen = "nothing: not released yet (accepted)"
 		case row.Talos.Compare(plan.NewestTested()) > 0:
-			seen = "nothing; accepted"
+			seen = "nothing (accepted)"
 		}
 
 		lines = append(lines, fmt.Sprintf("| %s | %s to %s | %s |", row.Talos, row.KubernetesMin, row.KubernetesMax, seen))
