@@ -107,23 +107,25 @@ func (c *Claims) RecordPlan(id, claimant, name string, target cluster.Target, wo
 	}
 
 	conflict := cluster.Finding{Check: cluster.CheckLock, Severity: cluster.Permanent, Remedy: "Keep one resource per cluster."}
+	conflict.Found = fmt.Sprintf("another %s_cluster resource is for this cluster", attrname.TypeName)
+
+	if first.name != name {
+		conflict.Attribute = attrname.Context
+		conflict.Found += ", which it reaches through " + first.name
+	}
+
 	apart := claimant != "" || first.claimant != ""
+	idle := !work && claimant != "" && first.claimant != ""
 
 	switch same := first.target.Talos.Equal(target.Talos) && first.target.Kubernetes.Equal(target.Kubernetes); {
 	case !same:
+		conflict.Attribute = ""
 		conflict.Found = fmt.Sprintf("this resource is to bring the cluster to %s, and another %s_cluster resource of the same provider block brings it to %s",
 			wanted(target), attrname.TypeName, wanted(first.target))
+	case apart && !idle:
 	case apart, first.name != name && work:
-		// Two that exist and have nothing to do harm nobody yet.
-		if !work && claimant != "" && first.claimant != "" || !apart {
-			conflict.Severity = cluster.Observed
-		}
-
-		conflict.Found = fmt.Sprintf("another %s_cluster resource is for this cluster", attrname.TypeName)
-		if first.name != name {
-			conflict.Attribute = attrname.Context
-			conflict.Found += ", which it reaches through " + first.name
-		}
+		// Two that exist and have nothing to do harm nobody yet, and two without a name may be one.
+		conflict.Severity = cluster.Observed
 	default:
 		return nil
 	}

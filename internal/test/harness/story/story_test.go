@@ -96,6 +96,15 @@ func set(t testing.TB, name, value string) {
 	}
 }
 
+// drawOnce makes rapid draw one story for each seed. In short mode, it divides checks by five and steps by two.
+func drawOnce(t testing.TB) {
+	t.Helper()
+
+	set(t, "checks", map[bool]string{false: "1", true: "5"}[testing.Short()])
+	set(t, "steps", "12")
+	set(t, "nofailfile", "true")
+}
+
 // lane draws one story after the other.
 type lane struct {
 	// flags is held from when a seed is set until rapid has read it.
@@ -163,10 +172,7 @@ func TestStories_EndAtTheTarget(t *testing.T) {
 		stories = 1
 	}
 
-	// In short mode, rapid divides checks by five and steps by two.
-	set(t, "checks", map[bool]string{false: "1", true: "5"}[testing.Short()])
-	set(t, "steps", "12")
-	set(t, "nofailfile", "true")
+	drawOnce(t)
 
 	count := newTally()
 	flags := &sync.Mutex{}
@@ -196,9 +202,7 @@ func TestStories_EndAtTheTarget(t *testing.T) {
 
 // TestStories_OfSoaksStayGood draws the stories that were judged wrongly in a soak.
 func TestStories_OfSoaksStayGood(t *testing.T) {
-	set(t, "checks", map[bool]string{false: "1", true: "5"}[testing.Short()])
-	set(t, "steps", "12")
-	set(t, "nofailfile", "true")
+	drawOnce(t)
 
 	one := lane{flags: &sync.Mutex{}, count: newTally()}
 
