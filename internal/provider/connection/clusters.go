@@ -181,13 +181,36 @@ type cachedObservation struct {
 	seen Observation
 	err  error
 	at   time.Time
+	// late is the limit that the observation exceeded; 0 if it exceeded none.
+	late time.Duration
+}
+
+// usable reports whether a plan with the deadline of the context may use the observation instead of a new one.
+func (o *cachedObservation) usable(ctx context.Context) bool {
+	limit, limited := remaining(ctx)
+
+	return o != nil && time.Since(o.at) < lookAge && (o.late == 0 || limited && limit <= o.late)
+}
+
+// remaining returns the time until the deadline of the context, and whether it has one.
+func remaining(ctx context.Context) (time.Duration, bool) {
+	deadline, limited := ctx.Deadline()
+
+	return time.Until(deadline).Round(time.Second), limited
 }
 
 // Observe observes the cluster of a context and changes nothing. It is an error if no node of the cluster answers.
 func (c *Clusters) Observe(ctx context.Context, wanted string) (Observation, error) {
+	limit, limited := remaining(ctx)
+
 	seen, err := c.look(ctx, wanted)
 	if !errors.Is(err, context.Canceled) {
-		c.remember(wanted, &cachedObservation{seen: seen, err: err, at: time.Now()})
+		made := &cachedObservation{seen: seen, err: err, at: time.Now()}
+		if limited && err != nil && ctx.Err() != nil {
+			made.late = limit
+		}
+
+		c.remember(wanted, made)
 	}
 
 	return seen, err
@@ -231,7 +254,7 @@ func (c *Clusters) Await(ctx context.Context, wanted string, limit time.Duration
 }
 
 // Recent returns the last observation if it is only seconds old, and a new one otherwise. So a plan uses the
-// observation of the refresh before it.
+// observation of the refresh before it, unless that ended at a limit that is shorter than its own.
 func (c *Clusters) Recent(ctx context.Context, wanted string) (Observation, error) {
 	shared := c.shared(c.Access.ContextName(wanted))
 
@@ -239,7 +262,7 @@ func (c *Clusters) Recent(ctx context.Context, wanted string) (Observation, erro
 	last := shared.last
 	shared.mu.Unlock()
 
-	if last != nil && time.Since(last.at) < lookAge {
+	if last.usable(ctx) {
 		return last.seen, last.err
 	}
 
