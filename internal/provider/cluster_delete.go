@@ -64,7 +64,11 @@ func (r *clusterResource) Delete(ctx context.Context, req resource.DeleteRequest
 
 	claimant, diagnostics := connection.ClaimantIn(ctx, req.Private)
 	resp.Diagnostics.Append(diagnostics...)
-	r.clusters.Claims.Release(cmp.Or(id, reached.Name), claimant)
+
+	// The objects are now those of the other resource.
+	if r.clusters.Claims.Release(cmp.Or(id, reached.Name), claimant) {
+		return
+	}
 
 	kept, err := reached.Kubernetes.Forget(bounded, id)
 	if err != nil {

@@ -59,6 +59,25 @@ func TestDelete_OfAResource(t *testing.T) {
 	}
 }
 
+// TestDelete_LeavesTheObjectsOfTheResourceThatReplacesIt: with create_before_destroy, the new one is applied first.
+func TestDelete_LeavesTheObjectsOfTheResourceThatReplacesIt(t *testing.T) {
+	fake := threeNodes("1.13.4", "1.34.2")
+	state, clusters := stateOf(t, stored(t, fake, "1.13.4", "")), fake.clusters(t)
+
+	if err := clusters.Claims.Claim("cluster-a", "the new one"); err != nil {
+		t.Fatal(err)
+	}
+
+	resp := resource.DeleteResponse{State: state}
+	(&clusterResource{clusters: clusters}).Delete(t.Context(), resource.DeleteRequest{State: state}, &resp)
+
+	check(t, told.Noted(t, resp.Diagnostics))
+
+	if len(fake.forgotten) > 0 {
+		t.Errorf("forgot %v", fake.forgotten)
+	}
+}
+
 // TestDelete_HasATimeLimit: three minutes, or what timeouts.delete says.
 func TestDelete_HasATimeLimit(t *testing.T) {
 	for name, test := range map[string]struct {

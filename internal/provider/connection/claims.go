@@ -138,19 +138,24 @@ func wanted(target cluster.Target) string {
 	return plan.State{Talos: target.Talos, Kubernetes: target.Kubernetes}.String()
 }
 
-// Release gives up the cluster of a resource that is destroyed. It has no effect if another resource has the
-// cluster.
-func (c *Claims) Release(id, claimant string) {
+// Release gives up the cluster of a resource that is destroyed. If another resource has claimed it, as with
+// create_before_destroy, true is returned, and the claim of the other one stays.
+func (c *Claims) Release(id, claimant string) (another bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 
-	if c.by[id] == claimant {
+	holder, taken := c.by[id]
+	another = taken && holder != claimant
+
+	if !another {
 		delete(c.by, id)
 	}
 
 	if c.planned[id].claimant == claimant {
 		delete(c.planned, id)
 	}
+
+	return another
 }
 
 // keyClaimant is the key of the resource's name among claims in its private state.

@@ -28,13 +28,17 @@ func TestClaim_KeepsResourcesOfOneClusterApart(t *testing.T) {
 		}
 	}
 
-	claims.Release("a", "second")
+	if !claims.Release("a", "second") {
+		t.Error("a resource that is destroyed does not learn that another has its cluster")
+	}
 
 	if claims.Claim("a", "second") == nil {
 		t.Error("the claim of another resource was given up")
 	}
 
-	claims.Release("a", "first")
+	if claims.Release("a", "first") {
+		t.Error("a resource that is destroyed learns that another has its cluster, which is its own")
+	}
 
 	if err := claims.Claim("a", "second"); err != nil {
 		t.Errorf("after the release: %v", err)

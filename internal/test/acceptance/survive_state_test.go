@@ -5,6 +5,8 @@ package acceptance
 import (
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim"
 )
 
@@ -46,6 +48,27 @@ func TestAccFailedCreateStoresNothing(t *testing.T) {
 	// From now on it is a resource like any other.
 	if got := w.attributes()["talos_version"]; got != talosTarget {
 		t.Errorf("talos_version in state is %v", got)
+	}
+
+	w.mustPlan()
+}
+
+// TestAccReplacedResourceLeavesWhatTheNewOneWrote: the new one is created first, and the destroy of the old one must not
+// take its objects away.
+func TestAccReplacedResourceLeavesWhatTheNewOneWrote(t *testing.T) {
+	full(t)
+
+	s := startSmall(t, talosModern)
+	w := newWorkspace(t)
+	w.write(use(s), `talos_version = "1.13.4"`+undrained+"\nlifecycle {\n  create_before_destroy = true\n}")
+
+	w.apply().mustSucceed(0)
+	w.apply("-replace=" + w.addresses()[0]).mustSucceed(0)
+
+	for _, name := range []string{"talosupgrade", "talosupgrade-journal"} {
+		if _, err := s.someone().CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(t.Context(), name, metav1.GetOptions{}); err != nil {
+			t.Errorf("after the replacement: %v", err)
+		}
 	}
 
 	w.mustPlan()
