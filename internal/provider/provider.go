@@ -434,7 +434,7 @@ func providerSchema() schema.Schema {
 				MarkdownDescription: "Addresses of control planes, with or without a port. Requires `client_configuration`.",
 				ElementType:         types.StringType,
 				Optional:            true,
-				Validators:          []validator.List{listvalidator.ValueStringsAre(endpointText())},
+				Validators:          []validator.List{listvalidator.SizeAtLeast(1), listvalidator.ValueStringsAre(endpointText())},
 			},
 			attrname.ClientConfiguration: schema.SingleNestedAttribute{
 				MarkdownDescription: "Client certificate of the Talos API, as `talos_machine_secrets.this.client_configuration` emits it. Requires `endpoints`.",

@@ -156,6 +156,7 @@ func validateProvider(ctx context.Context, t *testing.T, set map[string]tftypes.
 
 func TestProvider_RefusesContradictoryCredentials(t *testing.T) {
 	text := func(value string) tftypes.Value { return tftypes.NewValue(tftypes.String, value) }
+	none := tftypes.NewValue(tftypes.List{ElementType: tftypes.String}, []tftypes.Value{})
 	endpoints := tftypes.NewValue(tftypes.List{ElementType: tftypes.String}, []tftypes.Value{text("10.5.0.2")})
 	certificateType := tftypes.Object{AttributeTypes: map[string]tftypes.Type{
 		"ca_certificate": tftypes.String, "client_certificate": tftypes.String, "client_key": tftypes.String,
@@ -175,6 +176,7 @@ func TestProvider_RefusesContradictoryCredentials(t *testing.T) {
 		"talosconfig and path":        {map[string]tftypes.Value{"talosconfig": text("a"), "talosconfig_path": text("b")}, "talosconfig_path"},
 		"kubeconfig and path":         {map[string]tftypes.Value{"kubeconfig": text("a"), "kubeconfig_path": text("b")}, "kubeconfig_path"},
 		"endpoints alone":             {map[string]tftypes.Value{"endpoints": endpoints}, "endpoints"},
+		"empty endpoints":             {map[string]tftypes.Value{"endpoints": none, "client_configuration": certificate}, "endpoints"},
 		"certificate alone":           {map[string]tftypes.Value{"client_configuration": certificate}, "client_configuration"},
 		"certificate and talosconfig": {map[string]tftypes.Value{"talosconfig": text("a"), "endpoints": endpoints, "client_configuration": certificate}, "client_configuration"},
 	} {
