@@ -65,7 +65,7 @@ func (r *clusterResource) Delete(ctx context.Context, req resource.DeleteRequest
 	claimant, diagnostics := connection.ClaimantIn(ctx, req.Private)
 	resp.Diagnostics.Append(diagnostics...)
 
-	// The objects are now those of the other resource.
+	// If another resource has the cluster, the objects are the other one's.
 	if r.clusters.Claims.Release(cmp.Or(id, reached.Name), claimant) {
 		return
 	}

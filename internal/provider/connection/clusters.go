@@ -192,7 +192,8 @@ func (o *cachedObservation) usable(ctx context.Context) bool {
 	return o != nil && time.Since(o.at) < lookAge && (o.late == 0 || limited && limit <= o.late)
 }
 
-// remaining returns the time until the deadline of the context, and whether it has one.
+// remaining returns the time until the deadline of the context, and whether it has one. It is rounded to seconds: limits
+// are the same although some of each has passed.
 func remaining(ctx context.Context) (time.Duration, bool) {
 	deadline, limited := ctx.Deadline()
 
@@ -201,12 +202,12 @@ func remaining(ctx context.Context) (time.Duration, bool) {
 
 // Observe observes the cluster of a context and changes nothing. It is an error if no node of the cluster answers.
 func (c *Clusters) Observe(ctx context.Context, wanted string) (Observation, error) {
-	limit, limited := remaining(ctx)
+	limit, _ := remaining(ctx)
 
 	seen, err := c.look(ctx, wanted)
 	if !errors.Is(err, context.Canceled) {
 		made := &cachedObservation{seen: seen, err: err, at: time.Now()}
-		if limited && err != nil && ctx.Err() != nil {
+		if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
 			made.late = limit
 		}
 

@@ -65,8 +65,10 @@ func TestAccReplacedResourceLeavesWhatTheNewOneWrote(t *testing.T) {
 	w.apply().mustSucceed(0)
 	w.apply("-replace=" + w.addresses()[0]).mustSucceed(0)
 
+	objects := s.someone().CoreV1().ConfigMaps(metav1.NamespaceSystem)
+
 	for _, name := range []string{"talosupgrade", "talosupgrade-journal"} {
-		if _, err := s.someone().CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(t.Context(), name, metav1.GetOptions{}); err != nil {
+		if _, err := objects.Get(t.Context(), name, metav1.GetOptions{}); err != nil {
 			t.Errorf("after the replacement: %v", err)
 		}
 	}
