@@ -7,11 +7,16 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/fact"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/rule"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine/say"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/readable"
 )
 
 // The lease says whether somebody has suspended the upgrades of the cluster. It is read before anything is
@@ -35,6 +40,12 @@ func (e *Engine) Resume(ctx context.Context) (lifted *cluster.Suspension, err er
 // suspension that was there before. If the lease is renewed meanwhile, it tries again. Doing completes "Unable
 // to".
 func (e *Engine) changeSuspension(ctx context.Context, doing string, reason *string) (before *cluster.Suspension, err error) {
+	if failure := e.anotherKubernetes(ctx); failure != nil {
+		failure.Summary = "Unable to " + doing
+
+		return nil, failure
+	}
+
 	bounded, cancel := e.clock.WithTimeout(ctx, acquireTimeout)
 	defer cancel()
 
@@ -79,6 +90,61 @@ func (e *Engine) changeSuspension(ctx context.Context, doing string, reason *str
 		return nil, &say.Failure{
 			Summary: "Unable to " + doing, Seen: say.Sentence(err.Error()), State: "Whoever upgrades it goes on as before.", Remedy: remedy, Err: err,
 		}
+	}
+}
+
+// anotherKubernetesTimeout bounds how long a suspension waits to learn whose Kubernetes it reaches.
+const anotherKubernetesTimeout = 10 * time.Second
+
+// anotherKubernetes returns a failure without a summary if the kubeconfig belongs to another cluster than the
+// talosconfig: no node has an address of a machine that discovery lists. If either list is missing or empty, nil is
+// returned: the upgrades of a cluster in trouble can be suspended.
+func (e *Engine) anotherKubernetes(ctx context.Context) *say.Failure {
+	bounded, cancel := e.clock.WithTimeout(ctx, anotherKubernetesTimeout)
+	defer cancel()
+
+	var (
+		group   errgroup.Group
+		members []cluster.Member
+		nodes   []cluster.KubeNode
+	)
+
+	group.Go(func() (err error) {
+		members, err = e.talos.Members(bounded)
+
+		return err
+	})
+	group.Go(func() (err error) {
+		nodes, err = e.kubernetes.Nodes(bounded)
+
+		return err
+	})
+
+	if group.Wait() != nil || len(members) == 0 || len(nodes) == 0 {
+		return nil
+	}
+
+	known, foreign := fact.Inventory(members, nodes, e.clock.Now())
+
+	var machines []string
+
+	for _, node := range known {
+		switch {
+		case node.Member && node.Kube != nil:
+			return nil
+		case node.Member:
+			machines = append(machines, node.Name)
+		default:
+			foreign = append(foreign, node.Name)
+		}
+	}
+
+	return &say.Failure{
+		Seen: fmt.Sprintf("The kubeconfig belongs to another cluster than the talosconfig: none of the nodes in Kubernetes (%s) has an address of a machine that Talos discovery lists (%s).",
+			readable.List(foreign), readable.List(machines)),
+		State:  "Nothing was touched.",
+		Remedy: "Correct the kubeconfig in the provider block, or remove it if one talosconfig serves several clusters; then invoke the action again.",
+		Err:    say.ErrWrongCluster,
 	}
 }
 

@@ -675,6 +675,79 @@ func TestSuspension_ThatMayNotBeWrittenSaysWhatToAllow(t *testing.T) {
 	})
 }
 
+// renumbered is the Kubernetes of another cluster, whose nodes have other names and addresses.
+type renumbered struct{ *ports.Client }
+
+// Nodes implements [cluster.Kubernetes].
+func (r renumbered) Nodes(ctx context.Context) ([]cluster.KubeNode, error) {
+	nodes, err := r.Client.Nodes(ctx)
+	for index := range nodes {
+		nodes[index].Name, nodes[index].Addresses = "edge-"+nodes[index].Name, []string{fmt.Sprintf("192.0.2.%d", index+1)}
+	}
+
+	return nodes, err
+}
+
+// TestSuspension_OfAnotherClusterIsRefused: a kubeconfig in the provider block belongs to one cluster, and an action may
+// name the context of another one. If it is unknown whose Kubernetes it is, nobody is kept from suspending.
+func TestSuspension_OfAnotherClusterIsRefused(t *testing.T) {
+	t.Parallel()
+
+	for name, test := range map[string]struct {
+		reached func(client *ports.Client) cluster.Talos
+		refused bool
+	}{
+		"the kubeconfig of another cluster": {func(client *ports.Client) cluster.Talos { return client }, true},
+		"a kubeconfig that may list no nodes": {func(client *ports.Client) cluster.Talos {
+			client.Intercept(withCall("Nodes", cluster.ErrDenied))
+
+			return client
+		}, false},
+		"Talos does not answer": {func(client *ports.Client) cluster.Talos {
+			client.Intercept(withCall("Members", cluster.ErrUnreachable))
+
+			return client
+		}, false},
+		"discovery is disabled": {func(client *ports.Client) cluster.Talos { return &undiscovered{client} }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inCluster(t, setup{}, func(r *rig) {
+				client := r.Client("ola")
+				astray := r.WorkerOver(client, test.reached(client), renumbered{client}).Engine
+
+				refused := func(err error, summary string) {
+					failed := failure(t, err, say.ErrWrongCluster, "")
+					if failed.Summary != summary || !strings.Contains(failed.Seen, "edge-worker-0") {
+						t.Errorf("it says %v", failed)
+					}
+
+					wording.Note(t, wording.Entry{Kind: wording.KindFailure, Summary: failed.Summary, Detail: failed.Detail()})
+				}
+
+				_, err := astray.Suspend(context.Background(), "ola: storage is degraded")
+				if suspended := r.Lease().Suspended != nil; suspended == test.refused || suspended != (err == nil) {
+					t.Errorf("it ended with %v and the lease %+v", err, r.Lease())
+				}
+
+				if !test.refused {
+					return
+				}
+
+				refused(err, "Unable to suspend the upgrades of the cluster")
+
+				r.braked()
+
+				_, err = astray.Resume(context.Background())
+				refused(err, "Unable to let the upgrades of the cluster go on")
+
+				if r.Lease().Suspended == nil {
+					t.Error("the suspension of the other cluster is gone")
+				}
+			})
+		})
+	}
+}
+
 // TestSuspension_HoldsWhatWaitsForItsTurn: upgrades take turns in looking at the cluster
 // before a cordon, and what they asked before a long wait says nothing about now.
 func TestSuspension_HoldsWhatWaitsForItsTurn(t *testing.T) {
